@@ -1,0 +1,127 @@
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+)
+
+var (
+	// ErrCorrupt is wrapped by every error that says that bytes are not the
+	// batch they should be.
+	ErrCorrupt = errors.New("corrupt record batch")
+
+	// ErrMagic says that the bytes may be a batch, but of another version of
+	// the format than magic 2.
+	ErrMagic = errors.New("unsupported record batch version")
+
+	// ErrControl says that a batch is a control batch (the end of a
+	// transaction), which only a broker may write.
+	ErrControl = errors.New("control batch")
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Batch is the header of a batch.
+type Batch struct {
+	Base        int64 // base offset as stored, which means nothing in a stored batch
+	Size        int   // bytes of the whole batch, header included
+	LeaderEpoch int32 // as stored, see Base
+	CRC         uint32
+	Attributes  int16
+	Codec       Codec // from Attributes
+	Count       int   // records, at least 1; the last one's offset is Base + Count - 1
+
+	BaseTimestamp int64 // ms since the Unix epoch
+	MaxTimestamp  int64 // ms since the Unix epoch
+
+	ProducerID    int64 // -1 if there is none
+	ProducerEpoch int16
+	BaseSequence  int32
+}
+
+// LogAppendTime tells whether all records carry MaxTimestamp as their time.
+func (x Batch) LogAppendTime() bool { return x.Attributes&logAppendTimeBit != 0 }
+
+// Transactional tells whether the batch is part of a Kafka transaction.
+func (x Batch) Transactional() bool { return x.Attributes&transactionalBit != 0 }
+
+// Control tells whether the batch is a control batch, which holds no records of users.
+func (x Batch) Control() bool { return x.Attributes&controlBit != 0 }
+
+// Parse reads the header of the batch at the start of b; b may hold more, and
+// Size says where the next one begins. It checks that the header is plausible
+// and that all of the batch is in b, but neither the CRC nor the records. Its
+// errors wrap [ErrCorrupt] or [ErrMagic].
+func Parse(b []byte) (Batch, error) {
+	if len(b) < HeaderSize {
+		return Batch{}, fmt.Errorf("%w: %d bytes are fewer than a header", ErrCorrupt, len(b))
+	}
+	if b[magicAt] != magic2 {
+		return Batch{}, fmt.Errorf("%w: magic is %d, not %d", ErrMagic, int8(b[magicAt]), magic2)
+	}
+	x := Batch{
+		Base:          int64(binary.BigEndian.Uint64(b)),
+		LeaderEpoch:   int32(binary.BigEndian.Uint32(b[epochAt:])),
+		CRC:           CRC(b),
+		Attributes:    int16(binary.BigEndian.Uint16(b[attributesAt:])),
+		BaseTimestamp: int64(binary.BigEndian.Uint64(b[baseTimestampAt:])),
+		MaxTimestamp:  int64(binary.BigEndian.Uint64(b[maxTimestampAt:])),
+		ProducerID:    int64(binary.BigEndian.Uint64(b[producerIDAt:])),
+		ProducerEpoch: int16(binary.BigEndian.Uint16(b[producerEpochAt:])),
+		BaseSequence:  int32(binary.BigEndian.Uint32(b[baseSequenceAt:])),
+	}
+	x.Codec = Codec(x.Attributes & codecBits)
+	length := int64(int32(binary.BigEndian.Uint32(b[lengthAt:])))
+	count := int32(binary.BigEndian.Uint32(b[countAt:]))
+	lastDelta := int32(binary.BigEndian.Uint32(b[lastDeltaAt:]))
+	switch {
+	case length+lengthEnd < HeaderSize || length+lengthEnd > int64(len(b)):
+		return Batch{}, fmt.Errorf("%w: its length field says %d with %d bytes there", ErrCorrupt, length, len(b)-lengthEnd)
+	case count < 1 || lastDelta != count-1:
+		return Batch{}, fmt.Errorf("%w: %d records with a last offset delta of %d", ErrCorrupt, count, lastDelta)
+	case x.Codec > Zstd:
+		return Batch{}, fmt.Errorf("%w: unknown codec %d", ErrCorrupt, x.Codec)
+	case x.Codec == None && int64(count)*recordSizeMin > length+lengthEnd-HeaderSize:
+		return Batch{}, fmt.Errorf("%w: %d records can't fit %d bytes", ErrCorrupt, count, length+lengthEnd-HeaderSize)
+	}
+	x.Size, x.Count = int(length+lengthEnd), int(count)
+	return x, nil
+}
+
+// CRC returns the CRC-32C that the header of the batch b claims. b must hold a
+// whole header.
+func CRC(b []byte) uint32 { return binary.BigEndian.Uint32(b[crcAt:]) }
+
+// Verify checks that b is exactly one batch, intact, whose CRC-32C is crc: by
+// its length field, its magic, the CRC it claims and the CRC of its bytes. The
+// base offset and leader epoch are under no checksum. Errors wrap [ErrCorrupt]
+// or [ErrMagic].
+func Verify(b []byte, crc uint32) error {
+	switch {
+	case len(b) < HeaderSize || len(b) > math.MaxInt32:
+		return fmt.Errorf("%w: it has %d bytes", ErrCorrupt, len(b))
+	case b[magicAt] != magic2:
+		return fmt.Errorf("%w: magic is %d, not %d", ErrMagic, int8(b[magicAt]), magic2)
+	case binary.BigEndian.Uint32(b[lengthAt:]) != uint32(len(b)-lengthEnd):
+		return fmt.Errorf("%w: its length field says %d with %d bytes there", ErrCorrupt,
+			int32(binary.BigEndian.Uint32(b[lengthAt:])), len(b)-lengthEnd)
+	case CRC(b) != crc:
+		return fmt.Errorf("%w: it claims CRC %08x, not %08x", ErrCorrupt, CRC(b), crc)
+	}
+	if sum := crc32.Checksum(b[attributesAt:], castagnoli); sum != crc {
+		return fmt.Errorf("%w: the CRC of its bytes is %08x, not %08x", ErrCorrupt, sum, crc)
+	}
+	return nil
+}
+
+// Stamp writes the offset of its first record and the leader epoch into the
+// batch b: 12 bytes that its CRC does not cover. b must hold a whole header
+// and must not be shared with anyone who reads it meanwhile.
+func Stamp(b []byte, base int64, leaderEpoch int32) {
+	_ = b[HeaderSize-1]
+	binary.BigEndian.PutUint64(b, uint64(base))
+	binary.BigEndian.PutUint32(b[epochAt:], uint32(leaderEpoch))
+}

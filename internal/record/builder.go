@@ -1,0 +1,184 @@
+package record
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// SizeMax is the largest batch the format can express, in bytes.
+const SizeMax = math.MaxInt32
+
+const (
+	// recordOverheadMax bounds the framing of a record, in bytes: its length,
+	// attributes, timestamp delta, offset delta, key length, value length and
+	// header count.
+	recordOverheadMax = 5 + 1 + 10 + 5 + 5 + 5 + 5
+	// headerOverheadMax bounds the framing of a record's header, in bytes: two lengths.
+	headerOverheadMax = 5 + 5
+)
+
+// SizeOf returns an upper bound of what r adds to a batch, in bytes.
+func SizeOf(r *Record) int {
+	return recordOverheadMax + headerOverheadMax*len(r.Headers) + r.size()
+}
+
+// Builder encodes records into a batch. The zero value is an empty builder,
+// ready for use. It is not safe for concurrent use. Appending copies every
+// record once, into the memory that will be the batch; with enough room made by
+// [Builder.Grow] nothing is allocated.
+type Builder struct {
+	buf           []byte // room for the header, then the records
+	count         int
+	baseTimestamp int64
+	maxTimestamp  int64
+}
+
+// Span is a range of record indexes, [From, To).
+type Span struct{ From, To int }
+
+// Count returns the number of records appended so far.
+func (b *Builder) Count() int { return b.count }
+
+// Size returns what the finished batch would have now, uncompressed, in bytes.
+func (b *Builder) Size() int { return max(len(b.buf), HeaderSize) }
+
+// Grow makes room for records of n more bytes; see [SizeOf].
+func (b *Builder) Grow(n int) {
+	if len(b.buf) == 0 {
+		n += HeaderSize
+	}
+	b.buf = slices.Grow(b.buf, n)
+}
+
+// Append encodes r after the records before it and keeps nothing of it. It
+// panics if the batch would exceed [SizeMax]: callers bound their batches far
+// below that.
+func (b *Builder) Append(r *Record) {
+	if bound := b.Size() + SizeOf(r); bound > SizeMax {
+		panic(fmt.Sprintf("record: a batch of %d bytes", bound))
+	}
+	if b.count == 0 {
+		var header [HeaderSize]byte // filled in by seal
+		b.buf = append(b.buf[:0], header[:]...)
+		b.baseTimestamp, b.maxTimestamp = r.Timestamp, r.Timestamp
+	}
+	b.maxTimestamp = max(b.maxTimestamp, r.Timestamp)
+
+	// Extreme timestamps wrap around here, and back again where they are read.
+	timeDelta, offsetDelta := r.Timestamp-b.baseTimestamp, int64(b.count)
+	size := 1 + varintSize(timeDelta) + varintSize(offsetDelta) +
+		bytesSize(r.Key) + bytesSize(r.Value) + varintSize(int64(len(r.Headers)))
+	for i := range r.Headers {
+		h := &r.Headers[i]
+		size += varintSize(int64(len(h.Key))) + len(h.Key) + bytesSize(h.Value)
+	}
+
+	p := binary.AppendVarint(b.buf, int64(size))
+	p = append(p, 0)
+	p = binary.AppendVarint(p, timeDelta)
+	p = binary.AppendVarint(p, offsetDelta)
+	p = appendBytes(p, r.Key)
+	p = appendBytes(p, r.Value)
+	p = binary.AppendVarint(p, int64(len(r.Headers)))
+	for i := range r.Headers {
+		h := &r.Headers[i]
+		p = binary.AppendVarint(p, int64(len(h.Key)))
+		p = append(p, h.Key...)
+		p = appendBytes(p, h.Value)
+	}
+	b.buf = p
+	b.count++
+}
+
+// Finish completes the batch, uncompressed, with base offset 0 and leader epoch
+// 0, and returns it; nil if there are no records. The batch belongs to the
+// caller, and the builder is empty again.
+func (b *Builder) Finish() []byte {
+	p := b.buf
+	if b.count == 0 {
+		p = nil
+	} else {
+		b.seal(p, None)
+	}
+	*b = Builder{}
+	return p
+}
+
+// FinishWith is Finish, with the records compressed by c. An error means that c
+// is no codec this package has; the builder is unchanged then.
+func (b *Builder) FinishWith(c Codec) ([]byte, error) {
+	if c == None || b.count == 0 {
+		return b.Finish(), nil
+	}
+	p, err := compress(make([]byte, HeaderSize, HeaderSize+len(b.buf)/2), b.buf[HeaderSize:], c)
+	if err != nil {
+		return nil, err
+	}
+	b.seal(p, c)
+	*b = Builder{}
+	return p, nil
+}
+
+// seal fills in the header of the batch p, whose records are in place.
+func (b *Builder) seal(p []byte, c Codec) {
+	binary.BigEndian.PutUint64(p, 0)
+	binary.BigEndian.PutUint32(p[lengthAt:], uint32(len(p)-lengthEnd))
+	binary.BigEndian.PutUint32(p[epochAt:], 0)
+	p[magicAt] = magic2
+	binary.BigEndian.PutUint16(p[attributesAt:], uint16(c))
+	binary.BigEndian.PutUint32(p[lastDeltaAt:], uint32(b.count-1))
+	binary.BigEndian.PutUint64(p[baseTimestampAt:], uint64(b.baseTimestamp))
+	binary.BigEndian.PutUint64(p[maxTimestampAt:], uint64(b.maxTimestamp))
+	// No producer: id, epoch and sequence are all -1.
+	for i := producerIDAt; i < countAt; i++ {
+		p[i] = 0xff
+	}
+	binary.BigEndian.PutUint32(p[countAt:], uint32(b.count))
+	binary.BigEndian.PutUint32(p[crcAt:], crc32.Checksum(p[attributesAt:], castagnoli))
+}
+
+// Without returns a new builder that holds the records of b except those whose
+// index is in a span of skip; b stays as it is. It is for callers that give up
+// while their records wait in a batch with those of others. It encodes all that
+// remain anew.
+func (b *Builder) Without(skip []Span) *Builder {
+	out := new(Builder)
+	if b.count == 0 {
+		return out
+	}
+	out.Grow(len(b.buf))
+	w := walker{rest: b.buf[HeaderSize:], count: b.count, baseTimestamp: b.baseTimestamp, headersMax: math.MaxInt}
+	for i := range b.count {
+		r, err := w.next()
+		if err != nil {
+			panic(fmt.Sprintf("record: a builder's own bytes: %v", err))
+		}
+		if !slices.ContainsFunc(skip, func(s Span) bool { return s.From <= i && i < s.To }) {
+			out.Append(&r)
+		}
+	}
+	return out
+}
+
+func varintSize(v int64) int {
+	zigzag := uint64(v)<<1 ^ uint64(v>>63)
+	return (bits.Len64(zigzag|1) + 6) / 7
+}
+
+func bytesSize(b []byte) int {
+	if b == nil {
+		return 1 // a length of -1 is one byte
+	}
+	return varintSize(int64(len(b))) + len(b)
+}
+
+func appendBytes(p, b []byte) []byte {
+	if b == nil {
+		return binary.AppendVarint(p, -1)
+	}
+	return append(binary.AppendVarint(p, int64(len(b))), b...)
+}

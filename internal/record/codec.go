@@ -1,0 +1,239 @@
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/snappy/xerial"
+	"github.com/klauspost/compress/zstd"
+	"github.com/pierrec/lz4/v4"
+)
+
+// Codec says how the records of a batch are compressed; its values are those of
+// the attributes' lowest three bits.
+type Codec int8
+
+// The codecs of Kafka.
+const (
+	None Codec = iota
+	Gzip
+	Snappy
+	LZ4
+	Zstd
+)
+
+// String returns the codec's name as in Kafka's compression.type.
+func (c Codec) String() string {
+	switch c {
+	case None:
+		return "none"
+	case Gzip:
+		return "gzip"
+	case Snappy:
+		return "snappy"
+	case LZ4:
+		return "lz4"
+	case Zstd:
+		return "zstd"
+	}
+	return fmt.Sprintf("codec %d", int8(c))
+}
+
+const (
+	// zstdWindowMax is what RFC 8878 recommends every decoder to support, in
+	// bytes. It covers zstd up to level 19; the window is allocated at a
+	// frame's mere word, so more would be a gift to hostile frames.
+	zstdWindowMax = 8 << 20
+	// zstdWindow is what our own encoder uses, in bytes: about a batch.
+	zstdWindow = 1 << 20
+
+	// snappyExpansionMax bounds what honest snappy data can grow by: its
+	// longest copy makes 64 bytes out of 3.
+	snappyExpansionMax = 22
+)
+
+// snappyHeader begins the framing of snappy-java, which Kafka's Java client
+// writes: this magic, two int32 of versions, then blocks, each after its int32
+// size. Other clients write one bare block.
+var snappyHeader = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
+
+const snappyFramedAt = 16
+
+// Coders are expensive to make and hold no resources but memory, hence pools.
+var (
+	gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+	gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
+	lz4Writers  = sync.Pool{New: func() any {
+		w := lz4.NewWriter(nil)
+		// As Kafka's Java client: blocks of 64 KiB, no checksum beside the batch's.
+		must(w.Apply(lz4.BlockSizeOption(lz4.Block64Kb), lz4.ChecksumOption(false)))
+		return w
+	}}
+	lz4Readers  = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
+	zstdWriters = sync.Pool{New: func() any {
+		w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
+		must(err)
+		return w
+	}}
+	zstdReaders = sync.Pool{New: func() any {
+		// With a concurrency of 1 the decoder starts no goroutines.
+		r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(zstdWindowMax))
+		must(err)
+		return r
+	}}
+)
+
+// must guards options that are constants: they are right or never were.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// compress appends src, compressed by c, to dst.
+func compress(dst, src []byte, c Codec) ([]byte, error) {
+	out := bytes.NewBuffer(dst)
+	var err error
+	switch c {
+	case Gzip:
+		w := gzipWriters.Get().(*gzip.Writer)
+		defer gzipWriters.Put(w)
+		w.Reset(out)
+		_, err = w.Write(src)
+		err = errors.Join(err, w.Close())
+	case Snappy:
+		return append(dst, xerial.Encode(nil, src)...), nil
+	case LZ4:
+		w := lz4Writers.Get().(*lz4.Writer)
+		defer lz4Writers.Put(w)
+		w.Reset(out)
+		_, err = w.Write(src)
+		err = errors.Join(err, w.Close())
+	case Zstd:
+		w := zstdWriters.Get().(*zstd.Encoder)
+		defer zstdWriters.Put(w)
+		return w.EncodeAll(src, dst), nil
+	default:
+		err = errors.New("unknown codec")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compress %d bytes by %v: %w", len(src), c, err)
+	}
+	return out.Bytes(), nil
+}
+
+// decompress returns what src holds, in memory of its own. More than limit
+// bytes of it are a [LimitError], found before more than about twice that is
+// allocated.
+func decompress(src []byte, c Codec, limit int) (out []byte, err error) {
+	in := bytes.NewReader(src)
+	switch c {
+	case Gzip:
+		r := gzipReaders.Get().(*gzip.Reader)
+		defer gzipReaders.Put(r)
+		if err = r.Reset(in); err == nil {
+			out, err = readAll(r, len(src), limit)
+		}
+	case Snappy:
+		out, err = decodeSnappy(src, limit)
+	case LZ4:
+		r := lz4Readers.Get().(*lz4.Reader)
+		defer lz4Readers.Put(r)
+		r.Reset(in)
+		out, err = readAll(r, len(src), limit)
+	case Zstd:
+		r := zstdReaders.Get().(*zstd.Decoder)
+		defer zstdReaders.Put(r)
+		if err = r.Reset(in); err == nil {
+			out, err = readAll(r, len(src), limit)
+		}
+	default:
+		err = errors.New("unknown codec")
+	}
+	if _, ok := errors.AsType[*LimitError](err); ok {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: decompress by %v: %w", ErrCorrupt, c, err)
+	}
+	return out, nil
+}
+
+// readAll reads r to its end, but not more than limit bytes.
+func readAll(r io.Reader, sizeHint, limit int) ([]byte, error) {
+	// One byte more than the limit tells that there is more.
+	buf := make([]byte, 0, min(max(4*sizeHint, 512), limit+1))
+	for {
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case len(buf) > limit:
+			return nil, bytesLimit(limit)
+		case err == io.EOF:
+			return buf, nil
+		case err != nil:
+			return nil, err
+		case len(buf) == cap(buf):
+			grown := make([]byte, len(buf), min(2*cap(buf), limit+1))
+			copy(grown, buf)
+			buf = grown
+		}
+	}
+}
+
+func decodeSnappy(src []byte, limit int) ([]byte, error) {
+	if !bytes.HasPrefix(src, snappyHeader) {
+		return appendSnappyBlock(nil, src, limit)
+	}
+	if len(src) < snappyFramedAt {
+		return nil, errors.New("the frame ends within its header")
+	}
+	var out []byte
+	for rest := src[snappyFramedAt:]; len(rest) > 0; {
+		if len(rest) < 4 {
+			return nil, errors.New("the frame ends within a block's size")
+		}
+		size := binary.BigEndian.Uint32(rest)
+		rest = rest[4:]
+		if uint64(size) > uint64(len(rest)) {
+			return nil, fmt.Errorf("a block of %d bytes with %d bytes there", size, len(rest))
+		}
+		var err error
+		if out, err = appendSnappyBlock(out, rest[:size], limit); err != nil {
+			return nil, err
+		}
+		rest = rest[size:]
+	}
+	return out, nil
+}
+
+// appendSnappyBlock appends to out what one bare block holds.
+func appendSnappyBlock(out, block []byte, limit int) ([]byte, error) {
+	size, err := snappy.DecodedLen(block)
+	switch {
+	case err != nil:
+		return nil, err
+	case size > snappyExpansionMax*len(block):
+		return nil, fmt.Errorf("a block of %d bytes claims to hold %d", len(block), size)
+	case size > limit-len(out):
+		return nil, bytesLimit(limit)
+	}
+	if cap(out)-len(out) < size {
+		grown := make([]byte, len(out), min(limit, max(2*cap(out), len(out)+size)))
+		copy(grown, out)
+		out = grown
+	}
+	// The strict decoder refuses the extensions of S2, which other readers of
+	// the batch would not understand.
+	if _, err := snappy.DecodeStrict(out[len(out):len(out)+size], block); err != nil {
+		return nil, err
+	}
+	return out[:len(out)+size], nil
+}

@@ -1,0 +1,82 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+)
+
+func addSeeds(f *testing.F) {
+	f.Add(unhex(f, golden))
+	for _, c := range []Codec{None, Gzip, Snappy, LZ4, Zstd} {
+		f.Add(build(f, c, goldenRecords()))
+	}
+}
+
+// fuzzLimits keep a hostile input from making the fuzzer itself slow.
+var fuzzLimits = Limits{DecompressedBytes: 1 << 20, RecordHeaders: 1000}
+
+// FuzzCheck: what Check lets in can be read to its end, and built again from
+// what was read. Length and CRC are made right first, or little would pass.
+func FuzzCheck(f *testing.F) {
+	addSeeds(f)
+	f.Fuzz(func(t *testing.T, p []byte) {
+		if _, err := Check(p, fuzzLimits); err == nil && len(p) < HeaderSize {
+			t.Fatal("Check takes less than a header")
+		}
+		if len(p) < HeaderSize {
+			return
+		}
+		p = reseal(p)
+		x, err := Check(p, fuzzLimits)
+		if err != nil {
+			return
+		}
+		var b Builder
+		for r, err := range x.Records(p, 0, fuzzLimits) {
+			if err != nil {
+				t.Fatalf("passed Check, but: %v", err)
+			}
+			if r.Offset != int64(b.Count()) {
+				t.Fatalf("record %d has offset %d", b.Count(), r.Offset)
+			}
+			b.Append(&r)
+		}
+		if b.Count() != x.Count {
+			t.Fatalf("%d records of %d", b.Count(), x.Count)
+		}
+		again := b.Finish()
+		y, err := Check(again, fuzzLimits)
+		if err != nil || y.Count != x.Count || y.MaxTimestamp != x.MaxTimestamp {
+			t.Fatalf("built again: %+v, %v; was %+v", y, err, x)
+		}
+	})
+}
+
+// FuzzRecords: reading any bytes as a batch ends, and not with a panic.
+func FuzzRecords(f *testing.F) {
+	addSeeds(f)
+	f.Fuzz(func(t *testing.T, p []byte) {
+		before := bytes.Clone(p)
+		x, err := Parse(p)
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrMagic) {
+				t.Fatalf("%v is no sentinel", err)
+			}
+			return
+		}
+		count := 0
+		for r, err := range x.Records(p, 7, fuzzLimits) {
+			if err != nil {
+				break
+			}
+			if r.Offset != 7+int64(count) {
+				t.Fatalf("record %d has offset %d", count, r.Offset)
+			}
+			count++
+		}
+		if count > x.Count || !bytes.Equal(p, before) {
+			t.Fatalf("%d records of %d, or the input changed", count, x.Count)
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package record
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math"
+)
+
+// Records walks the records of the batch b, whose header is x, in order; the
+// first has the offset base. Keys and values are slices into b, or into
+// memory of the walk's own if b is compressed: read-only, and valid as long as
+// that memory is. Without headers nothing is allocated per record.
+//
+// An error ends the walk and comes with no record; it wraps [ErrCorrupt], or is
+// a [*LimitError] for a batch that holds more than lim.DecompressedBytes, or a
+// record with more than lim.RecordHeaders. The CRC is not verified here.
+func (x Batch) Records(b []byte, base int64, lim Limits) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		rest, err := x.recordBytes(b, lim)
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		w := walker{rest: rest, count: x.Count, baseTimestamp: x.BaseTimestamp, headersMax: lim.recordHeaders()}
+		for range x.Count {
+			r, err := w.next()
+			if err != nil {
+				yield(Record{}, err)
+				return
+			}
+			if x.LogAppendTime() {
+				r.Timestamp = x.MaxTimestamp
+			}
+			r.Offset += base
+			if !yield(r, nil) {
+				return
+			}
+		}
+		if len(w.rest) > 0 {
+			yield(Record{}, fmt.Errorf("%w: %d bytes after its last record", ErrCorrupt, len(w.rest)))
+		}
+	}
+}
+
+// recordBytes returns the encoded records of b, decompressed.
+func (x Batch) recordBytes(b []byte, lim Limits) ([]byte, error) {
+	if x.Size < HeaderSize || x.Size > len(b) {
+		return nil, fmt.Errorf("%w: its header tells of %d bytes with %d there", ErrCorrupt, x.Size, len(b))
+	}
+	rest := b[HeaderSize:x.Size]
+	if x.Codec == None {
+		return rest, nil
+	}
+	return decompress(rest, x.Codec, lim.decompressedBytes())
+}
+
+// walker decodes one record after the other.
+type walker struct {
+	rest          []byte // records not decoded yet
+	index         int    // of the next record
+	count         int
+	baseTimestamp int64
+	headersMax    int
+
+	headers []Header          // room that later records' headers are taken from
+	names   map[string]string // header names seen, so that each is allocated once
+}
+
+const (
+	headersRoom = 64 // headers allocated at once
+	namesMax    = 64 // header names remembered
+)
+
+// next decodes the next record; its Offset is its index.
+func (w *walker) next() (Record, error) {
+	f := fields{rest: w.rest}
+	body := f.take(f.varint32())
+	if f.bad {
+		return Record{}, w.corrupt("its length is damaged")
+	}
+	w.rest = f.rest
+	f.rest = body
+
+	f.take(1) // attributes: unused
+	r := Record{Offset: int64(w.index)}
+	r.Timestamp = w.baseTimestamp + f.varint64()
+	delta := f.varint32()
+	r.Key = f.nullable()
+	r.Value = f.nullable()
+	count := f.varint32()
+	switch {
+	case f.bad:
+		return Record{}, w.corrupt("a field is damaged")
+	case delta != int32(w.index):
+		return Record{}, w.corrupt(fmt.Sprintf("its offset delta is %d", delta))
+	case count < 0 || int(count) > len(f.rest)/2:
+		return Record{}, w.corrupt(fmt.Sprintf("%d headers can't be in %d bytes", count, len(f.rest)))
+	case int(count) > w.headersMax:
+		return Record{}, &LimitError{"headers", w.headersMax, w.index}
+	case count > 0:
+		r.Headers = w.decodeHeaders(&f, int(count))
+	}
+	if f.bad || len(f.rest) > 0 {
+		return Record{}, w.corrupt("its headers are damaged")
+	}
+	w.index++
+	return r, nil
+}
+
+// decodeHeaders decodes count headers into memory of their own, which is
+// allocated for several records at once.
+func (w *walker) decodeHeaders(f *fields, count int) []Header {
+	if len(w.headers) < count {
+		w.headers = make([]Header, max(count, headersRoom))
+	}
+	hs := w.headers[:count:count]
+	w.headers = w.headers[count:]
+	for i := range hs {
+		hs[i].Key = w.name(f.take(f.varint32()))
+		hs[i].Value = f.nullable()
+		if f.bad {
+			return nil
+		}
+	}
+	return hs
+}
+
+func (w *walker) name(b []byte) string {
+	if s, ok := w.names[string(b)]; ok {
+		return s
+	}
+	s := string(b)
+	if w.names == nil {
+		w.names = make(map[string]string)
+	}
+	if len(w.names) < namesMax {
+		w.names[s] = s
+	}
+	return s
+}
+
+func (w *walker) corrupt(what string) error {
+	return fmt.Errorf("%w: record %d of %d: %s", ErrCorrupt, w.index, w.count, what)
+}
+
+// fields reads one field after the other; after the first damaged one bad is
+// set, and every further one is zero.
+type fields struct {
+	rest []byte
+	bad  bool
+}
+
+func (f *fields) varint64() int64 {
+	v, n := binary.Varint(f.rest)
+	if n <= 0 {
+		f.fail()
+		return 0
+	}
+	f.rest = f.rest[n:]
+	return v
+}
+
+func (f *fields) varint32() int32 {
+	v := f.varint64()
+	if v < math.MinInt32 || v > math.MaxInt32 {
+		f.fail()
+		return 0
+	}
+	return int32(v)
+}
+
+// take returns the next n bytes, not nil.
+func (f *fields) take(n int32) []byte {
+	if n < 0 || int(n) > len(f.rest) {
+		f.fail()
+		return nil
+	}
+	b := f.rest[:n:n]
+	f.rest = f.rest[n:]
+	return b
+}
+
+// nullable returns the bytes after a length, or nil if that is -1.
+func (f *fields) nullable() []byte {
+	n := f.varint32()
+	if n == -1 {
+		return nil
+	}
+	return f.take(n)
+}
+
+func (f *fields) fail() { f.rest, f.bad = nil, true }
