@@ -1,0 +1,188 @@
+// Package cache keeps verified batches near: in memory, and below that in a
+// directory, so that what was read from the store once need not be paid for
+// again.
+//
+// It is not a store. Everything in it may vanish or be damaged at any time, and
+// whatever does not verify is a miss, never an error and never wrong bytes. It
+// decides nothing about what is true: its callers put in only bytes that the
+// log's rules allow them to use, under names that are never used again.
+//
+// The package runs no background work. The only goroutines it starts are those
+// of [Cache.Flight], one for each call under way; [Cache.Close] waits for them.
+package cache
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/simple-event-broker/seb/internal/record"
+)
+
+// Object names one immutable object of the cluster.
+type Object struct {
+	Kind byte
+	Seq  uint64
+	// Tag tells objects of the same kind and seq apart: 64 bits of a commit's
+	// nonce, or of a data object's unique id.
+	Tag uint64
+}
+
+// Range names the bytes of one batch inside an object.
+type Range struct {
+	Object Object
+	Pos    uint32 // where the batch begins in the object, in bytes
+	Size   uint32 // of the batch, in bytes
+	CRC    uint32 // the CRC-32C that the batch's header carries, as the log's state knows it
+}
+
+// Options configure a [Cache].
+type Options struct {
+	// Cluster is the id of the cluster whose batches these are. Entries on
+	// disk that belong to another are dropped.
+	Cluster [16]byte
+	// MemoryMax bounds the batches in memory, in bytes; see [Cache.SetMemoryMax].
+	MemoryMax int64
+	// Dir holds the disk cache; "" means none. The cache owns the files in it
+	// that match "*.sebcache", and removes them as it likes.
+	Dir string
+	// DiskBytes bounds the size of the files in Dir; 0 means no disk cache.
+	DiskBytes int64
+	// Logger is told once per kind of trouble with the disk. nil discards.
+	Logger *slog.Logger
+}
+
+// Stats tells what the cache holds, and did since it was opened.
+type Stats struct {
+	MemoryBytes   int64 // what the entries in memory take, overhead included
+	MemoryMax     int64
+	MemoryEntries int
+	MemoryHits    uint64 // Gets answered from memory
+	MemoryEvicted uint64 // entries that gave way to others
+
+	DiskBytes    int64 // size of all segments
+	DiskEntries  int
+	DiskSegments int
+	DiskHits     uint64 // Gets answered from disk
+	DiskCorrupt  uint64 // entries or files that did not verify
+	DiskErrors   uint64 // calls of the file system that did not do what they should
+	DiskEvicted  uint64 // segments that gave way to others
+
+	Misses uint64 // Gets answered with nothing
+}
+
+// Cache is safe for concurrent use.
+type Cache struct {
+	memory  memory
+	disk    *disk // nil if there is none
+	flights flights
+
+	diskHits, misses atomic.Uint64
+}
+
+// Open opens the cache. Trouble with the directory (it can't be made, is
+// read-only, is in use by another process) does not stop a broker that would
+// work without a cache: the cache then does without a disk, and warns. A lock
+// held by another process is treated so too, since during a rolling restart the
+// old process may still be there for some seconds, and a broker that can serve
+// should. An error means that a bound is negative.
+func Open(opts Options) (*Cache, error) {
+	if opts.MemoryMax < 0 || opts.DiskBytes < 0 {
+		return nil, fmt.Errorf("open cache: %d bytes of memory and %d of disk: neither may be negative", opts.MemoryMax, opts.DiskBytes)
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Cache{}
+	c.memory.init(opts.MemoryMax)
+	c.flights.running = make(map[any]*flight)
+	if opts.Dir == "" || opts.DiskBytes == 0 {
+		return c, nil
+	}
+	d, err := openDisk(opts)
+	if err != nil {
+		opts.Logger.Warn("running without a disk cache", "dir", opts.Dir, "err", err)
+		return c, nil
+	}
+	c.disk = d
+	return c, nil
+}
+
+// Get returns the batch that r names, from memory or else from disk, where it
+// is verified on the way in; nil if it is in neither. The bytes are shared and
+// read-only.
+func (c *Cache) Get(r Range) []byte {
+	if b := c.memory.get(r); b != nil {
+		return b
+	}
+	var b []byte
+	if c.disk != nil {
+		b = c.disk.get(r)
+	}
+	if b == nil {
+		c.misses.Add(1)
+		return nil
+	}
+	c.diskHits.Add(1)
+	c.memory.add(r, b)
+	return b
+}
+
+// Add puts the batch b, which was committed just now, into memory only: it is
+// the likeliest to be read, and the cheapest to fetch again later. The cache
+// takes b over; it must not change any more. A batch that is plainly not the
+// one that r names is ignored. So that memory is counted right, b should be an
+// allocation of its own: a part of something larger keeps all of that alive.
+func (c *Cache) Add(r Range, b []byte) {
+	if matches(r, b) {
+		c.memory.add(r, b)
+	}
+}
+
+// AddFetched puts the batch b, which came from the store and was verified, into
+// memory and onto disk. For the rest it is as Add.
+func (c *Cache) AddFetched(r Range, b []byte) {
+	if !matches(r, b) {
+		return
+	}
+	c.memory.add(r, b)
+	if c.disk != nil {
+		c.disk.add(r, b)
+	}
+}
+
+// matches tells whether b can be the batch that r names, without reading all of it.
+func matches(r Range, b []byte) bool {
+	return len(b) >= record.HeaderSize && uint64(len(b)) == uint64(r.Size) && record.CRC(b) == r.CRC
+}
+
+// SetMemoryMax changes the bound of the batches in memory, and evicts down to
+// it at once. The bound is of what entries take: their bytes, and an overhead
+// for each.
+func (c *Cache) SetMemoryMax(bytes int64) { c.memory.setMax(bytes) }
+
+// Shrink evicts from memory until that many bytes are freed, or nothing is
+// left, and returns how many were. The bound stays: the owner of the memory
+// lowers it if the room is to stay free.
+func (c *Cache) Shrink(bytes int64) int64 { return c.memory.shrink(bytes) }
+
+// Stats returns the current figures.
+func (c *Cache) Stats() Stats {
+	var s Stats
+	c.memory.stats(&s)
+	if c.disk != nil {
+		c.disk.stats(&s)
+	}
+	s.DiskHits, s.Misses = c.diskHits.Load(), c.misses.Load()
+	return s
+}
+
+// Close waits for the flights under way and gives the directory free. The cache
+// goes on from memory for whoever still asks; new flights get [ErrClosed].
+func (c *Cache) Close() error {
+	c.flights.close()
+	if c.disk != nil {
+		return c.disk.close()
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+)
+
+type keyOf string
+
+var errFetch = errors.New("fetch")
+
+func TestFlightIsSharedByConcurrentCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, Options{})
+		calls, release, got := 0, make(chan struct{}), make(chan error, 10)
+		for range 10 {
+			go func() {
+				got <- c.Flight(t.Context(), keyOf("k"), func(context.Context) error {
+					calls++
+					<-release
+					return errFetch
+				})
+			}()
+		}
+		synctest.Wait()
+		close(release)
+		for range 10 {
+			if err := <-got; !errors.Is(err, errFetch) {
+				t.Fatal(err)
+			}
+		}
+		if calls != 1 {
+			t.Fatalf("%d calls", calls)
+		}
+		// What is over is over: the next caller asks anew.
+		if err := c.Flight(t.Context(), keyOf("k"), func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestFlightsOfOtherKeysDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, Options{})
+		release, got := make(chan struct{}), make(chan error)
+		go func() {
+			got <- c.Flight(t.Context(), keyOf("slow"), func(context.Context) error { <-release; return nil })
+		}()
+		synctest.Wait()
+		if err := c.Flight(t.Context(), keyOf("fast"), func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		close(release)
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestACallerThatLeavesDisturbsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, Options{})
+		release := make(chan struct{})
+		first, leaveFirst := context.WithCancel(t.Context())
+		gotFirst, gotSecond := make(chan error, 1), make(chan error, 1)
+		go func() {
+			gotFirst <- c.Flight(first, keyOf("k"), func(ctx context.Context) error {
+				select {
+				case <-release:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+		}()
+		synctest.Wait()
+		go func() {
+			gotSecond <- c.Flight(t.Context(), keyOf("k"), func(context.Context) error {
+				t.Error("a second flight of the same key")
+				return nil
+			})
+		}()
+		synctest.Wait()
+		leaveFirst()
+		if err := <-gotFirst; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		close(release)
+		if err := <-gotSecond; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAFlightEndsWithItsLastCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, Options{})
+		ctx, leave := context.WithCancel(t.Context())
+		got, ended, finish := make(chan error, 2), make(chan struct{}), make(chan struct{})
+		for range 2 {
+			go func() {
+				got <- c.Flight(ctx, keyOf("k"), func(ctx context.Context) error {
+					<-ctx.Done()
+					close(ended)
+					<-finish
+					return ctx.Err()
+				})
+			}()
+		}
+		synctest.Wait()
+		leave()
+		for range 2 {
+			if err := <-got; !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
+		<-ended
+		// The old flight still winds up; whoever comes now gets one of their own.
+		if err := c.Flight(t.Context(), keyOf("k"), func(ctx context.Context) error { return ctx.Err() }); err != nil {
+			t.Fatalf("joined a flight that nobody waits for: %v", err)
+		}
+		close(finish)
+	})
+}
+
+func TestFlightContext(t *testing.T) {
+	type valueKey struct{}
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, Options{})
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), valueKey{}, "v"), 1e9)
+		defer cancel()
+		err := c.Flight(ctx, keyOf("k"), func(ctx context.Context) error {
+			if _, ok := ctx.Deadline(); ok || ctx.Value(valueKey{}) != "v" {
+				t.Error("fn's context has the caller's deadline, or not its values")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		err = c.Flight(ctx, keyOf("k"), func(context.Context) error { t.Error("began for a caller that is gone"); return nil })
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestCloseWaitsForFlights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, Options{})
+		ctx, leave := context.WithCancel(t.Context())
+		release, closed := make(chan struct{}), make(chan struct{})
+		got := make(chan error, 1)
+		go func() {
+			got <- c.Flight(ctx, keyOf("k"), func(context.Context) error { <-release; return nil })
+		}()
+		synctest.Wait()
+		leave()
+		<-got
+		go func() {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			close(closed)
+		}()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Fatal("Close returned with a flight under way")
+		default:
+		}
+		close(release)
+		<-closed
+		if err := c.Flight(t.Context(), keyOf("k"), func(context.Context) error { return nil }); !errors.Is(err, ErrClosed) {
+			t.Fatal(err)
+		}
+	})
+}

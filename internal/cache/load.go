@@ -1,0 +1,79 @@
+package cache
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// load finds the segments that an earlier process left, oldest first, and
+// indexes what they hold. A segment without a usable entry is removed: it is of
+// another cluster, another version, or damaged. It reads only headers; that is
+// at most all of the files, if their entries are small.
+func (d *disk) load() error {
+	names, err := os.ReadDir(d.dir) // sorted, and so by age
+	if err != nil {
+		return fmt.Errorf("list cache directory: %w", err)
+	}
+	for _, n := range names {
+		digits, ok := strings.CutSuffix(n.Name(), segmentSuffix)
+		id, err := strconv.ParseUint(digits, 10, 64)
+		if !ok || err != nil || !n.Type().IsRegular() || filepath.Base(d.path(id)) != n.Name() {
+			continue
+		}
+		d.nextID = max(d.nextID, id+1)
+		d.loadSegment(&segment{id: id, path: d.path(id)})
+	}
+	d.mu.Lock()
+	dropped := d.evictLocked(d.bytesMax, d.indexMax)
+	d.mu.Unlock()
+	for _, s := range dropped {
+		d.remove(s)
+	}
+	return nil
+}
+
+// loadSegment indexes one file, or removes it.
+func (d *disk) loadSegment(s *segment) {
+	f, err := os.Open(s.path)
+	if err != nil {
+		d.callFailed("open", err)
+		return
+	}
+	defer f.Close() // only read
+	info, err := f.Stat()
+	if err != nil {
+		d.callFailed("stat", err)
+		return
+	}
+	s.size = info.Size()
+	end, err := scanSegment(f, s.size, d.cluster, func(r Range, at int64) bool {
+		if at > offsetMax || len(s.hashes) >= d.indexMax {
+			return false
+		}
+		h := d.hash(r)
+		d.index[h] = place{s, uint32(at)}
+		s.hashes = append(s.hashes, h)
+		return true
+	})
+	if err != nil {
+		d.foundCorrupt(s.path, err)
+	}
+	if end == 0 {
+		d.remove(s)
+		return
+	}
+	if end < s.size {
+		// Nothing that is appended after the last whole entry would be found
+		// at the next start, so cut the rest off.
+		if err := os.Truncate(s.path, end); err != nil {
+			d.callFailed("truncate", err)
+			s.full = true
+		} else {
+			s.size = end
+		}
+	}
+	d.segments = append(d.segments, s)
+}

@@ -1,0 +1,146 @@
+package cache
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/simple-event-broker/seb/internal/record"
+)
+
+// A segment is a file of entries back to back, in the order they were added. An
+// entry is a header and a batch; integers are little-endian:
+//
+//	offset  size  field
+//	     0     4  magic "sebc"
+//	     4     2  version, 1
+//	     6     1  object kind
+//	     7     1  reserved, 0
+//	     8    16  cluster id
+//	    24     8  object seq
+//	    32     8  object tag
+//	    40     4  position of the batch in the object
+//	    44     4  size of the batch
+//	    48     4  CRC-32C in the batch's header
+//	    52     4  CRC-32C of the bytes 0 to 51 and of the batch's first 21, which
+//	              its own CRC does not cover
+//	    56     .  the batch
+const (
+	entryMagic      = "sebc"
+	entryVersion    = 1
+	entryHeaderSize = 56
+	entryCRCAt      = 52
+
+	// uncovered is how many bytes of a batch its own CRC does not cover.
+	uncovered = 21
+	// entryHeadSize is what the entry's CRC needs to be verified.
+	entryHeadSize = entryHeaderSize + uncovered
+
+	// scanWindow is how much is read at once to find headers: so much that
+	// small entries are read as a stream, so little that large ones are skipped.
+	scanWindow = 64 << 10
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// errNotOurs says that a segment was written by another version or for another cluster.
+var errNotOurs = errors.New("it is of another cluster or another version")
+
+func entrySize(r Range) int64 { return entryHeaderSize + int64(r.Size) }
+
+// entryHeader returns the header of the entry for the batch b.
+func entryHeader(cluster [16]byte, r Range, b []byte) []byte {
+	h := make([]byte, entryHeaderSize)
+	copy(h, entryMagic)
+	binary.LittleEndian.PutUint16(h[4:], entryVersion)
+	h[6] = r.Object.Kind
+	copy(h[8:], cluster[:])
+	binary.LittleEndian.PutUint64(h[24:], r.Object.Seq)
+	binary.LittleEndian.PutUint64(h[32:], r.Object.Tag)
+	binary.LittleEndian.PutUint32(h[40:], r.Pos)
+	binary.LittleEndian.PutUint32(h[44:], r.Size)
+	binary.LittleEndian.PutUint32(h[48:], r.CRC)
+	binary.LittleEndian.PutUint32(h[entryCRCAt:], entryCRC(h, b))
+	return h
+}
+
+func entryCRC(header, batch []byte) uint32 {
+	sum := crc32.Update(0, castagnoli, header[:entryCRCAt])
+	return crc32.Update(sum, castagnoli, batch[:uncovered])
+}
+
+// parseEntry reads the header of an entry from its first entryHeadSize bytes.
+func parseEntry(cluster [16]byte, head []byte) (Range, error) {
+	switch {
+	case string(head[:4]) != entryMagic:
+		return Range{}, errors.New("no entry begins there")
+	case binary.LittleEndian.Uint32(head[entryCRCAt:]) != entryCRC(head, head[entryHeaderSize:]):
+		return Range{}, errors.New("the entry's header is damaged")
+	case binary.LittleEndian.Uint16(head[4:]) != entryVersion, [16]byte(head[8:24]) != cluster:
+		return Range{}, errNotOurs
+	}
+	r := Range{
+		Object: Object{
+			Kind: head[6],
+			Seq:  binary.LittleEndian.Uint64(head[24:]),
+			Tag:  binary.LittleEndian.Uint64(head[32:]),
+		},
+		Pos:  binary.LittleEndian.Uint32(head[40:]),
+		Size: binary.LittleEndian.Uint32(head[44:]),
+		CRC:  binary.LittleEndian.Uint32(head[48:]),
+	}
+	if r.Size < record.HeaderSize {
+		return Range{}, fmt.Errorf("the entry's batch has %d bytes", r.Size)
+	}
+	return r, nil
+}
+
+// verifyEntry decides whether an entry read from disk is the one for r, intact,
+// and returns its batch.
+func verifyEntry(cluster [16]byte, r Range, e []byte) ([]byte, error) {
+	got, err := parseEntry(cluster, e[:entryHeadSize])
+	if err != nil {
+		return nil, err
+	}
+	if got != r {
+		return nil, fmt.Errorf("it holds %+v, not %+v", got, r)
+	}
+	batch := e[entryHeaderSize:]
+	return batch, record.Verify(batch, r.CRC)
+}
+
+// scanSegment reads the headers of a segment of that size and calls found for
+// each entry, until found returns false. It returns where the last entry ends
+// that is whole. An error says why the rest can't be used; a segment that was
+// being written when its process ended has one too. Batches are not read: that
+// is for when they are used.
+func scanSegment(f io.ReaderAt, size int64, cluster [16]byte, found func(r Range, at int64) bool) (end int64, err error) {
+	window := make([]byte, 0, scanWindow)
+	windowAt := int64(0)
+	for size-end >= entryHeadSize {
+		if end+entryHeadSize > windowAt+int64(len(window)) {
+			windowAt = end
+			window = window[:min(scanWindow, size-end)]
+			if _, err := f.ReadAt(window, windowAt); err != nil {
+				return end, fmt.Errorf("read at %d: %w", windowAt, err)
+			}
+		}
+		r, err := parseEntry(cluster, window[end-windowAt:][:entryHeadSize])
+		if err != nil {
+			return end, fmt.Errorf("entry at %d: %w", end, err)
+		}
+		if entrySize(r) > size-end {
+			return end, fmt.Errorf("entry at %d: it ends after the file", end)
+		}
+		if !found(r, end) {
+			return end, nil
+		}
+		end += entrySize(r)
+	}
+	if end < size {
+		return end, fmt.Errorf("%d bytes at %d are no entry", size-end, end)
+	}
+	return end, nil
+}

@@ -1,0 +1,73 @@
+package cache
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/simple-event-broker/seb/internal/record"
+)
+
+func segmentOf(n int) []byte {
+	var s []byte
+	for i := range n {
+		r, b := batch(i, 100*(i+1))
+		s = append(append(s, entryHeader(cluster, r, b)...), b...)
+	}
+	return s
+}
+
+func TestScanFindsEveryEntry(t *testing.T) {
+	s := segmentOf(60) // 186 kB: more than a window
+	n, at := 0, int64(0)
+	end, err := scanSegment(bytes.NewReader(s), int64(len(s)), cluster, func(r Range, got int64) bool {
+		if want, _ := batch(n, 100*(n+1)); r != want || got != at {
+			t.Fatalf("entry %d is %+v at %d, want %+v at %d", n, r, got, want, at)
+		}
+		n++
+		at += entrySize(r)
+		return true
+	})
+	if err != nil || end != int64(len(s)) || n != 60 {
+		t.Fatalf("%d entries up to %d of %d, %v", n, end, len(s), err)
+	}
+}
+
+// The layout is fixed: what is written today must be told apart from what is
+// not by any later version.
+func TestEntryHeaderLayout(t *testing.T) {
+	r := Range{Object{Kind: 2, Seq: 0x0102030405060708, Tag: 0x1112131415161718}, 0x21222324, 0x31323334, 0x41424344}
+	got := entryHeader([16]byte([]byte("0123456789abcdef")), r, make([]byte, uncovered))
+	want := "sebc" + "\x01\x00" + "\x02" + "\x00" + "0123456789abcdef" +
+		"\x08\x07\x06\x05\x04\x03\x02\x01" + "\x18\x17\x16\x15\x14\x13\x12\x11" +
+		"\x24\x23\x22\x21" + "\x34\x33\x32\x31" + "\x44\x43\x42\x41"
+	if string(got[:entryCRCAt]) != want || len(got) != entryHeaderSize {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+// FuzzScan: any file is scanned to an end, and an entry that verifies is one
+// that its name fits.
+func FuzzScan(f *testing.F) {
+	whole := segmentOf(3)
+	f.Add(whole)
+	f.Add(whole[:len(whole)-10])
+	f.Add(whole[1:])
+	f.Add(make([]byte, 200))
+	f.Fuzz(func(t *testing.T, s []byte) {
+		last := int64(0)
+		end, err := scanSegment(bytes.NewReader(s), int64(len(s)), cluster, func(r Range, at int64) bool {
+			if at != last || at+entrySize(r) > int64(len(s)) {
+				t.Fatalf("an entry of %d bytes at %d, after one that ends at %d of %d", entrySize(r), at, last, len(s))
+			}
+			last = at + entrySize(r)
+			b, err := verifyEntry(cluster, r, s[at:last])
+			if err == nil && record.Verify(b, r.CRC) != nil {
+				t.Fatal("an entry verifies whose batch does not")
+			}
+			return true
+		})
+		if end != last || (err == nil) != (end == int64(len(s))) {
+			t.Fatalf("ends at %d of %d, the last entry at %d; %v", end, len(s), last, err)
+		}
+	})
+}
