@@ -1,0 +1,76 @@
+// Package s3test gives tests an S3 server on the loopback interface: one in the
+// process that is always there, and a real one in a process of its own.
+//
+// Both take [AccessKey] and [SecretKey]. A store in this process opens with
+// [Open]; a child process gets the variables of [Env].
+package s3test
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"github.com/simple-event-broker/seb/objstore/s3store"
+)
+
+// The credentials of all servers.
+const (
+	AccessKey = "seb-test"
+	SecretKey = "seb-test-secret"
+)
+
+const (
+	bucket = "seb-test"
+	region = "us-east-1"
+)
+
+// Env is what a child process needs in its environment to use a server, and to
+// look for credentials nowhere else.
+func Env() []string {
+	return []string{
+		"AWS_ACCESS_KEY_ID=" + AccessKey,
+		"AWS_SECRET_ACCESS_KEY=" + SecretKey,
+		"AWS_SESSION_TOKEN=",
+		"AWS_CONFIG_FILE=/dev/null",
+		"AWS_SHARED_CREDENTIALS_FILE=/dev/null",
+		"AWS_EC2_METADATA_DISABLED=true",
+	}
+}
+
+// Open opens the store at the URL of one of the servers.
+func Open(t testing.TB, storeURL string) *s3store.Store {
+	t.Helper()
+	config, err := s3store.ParseURL(storeURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.AccessKeyID, config.SecretAccessKey = AccessKey, SecretKey
+	store, err := s3store.OpenConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// Fake starts an S3 server in this process, which ends with the test, and
+// returns the URL of an empty store in a bucket of it.
+func Fake(t testing.TB) string {
+	t.Helper()
+	backend := s3mem.New()
+	if err := backend.CreateBucket(bucket); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
+	t.Cleanup(server.Close)
+	return storeURL(server.URL)
+}
+
+func storeURL(endpoint string) string {
+	query := url.Values{"endpoint": {endpoint}, "region": {region}}
+	return fmt.Sprintf("s3://%s/store?%s", bucket, query.Encode())
+}

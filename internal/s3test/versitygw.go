@@ -1,0 +1,164 @@
+package s3test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+const (
+	binaryVariable  = "SEB_TEST_VERSITYGW"
+	requireVariable = "SEB_TEST_REQUIRE"
+	startTimeout    = 20 * time.Second
+	startPoll       = 10 * time.Millisecond
+)
+
+// VersityGW starts a real S3 server that keeps objects as files in a temporary
+// directory, and returns the URL of an empty store in a bucket of it. Without
+// its binary the test is skipped; see [Start].
+func VersityGW(t testing.TB) string {
+	t.Helper()
+	return Start(t).URL
+}
+
+// Server is a versitygw process, or what is left of it between Kill and
+// Restart. Its methods are for one goroutine.
+type Server struct {
+	// URL is that of an empty store; it stays the same over restarts.
+	URL string
+
+	t       testing.TB
+	binary  string
+	dir     string
+	port    int
+	process *exec.Cmd // nil while it is down
+	exited  chan struct{}
+	output  *bytes.Buffer // readable once exited is closed
+}
+
+// Start is [VersityGW] for tests that also stop the server. Its binary is what
+// SEB_TEST_VERSITYGW names, else the versitygw of the PATH. If there is none,
+// the test is skipped, or fails if SEB_TEST_REQUIRE is 1.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{t: t, binary: findBinary(t), dir: t.TempDir()}
+	// Directories in its directory are its buckets.
+	if err := os.Mkdir(filepath.Join(s.dir, bucket), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	// The port is free when it is chosen; if another process takes it before
+	// the server does, the next one will do.
+	var err error
+	for range 3 {
+		if s.port, err = freePort(); err != nil {
+			t.Fatal(err)
+		}
+		s.URL = storeURL("http://127.0.0.1:" + strconv.Itoa(s.port))
+		if err = s.start(); err == nil {
+			return s
+		}
+	}
+	t.Fatalf("start versitygw: %v", err)
+	return nil
+}
+
+func findBinary(t testing.TB) string {
+	t.Helper()
+	if binary := os.Getenv(binaryVariable); binary != "" {
+		if _, err := os.Stat(binary); err != nil {
+			t.Fatalf("%s: %v", binaryVariable, err)
+		}
+		return binary
+	}
+	binary, err := exec.LookPath("versitygw")
+	if err == nil {
+		return binary
+	}
+	const missing = "needs versitygw, a real S3 server: run `make versitygw`, then set " + binaryVariable + " to the binary or put it in the PATH"
+	if os.Getenv(requireVariable) == "1" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
+	return ""
+}
+
+func freePort() (int, error) {
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	return port, listener.Close()
+}
+
+// Kill ends the process as kill -9 would; its files stay. It does nothing if
+// the server is down.
+func (s *Server) Kill() {
+	if s.process == nil {
+		return
+	}
+	// An error tells that it has exited already.
+	_ = s.process.Process.Kill()
+	<-s.exited
+	s.process = nil
+}
+
+// Restart starts the server again, on the same files and port.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	if err := s.start(); err != nil {
+		s.t.Fatalf("restart versitygw: %v", err)
+	}
+}
+
+// start starts the process and returns once it serves the bucket.
+func (s *Server) start() error {
+	s.output = new(bytes.Buffer)
+	// Cleanup kills it: t.Context would end before the test's own cleanups.
+	process := exec.CommandContext(context.Background(), s.binary, "--port", "127.0.0.1:"+strconv.Itoa(s.port), "--region", region,
+		"--keep-alive", "--quiet", "posix", s.dir)
+	process.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+AccessKey, "ROOT_SECRET_ACCESS_KEY="+SecretKey)
+	process.Stdout, process.Stderr = s.output, s.output
+	if err := process.Start(); err != nil {
+		return err
+	}
+	s.process, s.exited = process, make(chan struct{})
+	go func(exited chan<- struct{}) {
+		defer close(exited)
+		_ = process.Wait() // that it exits is an error wherever it isn't meant to
+	}(s.exited)
+	err := s.waitReady()
+	if err != nil {
+		s.Kill()
+		return fmt.Errorf("%w\n%s", err, s.output)
+	}
+	return nil
+}
+
+func (s *Server) waitReady() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	store := Open(s.t, s.URL)
+	for {
+		_, err := store.List(ctx, "", "", 1)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.exited:
+			return fmt.Errorf("it exited before it served: %w", err)
+		case <-ctx.Done():
+			return fmt.Errorf("it does not serve: %w", err)
+		case <-time.After(startPoll):
+		}
+	}
+}

@@ -1,0 +1,16 @@
+package objstore
+
+import (
+	"io/fs"
+	"syscall"
+	"time"
+)
+
+// changeTime returns when the inode last changed; false if it isn't known.
+func changeTime(info fs.FileInfo) (time.Time, bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return time.Time{}, false
+	}
+	return time.Unix(stat.Ctimespec.Unix()), true
+}

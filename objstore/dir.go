@@ -1,0 +1,348 @@
+package objstore
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// tempDir is where bodies are written before they get their name. A key
+	// can't begin with a dot, so no object is ever in it.
+	tempDir = ".tmp"
+	// tempAgeMax is after how long a temporary file must belong to a process
+	// that died.
+	tempAgeMax = 24 * time.Hour
+
+	dirMode  = 0o750
+	fileMode = 0o640
+)
+
+// Dir is a store in a local directory: the object "log/1" is the file log/1
+// beneath it. Any number of processes on this machine may share one.
+//
+// An object's name appears by link(2), which fails if the name is taken, after
+// its bytes were fsynced. A name that appeared is lost in a crash until its
+// directory is fsynced, and another process may see it before that; so "created",
+// "exists" and "found" are answered only once the directory was fsynced since
+// the name appeared, by whomever it was linked. List does not wait for that:
+// names alone tell a client nothing, and whoever acts on one Gets it first.
+//
+// After an fsync that fails nobody knows what is on the disk, and trying again
+// may answer success for pages the kernel has dropped. So the store stops:
+// that request and all later ones answer [ErrStopped].
+//
+// The store's clock is this machine's wall clock, which must not step back by
+// more than an hour. Network file systems are as good as their link(2), fsync
+// and clocks; use them only if you know these are.
+type Dir struct {
+	root *os.Root
+	// fsync is (*os.File).Sync except in tests, which fail and count it.
+	fsync func(*os.File) error
+	now   func() time.Time
+
+	tempPrefix string
+	tempCount  atomic.Uint64
+	stopped    atomic.Pointer[stopReason]
+	durable    durableNames
+
+	mu   sync.Mutex
+	dirs map[string]*directory // by path beneath root; entries are never removed
+}
+
+// OpenDir opens the store in the directory at path and creates that if need
+// be. Temporary files older than a day are removed.
+func OpenDir(path string) (*Dir, error) {
+	return openDir(path, (*os.File).Sync)
+}
+
+func openDir(dirPath string, fsync func(*os.File) error) (*Dir, error) {
+	if runtime.GOOS == "windows" {
+		return nil, fmt.Errorf("open store %s: a directory can't be fsynced on Windows, so records could be lost in a crash: use an S3 store", dirPath)
+	}
+	d := &Dir{
+		fsync:      fsync,
+		now:        time.Now,
+		tempPrefix: tempDir + "/" + rand.Text() + "-",
+		dirs:       make(map[string]*directory),
+	}
+	if err := d.openRoot(dirPath); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dirPath, err)
+	}
+	if err := d.prepare(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dirPath, err), d.root.Close())
+	}
+	return d, nil
+}
+
+// openRoot makes the directory and every one above it that was missing, fsyncs
+// the parents of those, and opens it. The handle pins the directory: if it is
+// moved, the store moves along, and its requests can't leave it.
+func (d *Dir) openRoot(dirPath string) error {
+	dirPath, err := filepath.Abs(dirPath)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(dirPath); err == nil && !info.IsDir() {
+		return errors.New("it is a file: name a directory")
+	}
+	parent := filepath.Dir(dirPath)
+	for ; ; parent = filepath.Dir(parent) {
+		if _, err := os.Stat(parent); err == nil || parent == filepath.Dir(parent) {
+			break
+		}
+	}
+	if err := os.MkdirAll(dirPath, dirMode); err != nil {
+		return err
+	}
+	// Also if nothing was missing: another process may have made the directory
+	// a moment ago.
+	for p := dirPath; p != parent && p != filepath.Dir(p); {
+		p = filepath.Dir(p)
+		f, err := os.Open(p)
+		if errors.Is(err, fs.ErrPermission) {
+			break // then it wasn't one of ours that made an entry in it
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.fsync(f), f.Close()); err != nil {
+			return fmt.Errorf("fsync %s: %w", p, err)
+		}
+	}
+	d.root, err = os.OpenRoot(dirPath)
+	return err
+}
+
+// prepare removes what dead processes left and finds out whether the store can
+// be written to.
+func (d *Dir) prepare() error {
+	if err := d.root.Mkdir(tempDir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	entries, err := fs.ReadDir(d.root.FS(), tempDir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || d.now().Sub(info.ModTime()) < tempAgeMax {
+			continue // in use, or taken away meanwhile by its owner
+		}
+		if err := d.root.Remove(path.Join(tempDir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	temp, err := d.writeTemp(nil)
+	if err != nil {
+		return fmt.Errorf("it can't be written to: %w", err)
+	}
+	return d.root.Remove(temp.name)
+}
+
+// Close lets go of the directory. Requests in progress may fail.
+func (d *Dir) Close() error { return d.root.Close() }
+
+// time is the store's clock. UTC drops the monotonic reading: comparing two of
+// those would hide the hours a suspended machine slept.
+func (d *Dir) time() time.Time { return d.now().UTC() }
+
+// begin refuses what can't be served.
+func (d *Dir) begin(ctx context.Context, verb Verb, key string) error {
+	if reason := d.stopped.Load(); reason != nil {
+		return fmt.Errorf("%s %s: %w", verb, key, reason)
+	}
+	return begin(ctx, string(verb), key)
+}
+
+// Create implements [Store].
+func (d *Dir) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	if err := d.begin(ctx, VerbCreate, key); err != nil {
+		return time.Time{}, err
+	}
+	exists, err := d.create(ctx, key, parts)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("create %s: %w", key, err)
+	}
+	at := d.time()
+	if exists {
+		return at, fmt.Errorf("create %s: %w", key, ErrExists)
+	}
+	return at, nil
+}
+
+func (d *Dir) create(ctx context.Context, key string, parts [][]byte) (exists bool, err error) {
+	// Finding out first spares the loser of a race the writing.
+	info, err := d.root.Lstat(key)
+	if err == nil {
+		return true, d.confirm(ctx, key, info)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	dir, err := d.makeDirectory(ctx, path.Dir(key))
+	if err != nil {
+		return false, err
+	}
+	temp, err := d.writeTemp(parts)
+	if err != nil {
+		return false, err
+	}
+	// A temporary file that stays behind does no harm, and the next open
+	// removes it; so an error here is none of the caller's.
+	defer func() { _ = d.root.Remove(temp.name) }()
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	err = d.root.Link(temp.name, key)
+	if errors.Is(err, fs.ErrExist) {
+		info, err := d.root.Lstat(key)
+		if err != nil {
+			return false, err
+		}
+		return true, d.confirm(ctx, key, info)
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := d.sync(ctx, dir); err != nil {
+		return false, err
+	}
+	d.durable.add(key, temp.modTime)
+	return false, nil
+}
+
+// tempFile is a file whose bytes are on the disk, but not under its key.
+type tempFile struct {
+	name    string
+	modTime time.Time
+}
+
+func (d *Dir) writeTemp(parts [][]byte) (tempFile, error) {
+	name := d.tempPrefix + strconv.FormatUint(d.tempCount.Add(1), 10)
+	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return tempFile{}, err
+	}
+	modTime, err := d.fill(f, parts)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		// Without this a full disk would fill up with the files of those who
+		// try again.
+		return tempFile{}, errors.Join(err, d.root.Remove(name))
+	}
+	return tempFile{name: name, modTime: modTime}, nil
+}
+
+func (d *Dir) fill(f *os.File, parts [][]byte) (time.Time, error) {
+	w := bufio.NewWriterSize(f, 16<<10) // gathers small parts; large ones bypass it
+	for _, part := range parts {
+		if _, err := w.Write(part); err != nil {
+			return time.Time{}, err
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return time.Time{}, err
+	}
+	if err := d.syncFile(f); err != nil {
+		return time.Time{}, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
+
+// Get implements [Store].
+func (d *Dir) Get(ctx context.Context, key string, off, n int64) (Object, error) {
+	if err := d.begin(ctx, VerbGet, key); err != nil {
+		return Object{}, err
+	}
+	if err := checkRange(key, off); err != nil {
+		return Object{}, err
+	}
+	object, err := d.get(ctx, key, off, n)
+	switch {
+	case notExist(err):
+		return Object{Time: d.time()}, fmt.Errorf("get %s: %w", key, ErrNotFound)
+	case err != nil:
+		return Object{}, fmt.Errorf("get %s: %w", key, err)
+	}
+	object.Time = d.time()
+	return object, nil
+}
+
+func (d *Dir) get(ctx context.Context, key string, off, n int64) (Object, error) {
+	f, err := d.root.Open(key)
+	if err != nil {
+		return Object{}, err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	info, err := f.Stat()
+	if err != nil {
+		return Object{}, err
+	}
+	if err := d.confirm(ctx, key, info); err != nil {
+		return Object{}, err
+	}
+	from, end := clampRange(off, n, info.Size())
+	body := make([]byte, end-from)
+	if read, err := f.ReadAt(body, from); read < len(body) {
+		return Object{}, fmt.Errorf("read %d bytes at %d, got %d: %w", len(body), from, read, err)
+	}
+	return Object{Body: body, Size: info.Size()}, nil
+}
+
+// Delete implements [Store]. It answers success only once the deletion would
+// outlast a crash.
+func (d *Dir) Delete(ctx context.Context, key string) (time.Time, error) {
+	if err := d.begin(ctx, VerbDelete, key); err != nil {
+		return time.Time{}, err
+	}
+	err := d.delete(ctx, key)
+	if err != nil && !notExist(err) {
+		return time.Time{}, fmt.Errorf("delete %s: %w", key, err)
+	}
+	return d.time(), nil
+}
+
+func (d *Dir) delete(ctx context.Context, key string) error {
+	dir, err := d.openDirectory(ctx, path.Dir(key))
+	if err != nil {
+		return err
+	}
+	d.durable.remove(key)
+	// Remove would also take an empty directory.
+	info, err := d.root.Lstat(key)
+	if err == nil && info.IsDir() {
+		return errIsDirectory
+	}
+	if err := d.root.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	// Also if the name was gone: whoever removed it may not have come so far.
+	return d.sync(ctx, dir)
+}
+
+// notExist tells that no file has the name, be it that what would have to be a
+// directory on its way is a file.
+func notExist(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+var errIsDirectory = errors.New("it is a directory, which no object can be")

@@ -1,0 +1,500 @@
+package objstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// syncLog is an fsync that records what it is called for and fails on demand.
+type syncLog struct {
+	mu    sync.Mutex
+	names []string           // base names of the files fsynced
+	fail  func(string) error // nil, or what an fsync of that base name returns
+}
+
+func (l *syncLog) fsync(f *os.File) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	name := filepath.Base(f.Name())
+	l.names = append(l.names, name)
+	if l.fail != nil {
+		if err := l.fail(name); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}
+
+func (l *syncLog) count(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	count := 0
+	for _, n := range l.names {
+		if n == name {
+			count++
+		}
+	}
+	return count
+}
+
+func openTestDir(t *testing.T, path string, fsync func(*os.File) error) *Dir {
+	t.Helper()
+	d, err := openDir(path, fsync)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func mustCreate(t *testing.T, s Store, key string) {
+	t.Helper()
+	if _, err := s.Create(t.Context(), key, []byte("body")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustGet(t *testing.T, s Store, key string) {
+	t.Helper()
+	if object, err := s.Get(t.Context(), key, 0, -1); err != nil || string(object.Body) != "body" {
+		t.Fatalf("Get(%s) = %q, %v", key, object.Body, err)
+	}
+}
+
+func writeFile(t *testing.T, parts ...string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(parts...), []byte("body"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tempFiles(t *testing.T, root string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(root, tempDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+func TestDirCreateSyncsBytesThenName(t *testing.T) {
+	root := t.TempDir()
+	var steps []string
+	d := openTestDir(t, root, func(f *os.File) error {
+		_, err := os.Stat(filepath.Join(root, "log", "1"))
+		steps = append(steps, fmt.Sprintf("%s linked=%v", filepath.Base(filepath.Dir(f.Name()))+"/"+filepath.Base(f.Name()), err == nil))
+		return f.Sync()
+	})
+	d.tempPrefix = tempDir + "/t" // so that names are known
+	steps = nil
+	mustCreate(t, d, "log/1")
+	base := filepath.Base(root)
+	want := []string{
+		base + "/. linked=false", // log/ is new: its name first
+		".tmp/t2 linked=false",
+		base + "/log linked=true",
+	}
+	if !slices.Equal(steps, want) {
+		t.Errorf("fsyncs:\n%q, want\n%q", steps, want)
+	}
+	if left := tempFiles(t, root); len(left) != 0 {
+		t.Errorf("temporary files left behind: %q", left)
+	}
+}
+
+func TestDirOpenSyncsNewParents(t *testing.T) {
+	root := t.TempDir()
+	var log syncLog
+	openTestDir(t, filepath.Join(root, "a", "b", "store"), log.fsync)
+	for _, name := range []string{filepath.Base(root), "a", "b"} {
+		if log.count(name) != 1 {
+			t.Errorf("%s, in which a directory was made, was fsynced %d times", name, log.count(name))
+		}
+	}
+}
+
+// Another process may have linked a name and not yet fsynced it.
+func TestDirSyncsFoundNames(t *testing.T) {
+	root := t.TempDir()
+	var log syncLog
+	d := openTestDir(t, root, log.fsync)
+	mustCreate(t, d, "log/1")
+	before := log.count("log")
+
+	writeFile(t, root, "log", "2")
+	mustGet(t, d, "log/2")
+	if got := log.count("log") - before; got != 1 {
+		t.Errorf("found: directory fsynced %d times, want once", got)
+	}
+	writeFile(t, root, "log", "3")
+	if _, err := d.Create(t.Context(), "log/3", nil); !errors.Is(err, ErrExists) {
+		t.Fatal(err)
+	}
+	if got := log.count("log") - before; got != 2 {
+		t.Errorf("exists: directory fsynced %d times, want once more", got)
+	}
+	for _, key := range []string{"log/1", "log/2", "log/3"} {
+		mustGet(t, d, key)
+	}
+	if got := log.count("log") - before; got != 2 {
+		t.Errorf("names known to be durable cost %d fsyncs", got-2)
+	}
+
+	// The same name, deleted and created anew by others.
+	if err := os.Remove(filepath.Join(root, "log", "1")); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, root, "log", "1")
+	if err := os.Chtimes(filepath.Join(root, "log", "1"), time.Time{}, time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	mustGet(t, d, "log/1")
+	if got := log.count("log") - before; got != 3 {
+		t.Errorf("a name created anew: directory fsynced %d times, want once more", got-2)
+	}
+}
+
+func TestDirSyncsFoundDirectoriesToo(t *testing.T) {
+	root := t.TempDir()
+	var log syncLog
+	d := openTestDir(t, root, log.fsync)
+	if err := os.MkdirAll(filepath.Join(root, "data", "sub"), dirMode); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, root, "data", "sub", "1")
+	mustGet(t, d, "data/sub/1")
+	if log.count(".") != 1 || log.count("data") != 1 || log.count("sub") != 1 {
+		t.Errorf("fsyncs %q; want the directory's and those it stands in", log.names)
+	}
+}
+
+func TestDirOldNamesNeedNoSync(t *testing.T) {
+	root := t.TempDir()
+	var log syncLog
+	d := openTestDir(t, root, log.fsync)
+	mustCreate(t, d, "log/0")
+	for _, name := range []string{"1", "2", "3"} {
+		writeFile(t, root, "log", name)
+	}
+	// As if these files had been there for a while.
+	ahead := clockStepMax + time.Minute
+	d.now = func() time.Time { return time.Now().Add(ahead) }
+	before := log.count("log")
+	mustGet(t, d, "log/1") // the last fsync is too near
+	mustGet(t, d, "log/2")
+	mustGet(t, d, "log/3")
+	want := 1
+	if info, err := os.Stat(root); err != nil {
+		t.Fatal(err)
+	} else if _, ok := changeTime(info); !ok {
+		want = 3 // without change times every name needs its own
+	}
+	if got := log.count("log") - before; got != want {
+		t.Errorf("directory fsynced %d times, want %d", got, want)
+	}
+	ahead = clockStepMax - time.Minute
+	mustCreate(t, d, "log/4") // now an fsync that is not far enough from 5
+	writeFile(t, root, "log", "5")
+	before = log.count("log")
+	mustGet(t, d, "log/5")
+	if got := log.count("log") - before; got != 1 {
+		t.Errorf("a name younger than the clock is certain: directory fsynced %d times, want once", got)
+	}
+}
+
+func TestDirSharesDirectorySyncs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := t.TempDir()
+		gate := make(chan struct{})
+		var log syncLog
+		d, err := openDir(root, func(f *os.File) error {
+			if filepath.Base(f.Name()) == "log" {
+				<-gate
+			}
+			return log.fsync(f)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		create := func(i int) {
+			group.Go(func() { mustCreate(t, d, fmt.Sprintf("log/%d", i)) })
+			synctest.Wait() // linked, and waiting for an fsync
+		}
+		create(0)
+		for i := range 10 {
+			create(1 + i)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		group.Go(func() {
+			if _, err := d.Create(ctx, "log/gone"); !errors.Is(err, context.Canceled) {
+				t.Errorf("Create whose caller left = %v", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		gate <- struct{}{} // the first's
+		synctest.Wait()
+		gate <- struct{}{} // that of all who came while it was under way
+		group.Wait()
+		if got := log.count("log"); got != 2 {
+			t.Errorf("11 creates took %d fsyncs of the directory, want 2", got)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDirStopsWhenSyncFails(t *testing.T) {
+	broken := errors.New("input/output error")
+	tests := map[string]struct {
+		fails     func(name string) bool
+		mayAppear bool
+	}{
+		"file":      {func(name string) bool { return strings.HasPrefix(name, "temp") }, false},
+		"directory": {func(name string) bool { return name == "log" }, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			var log syncLog
+			d := openTestDir(t, root, log.fsync)
+			d.tempPrefix = tempDir + "/temp"
+			mustCreate(t, d, "log/1")
+			log.fail = func(name string) error {
+				if test.fails(name) {
+					return broken
+				}
+				return nil
+			}
+			_, err := d.Create(t.Context(), "log/2", []byte("body"))
+			if !errors.Is(err, ErrStopped) || !errors.Is(err, broken) || errors.Is(err, ErrExists) {
+				t.Errorf("Create = %v, want ErrStopped and the cause", err)
+			}
+			_, err = os.Stat(filepath.Join(root, "log", "2"))
+			if appeared := err == nil; appeared != test.mayAppear {
+				t.Errorf("appeared %v, want %v", appeared, test.mayAppear)
+			}
+			if left := tempFiles(t, root); len(left) != 0 {
+				t.Errorf("temporary files left behind: %q", left)
+			}
+
+			log.fail = nil // the next fsync would succeed, and prove nothing
+			checkStopped(t, d)
+		})
+	}
+}
+
+func checkStopped(t *testing.T, d *Dir) {
+	t.Helper()
+	_, createErr := d.Create(t.Context(), "log/3")
+	_, existsErr := d.Create(t.Context(), "log/1")
+	_, getErr := d.Get(t.Context(), "log/1", 0, -1)
+	_, listErr := d.List(t.Context(), "log/", "", 0)
+	_, deleteErr := d.Delete(t.Context(), "log/1")
+	for i, err := range []error{createErr, existsErr, getErr, listErr, deleteErr} {
+		if !errors.Is(err, ErrStopped) || errors.Is(err, ErrExists) || errors.Is(err, ErrNotFound) {
+			t.Errorf("request %d after a failed fsync = %v, want ErrStopped", i, err)
+		}
+	}
+}
+
+func TestDirAfterCrashes(t *testing.T) {
+	root := t.TempDir()
+	d := openTestDir(t, root, (*os.File).Sync)
+	mustCreate(t, d, "log/1")
+	// Before link: a temporary file. Between link and unlink: a second name.
+	writeFile(t, root, tempDir, "unlinked")
+	if err := os.Link(filepath.Join(root, "log", "1"), filepath.Join(root, tempDir, "linked")); err != nil {
+		t.Fatal(err)
+	}
+	stale := filepath.Join(root, tempDir, "stale")
+	writeFile(t, stale)
+	old := time.Now().Add(-tempAgeMax - time.Minute)
+	if err := os.Chtimes(stale, old, old); err != nil {
+		t.Fatal(err)
+	}
+
+	d = openTestDir(t, root, (*os.File).Sync)
+	if left := tempFiles(t, root); !slices.Equal(left, []string{"linked", "unlinked"}) {
+		t.Errorf("temporary files after open: %q, want those that may be in use", left)
+	}
+	page, err := d.List(t.Context(), "", "", 0)
+	if err != nil || !slices.Equal(page.Keys, []string{"log/1"}) {
+		t.Errorf("List = %q, %v; want the one object", page.Keys, err)
+	}
+	mustGet(t, d, "log/1")
+	if _, err := d.Create(t.Context(), "log/1"); !errors.Is(err, ErrExists) {
+		t.Errorf("Create = %v, want ErrExists", err)
+	}
+}
+
+func TestDirRaceOfProcesses(t *testing.T) {
+	root := t.TempDir()
+	const processes, racers = 4, 8
+	for round := range 20 {
+		key := fmt.Sprintf("log/%d", round)
+		errs := make([]error, processes*racers)
+		var group sync.WaitGroup
+		for p := range processes {
+			d := openTestDir(t, root, (*os.File).Sync) // each knows nothing of the others
+			for r := range racers {
+				group.Go(func() { _, errs[p*racers+r] = d.Create(t.Context(), key, []byte("body")) })
+			}
+		}
+		group.Wait()
+		won := 0
+		for _, err := range errs {
+			if err == nil {
+				won++
+			} else if !errors.Is(err, ErrExists) {
+				t.Fatal(err)
+			}
+		}
+		if won != 1 {
+			t.Fatalf("%s has %d winners", key, won)
+		}
+	}
+}
+
+func TestDirRefusesWhatItCantServe(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	writeFile(t, file)
+	if _, err := OpenDir(file); err == nil || !strings.Contains(err.Error(), "it is a file") {
+		t.Errorf("OpenDir of a file = %v", err)
+	}
+	if _, err := OpenDir(filepath.Join(file, "below")); err == nil {
+		t.Error("OpenDir below a file succeeded")
+	}
+	root := t.TempDir()
+	writeFile(t, root, tempDir)
+	if _, err := OpenDir(root); err == nil {
+		t.Error("OpenDir where no temporary files can be made succeeded")
+	}
+	if os.Getuid() == 0 {
+		return // may write anywhere
+	}
+	root = t.TempDir()
+	if err := os.Chmod(root, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenDir(root); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("OpenDir of a directory that can't be written = %v", err)
+	}
+}
+
+func TestDirOddFiles(t *testing.T) {
+	root, outside := t.TempDir(), t.TempDir()
+	d := openTestDir(t, root, (*os.File).Sync)
+	mustCreate(t, d, "log/1")
+	mustCreate(t, d, "log/sub/1")
+	if err := os.Symlink(outside, filepath.Join(root, "data")); err != nil {
+		t.Fatal(err)
+	}
+	decides := func(err error) bool {
+		return err == nil || errors.Is(err, ErrExists) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrStopped)
+	}
+	for _, key := range []string{"log/sub", "log/1/below", "data/1"} {
+		if _, err := d.Create(t.Context(), key); decides(err) {
+			t.Errorf("Create(%s) = %v, want a plain error", key, err)
+		}
+	}
+	if _, err := d.Get(t.Context(), "log/sub", 0, -1); decides(err) {
+		t.Errorf("Get of a directory = %v, want a plain error", err)
+	}
+	if _, err := d.Delete(t.Context(), "log/sub"); decides(err) {
+		t.Errorf("Delete of a directory = %v, want a plain error", err)
+	}
+	if _, err := d.Get(t.Context(), "log/1/below", 0, -1); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Get below an object = %v, want ErrNotFound", err)
+	}
+	if page, err := d.List(t.Context(), "log/1/", "", 0); err != nil || len(page.Keys) != 0 {
+		t.Errorf("List below an object = %q, %v", page.Keys, err)
+	}
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 0 {
+		t.Errorf("something got outside of the store: %v, %v", entries, err)
+	}
+	mustGet(t, d, "log/sub/1")
+}
+
+// A directory that vanishes under a running store took acknowledged objects
+// along: making it anew would hide that.
+func TestDirDoesNotRemakeWhatVanished(t *testing.T) {
+	root := t.TempDir()
+	d := openTestDir(t, root, (*os.File).Sync)
+	mustCreate(t, d, "log/1")
+	if err := os.RemoveAll(filepath.Join(root, "log")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Create(t.Context(), "log/2"); err == nil || errors.Is(err, ErrExists) {
+		t.Errorf("Create = %v, want an error", err)
+	}
+	mustCreate(t, d, "data/1") // the rest goes on
+}
+
+func TestDirListOfALargeDirectory(t *testing.T) {
+	root := t.TempDir()
+	d := openTestDir(t, root, (*os.File).Sync)
+	if err := os.Mkdir(filepath.Join(root, "log"), dirMode); err != nil {
+		t.Fatal(err)
+	}
+	const count = 6_000 // more than are gathered before the largest are dropped
+	var want []string
+	for i := range count {
+		key := fmt.Sprintf("log/%05d", i*7919%count)
+		writeFile(t, root, key)
+		want = append(want, key)
+	}
+	slices.Sort(want)
+	after := ""
+	for from := 0; from < count; from += 700 {
+		page, err := d.List(t.Context(), "log/", after, 700)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := min(from+700, count)
+		if !slices.Equal(page.Keys, want[from:end]) || page.More != (end < count) {
+			t.Fatalf("page after %q is wrong: %d keys, more %v", after, len(page.Keys), page.More)
+		}
+		after = page.Keys[len(page.Keys)-1]
+	}
+}
+
+func TestDurableNamesAreBounded(t *testing.T) {
+	var names durableNames
+	at := time.Unix(1, 0)
+	for i := range 5 * durableNamesMax {
+		names.add(fmt.Sprint(i), at)
+	}
+	if held := len(names.young) + len(names.older); held > 2*durableNamesMax {
+		t.Errorf("%d names are held", held)
+	}
+	last := fmt.Sprint(5*durableNamesMax - 1)
+	if !names.has(last, at) || names.has(last, at.Add(1)) || names.has("0", at) {
+		t.Error("the last name must be known, by its time, and the first forgotten")
+	}
+	names.remove(last)
+	if names.has(last, at) {
+		t.Error("a removed name is known")
+	}
+}

@@ -1,0 +1,225 @@
+package objstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"sync"
+	"time"
+)
+
+// clockStepMax is how far this machine's wall clock may step back: a file
+// whose inode changed longer than that before an fsync of its directory began
+// had its name by then.
+const clockStepMax = time.Hour
+
+// stopReason is the fsync that failed.
+type stopReason struct {
+	what string
+	err  error
+}
+
+func (r *stopReason) Error() string {
+	return fmt.Sprintf("%v: fsync of %s: %v: what was being written may or may not be on the disk; check the disk and the system's log, then restart",
+		ErrStopped, r.what, r.err)
+}
+
+// Unwrap makes errors.Is find ErrStopped and the cause.
+func (r *stopReason) Unwrap() []error { return []error{ErrStopped, r.err} }
+
+// syncFile fsyncs f, and stops the store if that fails or had failed before.
+func (d *Dir) syncFile(f *os.File) error {
+	if err := d.fsync(f); err != nil {
+		d.stopped.CompareAndSwap(nil, &stopReason{what: f.Name(), err: err})
+	}
+	if reason := d.stopped.Load(); reason != nil {
+		return reason
+	}
+	return nil
+}
+
+// directory is one directory of the store, whose own name is durable. Fsyncs
+// of it are shared: one is in flight at most, and all who come meanwhile wait
+// for the same next one.
+type directory struct {
+	path  string
+	baton chan struct{} // capacity 1: who put a value in it may fsync
+
+	mu     sync.Mutex
+	queued *syncRound // the round that has not begun; nil if there is none
+	synced time.Time  // wall clock as the last fsync that succeeded began
+}
+
+// syncRound is one fsync; its fields belong to the holder of the baton.
+type syncRound struct {
+	done bool
+	err  error
+}
+
+// openDirectory returns the directory at dirPath. It makes its name durable
+// when it is first used: another process may have made it a moment ago.
+func (d *Dir) openDirectory(ctx context.Context, dirPath string) (*directory, error) {
+	if dir := d.lookup(dirPath); dir != nil {
+		return dir, nil
+	}
+	if dirPath != "." {
+		if _, err := d.root.Stat(dirPath); err != nil {
+			return nil, err
+		}
+		parent, err := d.openDirectory(ctx, path.Dir(dirPath))
+		if err != nil {
+			return nil, err
+		}
+		if err := d.sync(ctx, parent); err != nil {
+			return nil, err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if dir := d.dirs[dirPath]; dir != nil {
+		return dir, nil
+	}
+	dir := &directory{path: dirPath, baton: make(chan struct{}, 1)}
+	d.dirs[dirPath] = dir
+	return dir, nil
+}
+
+func (d *Dir) lookup(dirPath string) *directory {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dirs[dirPath]
+}
+
+// makeDirectory is openDirectory for one that may have to be made. A directory
+// that was in use and is gone is not made again: its objects went with it.
+func (d *Dir) makeDirectory(ctx context.Context, dirPath string) (*directory, error) {
+	if dir := d.lookup(dirPath); dir != nil {
+		return dir, nil
+	}
+	if err := d.root.MkdirAll(dirPath, dirMode); err != nil {
+		return nil, err
+	}
+	return d.openDirectory(ctx, dirPath)
+}
+
+// sync returns once an fsync of dir that began after the call has succeeded.
+func (d *Dir) sync(ctx context.Context, dir *directory) error {
+	dir.mu.Lock()
+	if dir.queued == nil {
+		dir.queued = new(syncRound)
+	}
+	round := dir.queued
+	dir.mu.Unlock()
+
+	select {
+	case dir.baton <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err() // the others, or whoever comes next, see to the round
+	}
+	defer func() { <-dir.baton }()
+	if round.done {
+		return round.err
+	}
+	dir.mu.Lock()
+	dir.queued = nil // who comes from here on may have linked too late for this one
+	dir.mu.Unlock()
+	begun := d.time()
+	round.done, round.err = true, d.syncDirectory(dir.path)
+	if round.err == nil {
+		dir.mu.Lock()
+		dir.synced = begun
+		dir.mu.Unlock()
+	}
+	return round.err
+}
+
+func (d *Dir) syncDirectory(dirPath string) error {
+	f, err := d.root.Open(dirPath)
+	if err != nil {
+		// Nothing was fsynced and nothing is taken for durable: no reason to
+		// stop, as too many open files pass.
+		return fmt.Errorf("fsync %s: %w", dirPath, err)
+	}
+	defer func() { _ = f.Close() }() // the fsync has told all there is
+	return d.syncFile(f)
+}
+
+// confirm returns once key, which was found to be the file info describes, is
+// durable: because this process made sure of it before, because the name is
+// older than the last fsync of its directory, or by fsyncing that.
+func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		if info.IsDir() {
+			return errIsDirectory
+		}
+		return errors.New("it is not a regular file")
+	}
+	if d.durable.has(key, info.ModTime()) {
+		return nil
+	}
+	dir, err := d.openDirectory(ctx, path.Dir(key))
+	if err != nil {
+		return err
+	}
+	if dir.covers(info) {
+		return nil
+	}
+	if err := d.sync(ctx, dir); err != nil {
+		return err
+	}
+	d.durable.add(key, info.ModTime())
+	return nil
+}
+
+// covers tells whether the last fsync began surely after the file got its
+// name. link(2) sets the inode's change time, which nobody can set at will.
+func (dir *directory) covers(info fs.FileInfo) bool {
+	changed, ok := changeTime(info)
+	if !ok {
+		return false
+	}
+	dir.mu.Lock()
+	defer dir.mu.Unlock()
+	return changed.Before(dir.synced.Add(-clockStepMax))
+}
+
+// durableNames remembers some names that were fsynced. Forgetting one costs an
+// fsync. It holds two generations of up to durableNamesMax, of which the older
+// is dropped when the younger is full: about 3 MB.
+type durableNames struct {
+	mu           sync.Mutex
+	young, older map[string]int64 // the file's modification time, unix ns
+}
+
+const durableNamesMax = 8192
+
+// add takes the modification time along so that a name that is deleted and
+// created anew by another process is not taken for the one that was fsynced.
+func (n *durableNames) add(key string, modTime time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.young) >= durableNamesMax || n.young == nil {
+		n.young, n.older = make(map[string]int64), n.young
+	}
+	n.young[key] = modTime.UnixNano()
+}
+
+func (n *durableNames) has(key string, modTime time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at, ok := n.young[key]
+	if !ok {
+		at, ok = n.older[key]
+	}
+	return ok && at == modTime.UnixNano()
+}
+
+func (n *durableNames) remove(key string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.young, key)
+	delete(n.older, key)
+}

@@ -1,0 +1,197 @@
+package objstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Memory is a store that lives and dies with the process: for tests, trials
+// and benchmarks. It keeps every promise of [Store] but durability beyond the
+// process.
+type Memory struct {
+	now     func() time.Time
+	discard []string
+
+	mu      sync.RWMutex
+	objects map[string]memoryObject
+	// sorted holds the keys in order while !dirty. Creates append and Deletes
+	// leave keys behind, so that neither pays for an order only List needs.
+	sorted []string
+	dirty  bool
+}
+
+type memoryObject struct {
+	body []byte // nil if discarded
+	size int64
+}
+
+// MemoryOption changes how a Memory store behaves.
+type MemoryOption func(*Memory)
+
+// WithClock lets now tell the store's time instead of time.Now. It is called
+// from any goroutine and without locks held.
+func WithClock(now func() time.Time) MemoryOption {
+	return func(m *Memory) { m.now = now }
+}
+
+// WithDiscard makes the store forget the bytes of objects whose key begins
+// with one of prefixes as soon as they are acknowledged, so that a benchmark
+// can write for ever. Such objects exist, are listed and can't be created
+// again, but Get answers an error that says that their bytes were discarded.
+func WithDiscard(prefixes ...string) MemoryOption {
+	return func(m *Memory) { m.discard = append(m.discard, prefixes...) }
+}
+
+// NewMemory returns an empty store.
+func NewMemory(opts ...MemoryOption) *Memory {
+	m := &Memory{now: time.Now, objects: make(map[string]memoryObject)}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// time is the store's clock. UTC drops the monotonic reading: comparing two of
+// those would hide the hours a suspended machine slept.
+func (m *Memory) time() time.Time { return m.now().UTC() }
+
+// Create implements [Store].
+func (m *Memory) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	if err := begin(ctx, "create", key); err != nil {
+		return time.Time{}, err
+	}
+	if m.has(key) { // spares the loser of a race the copy
+		return m.time(), fmt.Errorf("create %s: %w", key, ErrExists)
+	}
+	var object memoryObject
+	for _, part := range parts {
+		object.size += int64(len(part))
+	}
+	if !m.discards(key) {
+		object.body = slices.Concat(parts...)
+		if object.body == nil {
+			object.body = []byte{} // empty is not discarded
+		}
+	}
+	if !m.insert(key, object) {
+		return m.time(), fmt.Errorf("create %s: %w", key, ErrExists)
+	}
+	return m.time(), nil
+}
+
+func (m *Memory) has(key string) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	_, ok := m.objects[key]
+	return ok
+}
+
+func (m *Memory) insert(key string, object memoryObject) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.objects[key]; ok {
+		return false
+	}
+	key = strings.Clone(key) // it may be a piece of something large
+	m.objects[key] = object
+	m.sorted = append(m.sorted, key)
+	m.dirty = true
+	return true
+}
+
+func (m *Memory) discards(key string) bool {
+	return slices.ContainsFunc(m.discard, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+}
+
+// Get implements [Store].
+func (m *Memory) Get(ctx context.Context, key string, off, n int64) (Object, error) {
+	if err := begin(ctx, "get", key); err != nil {
+		return Object{}, err
+	}
+	if err := checkRange(key, off); err != nil {
+		return Object{}, err
+	}
+	m.mu.RLock()
+	object, ok := m.objects[key]
+	m.mu.RUnlock()
+	switch {
+	case !ok:
+		return Object{Time: m.time()}, fmt.Errorf("get %s: %w", key, ErrNotFound)
+	case object.body == nil:
+		return Object{}, fmt.Errorf("get %s: its %d bytes were discarded on arrival, as this memory store was told to", key, object.size)
+	}
+	from, end := clampRange(off, n, object.size)
+	body := append(make([]byte, 0, end-from), object.body[from:end]...)
+	return Object{Body: body, Size: object.size, Time: m.time()}, nil
+}
+
+// List implements [Store].
+func (m *Memory) List(ctx context.Context, prefix, after string, limit int) (Page, error) {
+	if err := ctx.Err(); err != nil {
+		return Page{}, fmt.Errorf("list %s: %w", prefix, err)
+	}
+	if err := CheckPrefix(prefix); err != nil {
+		return Page{}, fmt.Errorf("list: %w", err)
+	}
+	limit = pageLimit(limit)
+	page := Page{Time: m.time()} // before the list is evaluated
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sortLocked()
+	i, _ := slices.BinarySearch(m.sorted, max(prefix, after))
+	for ; i < len(m.sorted) && strings.HasPrefix(m.sorted[i], prefix); i++ {
+		if m.sorted[i] <= after {
+			continue
+		}
+		if len(page.Keys) == limit {
+			page.More = true
+			break
+		}
+		page.Keys = append(page.Keys, m.sorted[i])
+	}
+	return page, nil
+}
+
+// sortLocked makes sorted hold exactly the keys of objects, in order. A key
+// that was deleted and created anew stands in it twice until then.
+func (m *Memory) sortLocked() {
+	if !m.dirty {
+		return
+	}
+	m.sorted = slices.DeleteFunc(m.sorted, func(key string) bool {
+		_, ok := m.objects[key]
+		return !ok
+	})
+	slices.Sort(m.sorted)
+	m.sorted = slices.Compact(m.sorted)
+	m.dirty = false
+}
+
+// Delete implements [Store].
+func (m *Memory) Delete(ctx context.Context, key string) (time.Time, error) {
+	if err := begin(ctx, "delete", key); err != nil {
+		return time.Time{}, err
+	}
+	m.mu.Lock()
+	if _, ok := m.objects[key]; ok {
+		delete(m.objects, key)
+		m.dirty = true
+	}
+	m.mu.Unlock()
+	return m.time(), nil
+}
+
+// begin refuses a request whose caller is gone or whose key no store allows.
+func begin(ctx context.Context, verb, key string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s %s: %w", verb, key, err)
+	}
+	if err := CheckKey(key); err != nil {
+		return fmt.Errorf("%s: %w", verb, err)
+	}
+	return nil
+}

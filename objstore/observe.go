@@ -1,0 +1,98 @@
+package objstore
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Verb names a request to a store.
+type Verb string
+
+// The four verbs of [Store].
+const (
+	VerbCreate Verb = "create"
+	VerbGet    Verb = "get"
+	VerbList   Verb = "list"
+	VerbDelete Verb = "delete"
+)
+
+// Outcome is how a request ended, as far as the caller can know.
+type Outcome string
+
+const (
+	// OutcomeOK is a success.
+	OutcomeOK Outcome = "ok"
+	// OutcomeExists is [ErrExists].
+	OutcomeExists Outcome = "exists"
+	// OutcomeNotFound is [ErrNotFound].
+	OutcomeNotFound Outcome = "not_found"
+	// OutcomeError is any other error; of a Create it means unknown.
+	OutcomeError Outcome = "error"
+)
+
+// Op is one request that has ended.
+type Op struct {
+	Verb     Verb
+	Key      string // List's is its prefix
+	Outcome  Outcome
+	Err      error         // nil if Outcome is OutcomeOK
+	Bytes    int64         // of the body sent (Create) or received (Get), whatever the outcome
+	Duration time.Duration // as the caller waited
+}
+
+// Observe returns store with report called after every request, by the
+// goroutine that made it and before the caller gets the answer. report must be
+// quick and safe for concurrent use.
+func Observe(store Store, report func(Op)) Store {
+	return &observed{store: store, report: report}
+}
+
+type observed struct {
+	store  Store
+	report func(Op)
+}
+
+func (o *observed) done(verb Verb, key string, begun time.Time, bytes int64, err error) {
+	op := Op{Verb: verb, Key: key, Outcome: OutcomeError, Err: err, Bytes: bytes, Duration: time.Since(begun)}
+	switch {
+	case err == nil:
+		op.Outcome = OutcomeOK
+	case errors.Is(err, ErrExists):
+		op.Outcome = OutcomeExists
+	case errors.Is(err, ErrNotFound):
+		op.Outcome = OutcomeNotFound
+	}
+	o.report(op)
+}
+
+func (o *observed) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	begun, bytes := time.Now(), int64(0)
+	for _, part := range parts {
+		bytes += int64(len(part))
+	}
+	at, err := o.store.Create(ctx, key, parts...)
+	o.done(VerbCreate, key, begun, bytes, err)
+	return at, err
+}
+
+func (o *observed) Get(ctx context.Context, key string, off, n int64) (Object, error) {
+	begun := time.Now()
+	object, err := o.store.Get(ctx, key, off, n)
+	o.done(VerbGet, key, begun, int64(len(object.Body)), err)
+	return object, err
+}
+
+func (o *observed) List(ctx context.Context, prefix, after string, limit int) (Page, error) {
+	begun := time.Now()
+	page, err := o.store.List(ctx, prefix, after, limit)
+	o.done(VerbList, prefix, begun, 0, err)
+	return page, err
+}
+
+func (o *observed) Delete(ctx context.Context, key string) (time.Time, error) {
+	begun := time.Now()
+	at, err := o.store.Delete(ctx, key)
+	o.done(VerbDelete, key, begun, 0, err)
+	return at, err
+}

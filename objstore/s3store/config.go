@@ -1,0 +1,126 @@
+package s3store
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// Config says where a store is. Zero values leave the choice to the usual AWS
+// variables and files.
+type Config struct {
+	// Bucket must exist.
+	Bucket string
+	// Prefix, if any, is put before every key, with a slash between; it has no
+	// slash at its ends.
+	Prefix string
+	// Endpoint is the base URL of an S3-compatible server.
+	Endpoint string
+	// Region defaults to us-east-1 if there is an endpoint: most servers have
+	// but one.
+	Region string
+	// PathStyle puts the bucket into the path of requests instead of the host
+	// name. nil stands for true if there is an endpoint, else for false.
+	PathStyle *bool
+	// AccessKeyID, SecretAccessKey and SessionToken have no place in URLs,
+	// which end up in logs and process lists. Without them the usual AWS
+	// variables, files and instance roles are asked.
+	AccessKeyID, SecretAccessKey, SessionToken string
+}
+
+// ParseURL reads a URL such as
+//
+//	s3://bucket/some/prefix?endpoint=https://s3.example.com&region=eu-1&path_style=true
+//
+// of which all but the bucket may be left out.
+func ParseURL(storeURL string) (Config, error) {
+	u, err := url.Parse(storeURL)
+	if err != nil {
+		// Its text quotes the URL, in which a secret may stand after all.
+		return Config{}, errors.New("parse store URL: it is malformed: it must look like s3://bucket/prefix?region=eu-west-1")
+	}
+	config, err := parse(u)
+	if err != nil {
+		return Config{}, fmt.Errorf("parse store URL: %w", err)
+	}
+	return config, nil
+}
+
+func parse(u *url.URL) (Config, error) {
+	switch {
+	case u.Scheme != "s3":
+		return Config{}, fmt.Errorf("scheme is %q, want s3", u.Scheme)
+	case u.User != nil:
+		return Config{}, errors.New("credentials don't belong in a URL: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
+	case u.Host == "":
+		return Config{}, errors.New("no bucket: it must look like s3://bucket/prefix")
+	case u.Fragment != "":
+		return Config{}, errors.New("a fragment (#...) means nothing here")
+	}
+	config := Config{Bucket: u.Host, Prefix: strings.Trim(u.Path, "/")}
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return Config{}, errors.New("its query is malformed")
+	}
+	for _, name := range sortedNames(values) {
+		if err := config.set(name, values[name]); err != nil {
+			return Config{}, err
+		}
+	}
+	return config, config.check()
+}
+
+// sortedNames lets the same URL always have the same error.
+func sortedNames(values url.Values) []string {
+	var names []string
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (c *Config) set(name string, values []string) error {
+	if len(values) != 1 || values[0] == "" {
+		return fmt.Errorf("%s must be given once, with a value", name)
+	}
+	switch value := values[0]; name {
+	case "endpoint":
+		c.Endpoint = value
+	case "region":
+		c.Region = value
+	case "path_style":
+		pathStyle, err := strconv.ParseBool(value)
+		if err != nil {
+			return fmt.Errorf("path_style is %q, want true or false", value)
+		}
+		c.PathStyle = &pathStyle
+	default:
+		return fmt.Errorf("unknown parameter %q: there are endpoint, region and path_style", name)
+	}
+	return nil
+}
+
+func (c *Config) check() error {
+	if c.Bucket == "" {
+		return errors.New("no bucket")
+	}
+	if c.Prefix != "" {
+		if err := objstore.CheckKey(c.Prefix); err != nil {
+			return fmt.Errorf("prefix: %w", err)
+		}
+	}
+	if c.Endpoint == "" {
+		return nil
+	}
+	u, err := url.Parse(c.Endpoint)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+		return errors.New("endpoint must look like https://host or http://host:port")
+	}
+	return nil
+}

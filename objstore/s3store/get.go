@@ -1,0 +1,144 @@
+package s3store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// objectBytesMax is the most a single PutObject can have written, so that a
+// nonsensical Content-Length allocates nothing.
+const objectBytesMax = 5 << 30
+
+// Get implements [objstore.Store] by GetObject. An answer that is not exactly
+// the range that was asked for is an error.
+func (s *Store) Get(ctx context.Context, key string, off, n int64) (objstore.Object, error) {
+	name, err := s.name(key)
+	if err != nil {
+		return objstore.Object{}, fmt.Errorf("get: %w", err)
+	}
+	if off < 0 {
+		return objstore.Object{}, fmt.Errorf("get %s: negative offset %d", key, off)
+	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	object, err := s.get(ctx, name, off, n)
+	switch {
+	case err == nil:
+		return object, nil
+	case isNoSuchKey(err):
+		return objstore.Object{Time: errorTime(err)}, fmt.Errorf("get %s: %w", key, objstore.ErrNotFound)
+	case status(err) == http.StatusForbidden:
+		return objstore.Object{}, fmt.Errorf("get %s (S3 says so of missing objects too unless s3:ListBucket is allowed): %w", key, err)
+	}
+	return objstore.Object{}, fmt.Errorf("get %s: %w", key, err)
+}
+
+func (s *Store) get(ctx context.Context, name string, off, n int64) (objstore.Object, error) {
+	// HTTP has no empty range; one byte tells the object's size as well.
+	ask := byteRange{off: off, n: n}
+	if n == 0 {
+		ask.n = 1
+	}
+	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: &name, Range: ask.header()})
+	if status(err) == http.StatusRequestedRangeNotSatisfiable {
+		return s.beyondEnd(ctx, name, off, err)
+	}
+	if err != nil {
+		return objstore.Object{}, err
+	}
+	defer out.Body.Close() // what was to be read has been, or failed
+	size, err := ask.check(out)
+	if err != nil {
+		return objstore.Object{}, err
+	}
+	object := objstore.Object{Body: make([]byte, *out.ContentLength), Size: size, Time: answerTime(out.ResultMetadata)}
+	if _, err := io.ReadFull(out.Body, object.Body); err != nil {
+		return objstore.Object{}, fmt.Errorf("read %d bytes: %w", len(object.Body), err)
+	}
+	if n == 0 {
+		object.Body = object.Body[:0]
+	}
+	return object, nil
+}
+
+// beyondEnd makes the answer of the error that off is not within the object.
+func (s *Store) beyondEnd(ctx context.Context, name string, off int64, rangeErr error) (objstore.Object, error) {
+	object := objstore.Object{Size: -1, Time: errorTime(rangeErr)}
+	if response, ok := errors.AsType[*smithyhttp.ResponseError](rangeErr); ok {
+		if size, ok := strings.CutPrefix(response.Response.Header.Get("Content-Range"), "bytes */"); ok {
+			if n, err := strconv.ParseInt(size, 10, 64); err == nil {
+				object.Size = n
+			}
+		}
+	}
+	if object.Size < 0 {
+		// A 404 of HeadObject has no body to say what is missing: no answer.
+		head, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: &name})
+		if err != nil {
+			return objstore.Object{}, fmt.Errorf("find out the size: %w", err)
+		}
+		if head.ContentLength == nil {
+			return objstore.Object{}, errors.New("find out the size: the answer has no Content-Length")
+		}
+		object.Size, object.Time = *head.ContentLength, answerTime(head.ResultMetadata)
+	}
+	if off < object.Size {
+		return objstore.Object{}, fmt.Errorf("the store calls offset %d of %d bytes out of range: %w", off, object.Size, rangeErr)
+	}
+	return object, nil
+}
+
+// byteRange is what is asked for: n bytes from off, all if n is negative.
+type byteRange struct{ off, n int64 }
+
+// header is the Range header, nil for the whole object.
+func (r byteRange) header() *string {
+	switch {
+	case r.off == 0 && r.n < 0:
+		return nil
+	case r.n < 0 || r.off > math.MaxInt64-r.n:
+		return aws.String(fmt.Sprintf("bytes=%d-", r.off))
+	}
+	return aws.String(fmt.Sprintf("bytes=%d-%d", r.off, r.off+r.n-1))
+}
+
+// check returns the object's size if the answer is exactly the range.
+func (r byteRange) check(out *s3.GetObjectOutput) (size int64, err error) {
+	if out.ContentLength == nil || *out.ContentLength < 0 {
+		return 0, errors.New("the answer has no Content-Length")
+	}
+	var from int64
+	length := *out.ContentLength
+	if size = length; out.ContentRange != nil {
+		var end int64 // inclusive
+		if _, err := fmt.Sscanf(*out.ContentRange, "bytes %d-%d/%d", &from, &end, &size); err != nil {
+			return 0, fmt.Errorf("the answer's Content-Range is %q: %w", *out.ContentRange, err)
+		}
+		if end-from+1 != length {
+			return 0, fmt.Errorf("the answer's Content-Range is %q, its Content-Length %d", *out.ContentRange, length)
+		}
+	}
+	want := size - r.off
+	if r.n >= 0 {
+		want = min(want, r.n)
+	}
+	if from != r.off || length != want {
+		return 0, fmt.Errorf("asked for %d bytes at %d of %d, the answer is of %d at %d", want, r.off, size, length, from)
+	}
+	if length > objectBytesMax {
+		return 0, fmt.Errorf("the object of %d bytes is larger than any Create can have made", length)
+	}
+	return size, nil
+}

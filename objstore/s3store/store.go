@@ -1,0 +1,294 @@
+// Package s3store keeps objects in a bucket of Amazon S3 or of a server that
+// speaks its protocol.
+//
+// It needs conditional writes (If-None-Match: * on PutObject), strong
+// consistency, and lists in byte order: what S3 gives, and not every
+// compatible server or bucket type. It sends no request twice, whatever the
+// verb: a Create that the SDK retried would take its own success for a lost
+// race, and for the other verbs the caller, who has its own patience and
+// backoff, is the better judge.
+//
+// Over HTTPS the bodies of Creates are protected by TLS and are not hashed for
+// the signature; over plain HTTP they are. Checksums of the SDK's own are used
+// only where S3 requires them, since many servers know none: whoever stores
+// objects here must be able to tell damaged ones.
+package s3store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+const (
+	// requestTimeout bounds requests whose callers set no deadline: 32 MiB in
+	// it are 0.5 MiB/s.
+	requestTimeout = 60 * time.Second
+	// responseTimeout is how long a server that has a whole request may say
+	// nothing.
+	responseTimeout = 30 * time.Second
+	// idleConnsMax keeps the connections of as many parallel requests as one
+	// broker makes.
+	idleConnsMax = 128
+	bufferBytes  = 64 << 10
+)
+
+// Store is an [objstore.Store] in a bucket. Its clock is the Date header of
+// the server's responses, which tells whole seconds.
+type Store struct {
+	client *s3.Client
+	bucket string
+	prefix string // "" or ends with a slash
+}
+
+var _ objstore.Store = (*Store)(nil)
+
+// Open returns the store at a URL that [ParseURL] reads. It looks for
+// credentials, but sends the bucket no request.
+func Open(ctx context.Context, storeURL string) (*Store, error) {
+	config, err := ParseURL(storeURL)
+	if err != nil {
+		return nil, err
+	}
+	return OpenConfig(ctx, config)
+}
+
+// OpenConfig is [Open] for a Config.
+func OpenConfig(ctx context.Context, config Config) (*Store, error) {
+	s, err := open(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open S3 bucket %s: %w", config.Bucket, err)
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, config Config) (*Store, error) {
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(httpClient())}
+	if config.Region != "" {
+		options = append(options, awsconfig.WithRegion(config.Region))
+	}
+	if config.AccessKeyID != "" {
+		given := aws.Credentials{AccessKeyID: config.AccessKeyID, SecretAccessKey: config.SecretAccessKey, SessionToken: config.SessionToken}
+		options = append(options, awsconfig.WithCredentialsProvider(aws.CredentialsProviderFunc(
+			func(context.Context) (aws.Credentials, error) { return given, nil })))
+	}
+	loaded, err := awsconfig.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := loaded.Credentials.Retrieve(ctx); err != nil {
+		return nil, fmt.Errorf("find credentials (set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE): %w", err)
+	}
+	s := &Store{client: s3.NewFromConfig(loaded, config.apply), bucket: config.Bucket}
+	if config.Prefix != "" {
+		s.prefix = config.Prefix + "/"
+	}
+	if s.client.Options().Region == "" {
+		return nil, errors.New("no region: add ?region=... to the URL or set AWS_REGION")
+	}
+	return s, nil
+}
+
+func (c *Config) apply(o *s3.Options) {
+	if c.Endpoint != "" {
+		o.BaseEndpoint = &c.Endpoint
+	}
+	if o.BaseEndpoint != nil && o.Region == "" {
+		o.Region = "us-east-1"
+	}
+	o.UsePathStyle = o.BaseEndpoint != nil
+	if c.PathStyle != nil {
+		o.UsePathStyle = *c.PathStyle
+	}
+	o.Retryer = aws.NopRetryer{}
+	o.RetryMaxAttempts = 0 // else AWS_MAX_ATTEMPTS would wrap the retryer
+	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+	o.DisableLogOutputChecksumValidationSkipped = true
+	// Expect: 100-continue costs a round trip, and a second with servers that
+	// ignore it, to spare the body of a PutObject that is refused: those are
+	// rare where they are large.
+	o.ContinueHeaderThresholdBytes = -1
+}
+
+func httpClient() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		// One connection per request in flight: an HTTP/2 connection would put
+		// them all in one TCP stream, and its library resends requests.
+		t.Protocols = new(http.Protocols)
+		t.Protocols.SetHTTP1(true)
+		t.ForceAttemptHTTP2 = false
+		t.MaxIdleConns = idleConnsMax
+		t.MaxIdleConnsPerHost = idleConnsMax
+		t.ResponseHeaderTimeout = responseTimeout
+		t.WriteBufferSize = bufferBytes
+		t.ReadBufferSize = bufferBytes
+	})
+}
+
+// Create implements [objstore.Store] by PutObject with If-None-Match.
+func (s *Store) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	name, err := s.name(key)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("create: %w", err)
+	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	body := newPartsReader(parts)
+	out, err := s.client.PutObject(ctx, &s3.PutObjectInput{
+		Bucket:        &s.bucket,
+		Key:           &name,
+		IfNoneMatch:   aws.String("*"),
+		Body:          body,
+		ContentLength: aws.Int64(body.size),
+	})
+	if status(err) == http.StatusPreconditionFailed {
+		return errorTime(err), fmt.Errorf("create %s: %w", key, objstore.ErrExists)
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("create %s: %w", key, err)
+	}
+	return answerTime(out.ResultMetadata), nil
+}
+
+// List implements [objstore.Store] by ListObjectsV2, whose pages hold at most
+// 1,000 keys.
+func (s *Store) List(ctx context.Context, prefix, after string, limit int) (objstore.Page, error) {
+	if err := objstore.CheckPrefix(prefix); err != nil {
+		return objstore.Page{}, fmt.Errorf("list: %w", err)
+	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	page, err := s.list(ctx, prefix, after, limit)
+	if err != nil {
+		return objstore.Page{}, fmt.Errorf("list %s: %w", prefix, err)
+	}
+	return page, nil
+}
+
+func (s *Store) list(ctx context.Context, prefix, after string, limit int) (page objstore.Page, err error) {
+	in := &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(s.prefix + prefix)}
+	if limit > 0 {
+		in.MaxKeys = aws.Int32(int32(min(limit, 1000)))
+	}
+	if after != "" {
+		in.StartAfter = aws.String(s.prefix + after)
+	}
+	last := after
+	// S3 may answer pages without a key that tell of more.
+	for first := true; ; first = false {
+		out, err := s.client.ListObjectsV2(ctx, in)
+		if err != nil {
+			return objstore.Page{}, err
+		}
+		if first {
+			page.Time = answerTime(out.ResultMetadata)
+		}
+		for _, object := range out.Contents {
+			key, ok := strings.CutPrefix(aws.ToString(object.Key), s.prefix)
+			if ok && key == "" {
+				continue // the prefix itself, as consoles create it for a folder
+			}
+			if !ok || !strings.HasPrefix(key, prefix) || key <= last {
+				return objstore.Page{}, fmt.Errorf("the store answered %q after %q: it does not list in byte order and is of no use", aws.ToString(object.Key), last)
+			}
+			last = key
+			// Also one that no Create here can have made: whoever asks whether
+			// a prefix is empty must learn that it isn't.
+			page.Keys = append(page.Keys, key)
+		}
+		page.More = aws.ToBool(out.IsTruncated)
+		if len(page.Keys) > 0 || !page.More {
+			return page, nil
+		}
+		if in.ContinuationToken = out.NextContinuationToken; in.ContinuationToken == nil {
+			return objstore.Page{}, errors.New("the store told of more keys, but not how to list them")
+		}
+	}
+}
+
+// Delete implements [objstore.Store] by DeleteObject.
+func (s *Store) Delete(ctx context.Context, key string) (time.Time, error) {
+	name, err := s.name(key)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("delete: %w", err)
+	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	out, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: &name})
+	if isNoSuchKey(err) { // of servers that, unlike S3, tell
+		return errorTime(err), nil
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("delete %s: %w", key, err)
+	}
+	return answerTime(out.ResultMetadata), nil
+}
+
+// name is the full name in the bucket of the object with key.
+func (s *Store) name(key string) (string, error) {
+	if err := objstore.CheckKey(key); err != nil {
+		return "", err
+	}
+	return s.prefix + key, nil
+}
+
+func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, requestTimeout)
+}
+
+// answerTime is the Date of a successful answer, zero if it had none.
+func answerTime(metadata middleware.Metadata) time.Time {
+	at, _ := awsmiddleware.GetServerTime(metadata)
+	return at
+}
+
+// errorTime is the Date of the response an error was made of, zero if it had
+// none.
+func errorTime(err error) time.Time {
+	response, ok := errors.AsType[*smithyhttp.ResponseError](err)
+	if !ok || response.Response == nil {
+		return time.Time{}
+	}
+	at, err := http.ParseTime(response.Response.Header.Get("Date"))
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// status is the HTTP status of the response an error was made of, 0 if there
+// was no response.
+func status(err error) int {
+	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && response.Response != nil {
+		return response.HTTPStatusCode()
+	}
+	return 0
+}
+
+// isNoSuchKey tells the store's own word that there is no such object from
+// other 404s: no such bucket, a proxy's, an answer without a body.
+func isNoSuchKey(err error) bool {
+	api, ok := errors.AsType[smithy.APIError](err)
+	return ok && api.ErrorCode() == "NoSuchKey" && status(err) == http.StatusNotFound
+}

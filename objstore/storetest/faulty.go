@@ -1,0 +1,177 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// ErrInjected is in every error that a fault makes up. It decides nothing:
+// after a Create it means that the outcome is unknown.
+var ErrInjected = errors.New("injected fault")
+
+// Request is one call of a store's method.
+type Request struct {
+	Verb   objstore.Verb
+	Key    string   // List's is its prefix
+	Parts  [][]byte // of Create; its caller's
+	Off, N int64    // of Get
+	After  string   // of List
+	Limit  int      // of List
+}
+
+// Answer is what a method returns beside its error. Time is the store's, of
+// every verb; a Get's body and size and a List's keys stand in their fields.
+type Answer struct {
+	Time time.Time
+	Body []byte   // of Get
+	Size int64    // of Get
+	Keys []string // of List
+	More bool     // of List
+}
+
+// Next executes a request.
+type Next func(context.Context, Request) (Answer, error)
+
+// Fault stands between a caller and a store. It may execute the request by
+// next, never, later or changed, and change the answer.
+type Fault func(ctx context.Context, request Request, next Next) (Answer, error)
+
+// Faulty is a store whose requests pass through faults, and are counted. It is
+// safe for concurrent use.
+type Faulty struct {
+	store objstore.Store
+
+	mu    sync.Mutex
+	down  bool
+	rules []*rule
+	count map[target]int
+}
+
+type target struct {
+	verb objstore.Verb
+	key  string
+}
+
+type rule struct {
+	target
+	fault Fault
+}
+
+// NewFaulty returns store without any faults yet.
+func NewFaulty(store objstore.Store) *Faulty {
+	return &Faulty{store: store, count: make(map[target]int)}
+}
+
+// On lets the requests of verb ("" for all) whose key begins with keyPrefix
+// pass through fault, until remove is called. Of several faults that match, the
+// one that was added first is the outermost.
+func (f *Faulty) On(verb objstore.Verb, keyPrefix string, fault Fault) (remove func()) {
+	r := &rule{target{verb, keyPrefix}, fault}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rules = append(f.rules, r)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.rules = slices.DeleteFunc(slices.Clone(f.rules), func(other *rule) bool { return other == r })
+	}
+}
+
+// SetDown begins or ends an outage, in which no request reaches the store.
+func (f *Faulty) SetDown(down bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.down = down
+}
+
+// Count returns how many requests of verb ("" for all) there were whose key
+// begins with keyPrefix, whatever became of them.
+func (f *Faulty) Count(verb objstore.Verb, keyPrefix string) int {
+	want := target{verb, keyPrefix}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sum := 0
+	for seen, count := range f.count {
+		if want.matches(seen.verb, seen.key) {
+			sum += count
+		}
+	}
+	return sum
+}
+
+func (t target) matches(verb objstore.Verb, key string) bool {
+	return (t.verb == "" || t.verb == verb) && strings.HasPrefix(key, t.key)
+}
+
+// do passes a request through the faults that match it when it arrives.
+func (f *Faulty) do(ctx context.Context, request Request) (Answer, error) {
+	f.mu.Lock()
+	f.count[target{request.Verb, request.Key}]++
+	down, rules := f.down, slices.Clone(f.rules)
+	f.mu.Unlock()
+	if down {
+		return Answer{}, injected(request, "the store is down")
+	}
+	next := f.execute
+	for _, r := range slices.Backward(rules) {
+		if inner := next; r.matches(request.Verb, request.Key) {
+			next = func(ctx context.Context, request Request) (Answer, error) { return r.fault(ctx, request, inner) }
+		}
+	}
+	return next(ctx, request)
+}
+
+func (f *Faulty) execute(ctx context.Context, request Request) (answer Answer, err error) {
+	switch request.Verb {
+	case objstore.VerbCreate:
+		answer.Time, err = f.store.Create(ctx, request.Key, request.Parts...)
+	case objstore.VerbGet:
+		var object objstore.Object
+		object, err = f.store.Get(ctx, request.Key, request.Off, request.N)
+		answer = Answer{Time: object.Time, Body: object.Body, Size: object.Size}
+	case objstore.VerbList:
+		var page objstore.Page
+		page, err = f.store.List(ctx, request.Key, request.After, request.Limit)
+		answer = Answer{Time: page.Time, Keys: page.Keys, More: page.More}
+	case objstore.VerbDelete:
+		answer.Time, err = f.store.Delete(ctx, request.Key)
+	default:
+		panic(fmt.Sprintf("storetest: unknown verb %q", request.Verb))
+	}
+	return answer, err
+}
+
+func injected(request Request, what string) error {
+	return fmt.Errorf("%s %s: %w: %s", request.Verb, request.Key, ErrInjected, what)
+}
+
+// Create implements [objstore.Store].
+func (f *Faulty) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	answer, err := f.do(ctx, Request{Verb: objstore.VerbCreate, Key: key, Parts: parts})
+	return answer.Time, err
+}
+
+// Get implements [objstore.Store].
+func (f *Faulty) Get(ctx context.Context, key string, off, n int64) (objstore.Object, error) {
+	answer, err := f.do(ctx, Request{Verb: objstore.VerbGet, Key: key, Off: off, N: n})
+	return objstore.Object{Body: answer.Body, Size: answer.Size, Time: answer.Time}, err
+}
+
+// List implements [objstore.Store].
+func (f *Faulty) List(ctx context.Context, prefix, after string, limit int) (objstore.Page, error) {
+	answer, err := f.do(ctx, Request{Verb: objstore.VerbList, Key: prefix, After: after, Limit: limit})
+	return objstore.Page{Keys: answer.Keys, More: answer.More, Time: answer.Time}, err
+}
+
+// Delete implements [objstore.Store].
+func (f *Faulty) Delete(ctx context.Context, key string) (time.Time, error) {
+	answer, err := f.do(ctx, Request{Verb: objstore.VerbDelete, Key: key})
+	return answer.Time, err
+}
