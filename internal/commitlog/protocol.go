@@ -1,0 +1,428 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+var (
+	// ErrLoss is wrapped when a slot that the log needs is gone. Nothing is ever skipped.
+	ErrLoss = errors.New("the log has lost a commit")
+	// ErrFork is wrapped when two commits don't fit together, so that somebody
+	// broke the order of the log: a store without conditional writes, or a
+	// restored copy.
+	ErrFork = errors.New("the log has forked")
+	// ErrRolledBack is wrapped when the bucket holds less than this broker has seen.
+	ErrRolledBack = errors.New("the bucket was rolled back")
+	// ErrClock is wrapped when the store's time fell by more than the margin.
+	ErrClock = errors.New("the store's clock stepped back")
+)
+
+// Stamp tells when the store executed a request.
+type Stamp struct {
+	// Store is the store's own time; zero if the answer carried none.
+	Store time.Time
+	// Boot is the local clock since boot, suspended time included: for a List
+	// when it was sent, for all others when the answer had arrived. It can
+	// only shorten a lease.
+	Boot time.Duration
+}
+
+// Answer is what the store said about one slot.
+type Answer struct {
+	Seq   Seq
+	Found bool
+	// Hash and Prev are of the commit that was found.
+	Hash, Prev Hash
+	At         Stamp
+	// Known is what [Protocol.Known] returned when the request was sent:
+	// only evidence from before a 404 makes it a loss.
+	Known Seq
+
+	// listed: a List sent after the answer arrived showed no checkpoint newer
+	// than what is applied, so the answer was good when it was given.
+	listed bool
+}
+
+// Listing is the answer to a List of checkpoint/ and then of log/.
+type Listing struct {
+	// At is the store's time of the List of checkpoint/, and the local clock
+	// when it was sent.
+	At Stamp
+	// Checkpoint is the newest checkpoint; 0 if there is none at or above the
+	// applied slot.
+	Checkpoint Seq
+	// From is the slot from which log/ was listed: the larger of the applied
+	// slot and Checkpoint.
+	From Seq
+	// First and Last are the first and the last slot seen in log/ from From on; 0 if
+	// there was none.
+	First, Last Seq
+	// LogAt is the stamp of that List of log/.
+	LogAt Stamp
+}
+
+// Do is what a Protocol wants done.
+type Do uint8
+
+// What a Protocol can ask for.
+const (
+	// Idle: nothing is wanted.
+	Idle Do = iota
+	// DoList: List checkpoint/ and then log/; answer with Listed.
+	DoList
+	// DoLoad: Get checkpoint Seq and put it in the place of the state; answer
+	// with Loaded, or LoadMissing if it is gone.
+	DoLoad
+	// DoGet: Get the heads of slots Seq to To; answer each with Answered.
+	DoGet
+	// DoCreate: Create slot Seq from the claim; answer with Created, Exists or
+	// nothing. The claim counts as sent from now on.
+	DoCreate
+	// DoApply: apply the commit of slot Seq that was answered; then Applied.
+	DoApply
+	// Tail: the log ended at Seq when the answer to the last Get was given.
+	// It is said once.
+	Tail
+	// Halt: the log is damaged; see Err. Nothing else will ever be wanted.
+	Halt
+)
+
+// Action is one step that a Protocol wants done.
+type Action struct {
+	Do      Do
+	Seq, To Seq
+}
+
+// Claim is a commit that wants the next slot.
+type Claim struct {
+	Seq  Seq
+	Hash Hash
+	Sent bool // a Create of it may be under way, now or later
+}
+
+// Window is how many slots are read ahead at most.
+const Window = 64
+
+// Protocol decides. Give it every answer of the store; do what Next wants.
+// It is not safe for concurrent use.
+type Protocol struct {
+	deleteDelay, margin time.Duration
+
+	applied Seq
+	tip     Hash
+
+	// lease is the stamp of the last List that showed no checkpoint newer than
+	// what was applied: c. Zero before the first.
+	lease Stamp
+	// expired: an answer is in hand that the lease does not cover.
+	expired bool
+	// newer is the newest checkpoint of a later List, above what is applied;
+	// Seq 0 if there is none. The old lease may still cover the way there.
+	newer struct {
+		seq   Seq
+		at    Stamp
+		isEnd bool // log/ held nothing above it
+	}
+	// known is the highest slot seen to exist.
+	known Seq
+	// settled: a List showed nothing in log/ above the applied slot since the
+	// start, so the end that was recovered is the end.
+	settled bool
+
+	claim   Claim
+	look    bool
+	answers []Answer // of slots above applied, fewer than Window
+
+	peak time.Time // largest store time ever seen
+	mark time.Time // the same since the last List
+	halt error
+}
+
+// NewProtocol returns the protocol of a broker that knows nothing yet.
+func NewProtocol(deleteDelay, margin time.Duration) Protocol {
+	return Protocol{deleteDelay: deleteDelay, margin: margin}
+}
+
+// Position returns the applied slot and the hash of its head.
+func (p *Protocol) Position() (Seq, Hash) { return p.applied, p.tip }
+
+// Known returns the highest slot that is known to exist or to have existed.
+func (p *Protocol) Known() Seq { return max(p.known, p.applied, p.newer.seq) }
+
+// Settled tells whether recovery has reached the end of the log.
+func (p *Protocol) Settled() bool { return p.settled }
+
+// Err returns why the protocol halted, nil while it goes on.
+func (p *Protocol) Err() error { return p.halt }
+
+// Claim returns the claim that wants a slot; its Seq is 0 if there is none.
+func (p *Protocol) Claim() Claim { return p.claim }
+
+// Look asks for the end of the log to be read, until Next answers Tail.
+func (p *Protocol) Look() { p.look = true }
+
+// Relist asks for a List before anything else, since a reader holds an answer
+// that the lease does not cover.
+func (p *Protocol) Relist() { p.expired = true }
+
+// Propose claims the slot after the applied one. There must be no other claim.
+func (p *Protocol) Propose(h Hash) {
+	if p.claim.Seq != 0 {
+		panic("commitlog: a claim is open")
+	}
+	p.claim = Claim{Seq: p.applied + 1, Hash: h}
+}
+
+// Abandon ends the claim, if there is one, because its caller won't wait, and
+// returns it. If it was sent, its outcome is unknown: it must never be sent
+// again, and what stands in its slot later counts as another's.
+func (p *Protocol) Abandon() Claim {
+	c := p.claim
+	p.claim = Claim{}
+	return c
+}
+
+// Covers tells whether the lease on the past covers an answer given at that
+// time: then nothing that the state needs can have been deleted before it.
+func (p *Protocol) Covers(at Stamp) bool {
+	return !at.Store.Before(p.mark.Add(-p.margin/4)) && p.reaches(p.lease, at)
+}
+
+// reaches tells whether a lease that began with a List at c covers at: strictly
+// less than D - margin later, by the store's clock and by the local one.
+func (p *Protocol) reaches(c, at Stamp) bool {
+	span := p.deleteDelay - p.margin
+	return !c.Store.IsZero() && !at.Store.IsZero() &&
+		at.Store.Before(c.Store.Add(span)) && at.Boot-c.Boot < span
+}
+
+// answer returns what is held about a slot; Seq is 0 if nothing is.
+func (p *Protocol) answer(s Seq) Answer {
+	for _, a := range p.answers {
+		if a.Seq == s {
+			return a
+		}
+	}
+	return Answer{}
+}
+
+// Held tells whether an answer about a slot is in hand, so that it need not be
+// asked for again.
+func (p *Protocol) Held(s Seq) bool { return p.answer(s).Seq == s }
+
+// forget drops the answers about slots up to s.
+func (p *Protocol) forget(s Seq) {
+	p.answers = slices.DeleteFunc(p.answers, func(a Answer) bool { return a.Seq <= s })
+}
+
+// Clone returns an independent copy.
+func (p *Protocol) Clone() Protocol {
+	c := *p
+	c.answers = slices.Clone(p.answers)
+	return c
+}
+
+// Next returns what to do now; boot is the local clock since boot.
+func (p *Protocol) Next(boot time.Duration) Action {
+	if p.halt != nil {
+		return Action{Do: Halt}
+	}
+	n := p.applied + 1
+	if a := p.answer(n); a.Seq == n && !p.expired && !p.lease.Store.IsZero() {
+		switch {
+		case !a.listed && !p.Covers(a.At):
+			p.expired = true
+		case a.Found && a.Prev != p.tip:
+			return p.stop(fmt.Errorf("%w: log slot %d follows %v, but slot %d is %v", ErrFork, n, a.Prev, p.applied, p.tip))
+		case a.Found:
+			return Action{Do: DoApply, Seq: n}
+		default:
+			return p.missing(a)
+		}
+	}
+	switch {
+	case p.newer.seq != 0 && (p.expired || p.lease.Store.IsZero()):
+		return Action{Do: DoLoad, Seq: p.newer.seq}
+	case p.expired || p.lease.Store.IsZero():
+		return Action{Do: DoList, Seq: p.applied}
+	case p.Known() >= n:
+		return Action{Do: DoGet, Seq: n, To: min(p.Known(), p.applied+Window-1)}
+	case !p.settled:
+		return Action{Do: DoList, Seq: p.applied}
+	case (p.look || p.claim.Seq != 0) && boot-p.lease.Boot >= p.deleteDelay/2:
+		return Action{Do: DoList, Seq: p.applied}
+	case p.claim.Seq != 0:
+		p.claim.Sent = true
+		return Action{Do: DoCreate, Seq: n}
+	case p.look:
+		return Action{Do: DoGet, Seq: n, To: n}
+	}
+	return Action{}
+}
+
+// missing judges a 404 at the next slot that may be used.
+func (p *Protocol) missing(a Answer) Action {
+	p.forget(a.Seq)
+	switch {
+	case a.Known > a.Seq || p.newer.seq >= a.Seq:
+		return p.stop(fmt.Errorf("%w: log slot %d is missing, although slot %d exists or a checkpoint covers it",
+			ErrLoss, a.Seq, max(a.Known, p.newer.seq)))
+	case p.known > a.Seq:
+		// Seen since the request was sent: nothing is proven, ask again.
+		return Action{Do: DoGet, Seq: a.Seq, To: min(p.known, p.applied+Window-1)}
+	}
+	// Also where the slot itself was said to exist: that 404 decides nothing,
+	// and a claim for it goes on.
+	p.known = p.applied
+	p.look = false
+	return Action{Do: Tail, Seq: p.applied}
+}
+
+func (p *Protocol) stop(err error) Action {
+	p.halt = err
+	return Action{Do: Halt}
+}
+
+// observe takes note of the store's time; it halts when that fell too far.
+func (p *Protocol) observe(t time.Time) {
+	if t.IsZero() || p.halt != nil {
+		return
+	}
+	if t.Before(p.peak.Add(-p.margin)) {
+		p.stop(fmt.Errorf("%w: it says %s after %s", ErrClock, t.Format(time.RFC3339), p.peak.Format(time.RFC3339)))
+		return
+	}
+	if t.After(p.peak) {
+		p.peak = t
+	}
+	if t.After(p.mark) {
+		p.mark = t
+	}
+}
+
+// Answered takes the answer to a Get of a slot.
+func (p *Protocol) Answered(a Answer) {
+	p.observe(a.At.Store)
+	if a.Found {
+		p.known = max(p.known, a.Seq)
+	}
+	if a.Seq <= p.applied || a.Seq >= p.applied+Window {
+		return
+	}
+	if !a.Found && a.Seq != p.applied+1 {
+		return // a 404 ahead is asked again when its turn comes
+	}
+	p.answers = slices.DeleteFunc(p.answers, func(b Answer) bool { return b.Seq == a.Seq })
+	p.answers = append(p.answers, a)
+}
+
+// Created takes the success of a Create of a claim, which may have ended while
+// the reply was on its way: then the reply means nothing.
+func (p *Protocol) Created(s Seq, h Hash, at Stamp) {
+	if p.claim.Seq != s || p.claim.Hash != h {
+		p.observe(at.Store)
+		return
+	}
+	p.Answered(Answer{Seq: s, Found: true, Hash: h, Prev: p.tip, At: at})
+}
+
+// Exists takes the answer that a slot is taken, by whoever.
+func (p *Protocol) Exists(s Seq, at Stamp) {
+	p.observe(at.Store)
+	p.known = max(p.known, s)
+}
+
+// Listed takes the answer to a List. One without a date changes nothing.
+func (p *Protocol) Listed(l Listing) {
+	if l.At.Store.IsZero() {
+		return
+	}
+	p.observe(l.At.Store)
+	p.observe(l.LogAt.Store)
+	if p.halt != nil {
+		return
+	}
+	p.known = max(p.known, l.Last)
+	if l.Checkpoint > p.applied {
+		if p.expired || !p.Covers(l.At) {
+			p.expired = true
+		}
+		p.newer.seq, p.newer.at = l.Checkpoint, l.At
+		p.newer.isEnd = l.From == l.Checkpoint && l.Last <= l.Checkpoint && p.reaches(l.At, l.LogAt)
+		return
+	}
+	if !p.reaches(l.At, l.LogAt) {
+		p.expired = true // the two Lists are too far apart to be held together
+		return
+	}
+	if p.applied > 0 && l.Checkpoint < p.applied && l.From == p.applied && l.First != p.applied {
+		p.stop(fmt.Errorf("%w: log slot %d was applied and is gone, and no checkpoint covers it", ErrRolledBack, p.applied))
+		return
+	}
+	p.renew(l.At)
+	for i := range p.answers {
+		if p.answers[i].Seq > p.applied {
+			p.answers[i].listed = true
+		}
+	}
+	if l.From == p.applied && l.Last <= p.applied {
+		p.settled = true
+	}
+}
+
+func (p *Protocol) renew(at Stamp) {
+	p.lease = at
+	p.mark = at.Store
+	p.expired = false
+	p.newer.seq = 0
+}
+
+// Loaded tells that the checkpoint that Next named has taken the place of the
+// state; h is the hash it carries. It returns a claim that this ended after it
+// was sent: its outcome is unknown for ever. A claim that was never sent just ends.
+func (p *Protocol) Loaded(s Seq, h Hash) (ended Claim) {
+	if s != p.newer.seq || s <= p.applied {
+		panic("commitlog: load of a checkpoint that was not asked for")
+	}
+	if p.claim.Seq <= s {
+		if p.claim.Sent {
+			ended = p.claim
+		}
+		p.claim = Claim{}
+	}
+	p.applied, p.tip = s, h
+	p.forget(s)
+	p.settled = p.settled || p.newer.isEnd
+	p.renew(p.newer.at)
+	return ended
+}
+
+// LoadMissing tells that the checkpoint that Next named is gone: a newer one
+// must have taken its place, so it is listed again.
+func (p *Protocol) LoadMissing() {
+	p.newer.seq = 0
+	p.expired = true
+}
+
+// Applied tells that the commit of the next slot was applied. It returns
+// whether that was the claim's, which ends either way.
+func (p *Protocol) Applied() (own bool) {
+	n := p.applied + 1
+	a := p.answer(n)
+	if a.Seq != n || !a.Found {
+		panic("commitlog: applied without an answer")
+	}
+	own = p.claim.Seq == n && p.claim.Hash == a.Hash
+	if p.claim.Seq == n {
+		p.claim = Claim{}
+	}
+	p.applied, p.tip = n, a.Hash
+	p.forget(n)
+	if p.newer.seq != 0 && n >= p.newer.seq {
+		p.renew(p.newer.at)
+	}
+	return own
+}

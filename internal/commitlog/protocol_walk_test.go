@@ -1,0 +1,433 @@
+package commitlog
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The walk drives some Protocols against a model of the store at random. A PUT,
+// once sent, may execute at any later time, any number of times, also after its
+// sender crashed; replies get lost; a broker may stop between any two steps;
+// anybody deletes whatever the rules allow as soon as they allow it.
+//
+// What must hold: all brokers apply the commit that was first created in a slot
+// (SlotAgreement); what was acknowledged is in every later recovery
+// (AckDurable, and more: RecoverOK); no payload takes effect twice (NoDup); the
+// end of the log is where a covered 404 says (MissOK); no alarm is raised.
+
+const (
+	walkUnit   = time.Hour
+	walkDelay  = 5 // units
+	walkMargin = 2
+)
+
+// walkCommit is a commit in the model; ids are never used twice.
+type walkCommit struct {
+	id, payload int
+	seq         Seq
+	prev        Hash
+}
+
+func (c walkCommit) hash() (h Hash) {
+	le.PutUint64(h[:], uint64(c.id))
+	le.PutUint64(h[8:], uint64(c.seq))
+	return h
+}
+
+type walkCheckpoint struct {
+	since int // when it became visible
+	log   []walkCommit
+}
+
+type world struct {
+	*testing.T
+	*rand.Rand
+	skew  int // the store's clocks differ by this much
+	blind bool
+	now   int // units
+	event int // counts everything that the store does
+
+	slots       map[Seq]walkCommit
+	checkpoints map[Seq]walkCheckpoint
+	flights     []walkCommit
+	uploads     [][]walkCommit // of checkpoints
+	first       []walkCommit   // what was first created in slots 1, 2, …
+	born        []int          // and when, as an event
+	acked       []walkCommit
+	payloads    int
+	ids         int
+
+	brokers []*walkBroker
+	seen    walkCounts
+}
+
+type walkCounts struct {
+	acks, races, lost, loads, unknown, ghosts, crashes, deleted, tails int
+}
+
+// walkBroker is a broker whose driver has at most one request under way.
+type walkBroker struct {
+	p       Protocol
+	log     []walkCommit
+	claim   walkCommit
+	payload int // that waits for a slot, 0 = none
+	answers map[Seq]walkCommit
+	doing   []func() // steps of the request under way
+	asked   int      // event of the last Get of the next slot
+	wakes   int      // it does nothing before
+}
+
+func (w *world) stamp(b *walkBroker) Stamp {
+	at := Stamp{Store: testEpoch.Add(time.Duration(w.now+w.IntN(w.skew+1)) * walkUnit)}
+	if !w.blind {
+		at.Boot = w.boot()
+	}
+	return at
+}
+
+// boot is the local clock, which a blind broker doesn't have.
+func (w *world) boot() time.Duration {
+	if w.blind {
+		return 0
+	}
+	return time.Duration(w.now) * walkUnit
+}
+
+func (w *world) restart(b *walkBroker) {
+	*b = walkBroker{p: NewProtocol(walkDelay*walkUnit, walkMargin*walkUnit), answers: map[Seq]walkCommit{}}
+}
+
+// step lets one thing happen.
+func (w *world) step() {
+	w.event++
+	b := w.brokers[w.IntN(len(w.brokers))]
+	switch n := w.IntN(400); {
+	case n < 12:
+		w.now++
+	case n < 22:
+		w.land()
+	case n < 32:
+		w.landCheckpoint()
+	case n < 72:
+		w.delete()
+	case n < 74:
+		b.wakes = w.now + w.IntN(3*walkDelay)
+	case n == 74:
+		w.seen.crashes++
+		w.restart(b)
+	case b.wakes <= w.now:
+		w.stepBroker(b)
+	}
+}
+
+// execute writes a commit unless its slot is taken.
+func (w *world) execute(c walkCommit) bool {
+	if _, ok := w.slots[c.seq]; ok {
+		return false
+	}
+	w.slots[c.seq] = c
+	switch n := Seq(len(w.first)); {
+	case c.seq == n+1:
+		w.first, w.born = append(w.first, c), append(w.born, w.event)
+		if slices.ContainsFunc(w.first[:n], func(o walkCommit) bool { return o.payload == c.payload }) {
+			w.Fatalf("NoDup: payload %d takes effect again in slot %d", c.payload, c.seq)
+		}
+	case c.seq > n+1:
+		w.Fatalf("Dense: slot %d is written after %d", c.seq, n)
+	case w.first[c.seq-1] != c:
+		w.seen.ghosts++
+	}
+	w.checkRecovery()
+	return true
+}
+
+func (w *world) land() {
+	if len(w.flights) > 0 {
+		w.execute(w.flights[w.IntN(len(w.flights))])
+	}
+}
+
+func (w *world) landCheckpoint() {
+	if len(w.uploads) == 0 {
+		return
+	}
+	log := w.uploads[w.IntN(len(w.uploads))]
+	s := Seq(len(log))
+	if _, ok := w.checkpoints[s]; !ok {
+		w.checkpoints[s] = walkCheckpoint{w.now, log}
+		w.checkRecovery()
+	}
+}
+
+func (w *world) newest() (newest Seq) {
+	for s := range w.checkpoints {
+		newest = max(newest, s)
+	}
+	return newest
+}
+
+// delete removes a slot behind an old checkpoint, or a checkpoint that is not
+// the newest. The deleter's clock may be ahead.
+func (w *world) delete() {
+	var covered Seq
+	for s, c := range w.checkpoints {
+		if w.now+w.skew >= c.since+walkDelay {
+			covered = max(covered, s)
+		}
+	}
+	if covered == 0 {
+		return
+	}
+	if s := Seq(w.IntN(int(covered)) + 1); w.IntN(3) > 0 {
+		if _, ok := w.slots[s]; ok {
+			delete(w.slots, s)
+			w.seen.deleted++
+		}
+	} else if s < w.newest() {
+		delete(w.checkpoints, s)
+	}
+	w.checkRecovery()
+}
+
+// checkRecovery compares what a recovery would find now with all that was ever decided.
+func (w *world) checkRecovery() {
+	log := slices.Clone(w.checkpoints[w.newest()].log)
+	for {
+		c, ok := w.slots[Seq(len(log)+1)]
+		if !ok {
+			break
+		}
+		log = append(log, c)
+	}
+	if !slices.Equal(log, w.first) {
+		w.Fatalf("RecoverOK: a recovery finds %v, decided was %v", log, w.first)
+	}
+	for _, a := range w.acked {
+		if log[a.seq-1] != a {
+			w.Fatalf("AckDurable: %v was acknowledged, and a recovery finds %v", a, log[a.seq-1])
+		}
+	}
+}
+
+// stepBroker does the next step of the broker's request, or begins one.
+func (w *world) stepBroker(b *walkBroker) {
+	if len(b.doing) > 0 {
+		do := b.doing[0]
+		b.doing = b.doing[1:]
+		do()
+		return
+	}
+	applied, tip := b.p.Position()
+	switch act := b.p.Next(w.boot()); act.Do {
+	case Idle:
+		w.idle(b, applied, tip)
+	case Tail:
+		w.seen.tails++
+		if int(applied) < len(w.born) && w.born[applied] <= b.asked {
+			w.Fatalf("MissOK: the log is said to end at slot %d, but slot %d had been written", applied, applied+1)
+		}
+	case DoList:
+		w.list(b, applied)
+	case DoLoad:
+		b.doing = []func(){func() { w.load(b, act.Seq) }}
+	case DoGet:
+		w.get(b, act)
+	case DoCreate:
+		w.create(b)
+	case DoApply:
+		w.apply(b, act.Seq)
+	case Halt:
+		w.Fatalf("false alarm at slot %d: %v", applied, b.p.Err())
+	}
+}
+
+func (w *world) idle(b *walkBroker, applied Seq, tip Hash) {
+	switch n := w.IntN(8); {
+	case n < 4 && len(w.first) < 60:
+		if b.payload == 0 {
+			w.payloads++
+			b.payload = w.payloads
+		}
+		w.ids++
+		b.claim = walkCommit{id: w.ids, payload: b.payload, seq: applied + 1, prev: tip}
+		b.p.Propose(b.claim.hash())
+	case n == 4 && applied > 0:
+		w.uploads = append(w.uploads, slices.Clone(b.log))
+	case n == 5:
+		b.p.Relist()
+	default:
+		b.p.Look()
+	}
+}
+
+func (w *world) list(b *walkBroker, applied Seq) {
+	var l Listing
+	b.doing = []func(){
+		func() {
+			l.At.Boot = w.boot() // when it is sent
+		},
+		func() {
+			at := w.stamp(b)
+			l.At.Store = at.Store
+			if s := w.newest(); s >= applied {
+				l.Checkpoint = s
+			}
+			l.From = max(applied, l.Checkpoint)
+		},
+		func() {
+			l.LogAt = w.stamp(b)
+			for _, s := range slices.Sorted(maps.Keys(w.slots)) {
+				if s >= l.From {
+					if l.First == 0 {
+						l.First = s
+					}
+					l.Last = s
+				}
+			}
+		},
+		func() {
+			l.LogAt.Boot = w.boot()
+			if w.IntN(10) > 0 {
+				b.p.Listed(l)
+			}
+		},
+	}
+}
+
+func (w *world) load(b *walkBroker, s Seq) {
+	c, ok := w.checkpoints[s]
+	if !ok {
+		b.p.LoadMissing()
+		return
+	}
+	w.seen.loads++
+	b.log = slices.Clone(c.log)
+	ended := b.p.Loaded(s, c.log[s-1].hash())
+	if ended.Sent {
+		w.seen.unknown++
+		b.payload = 0 // its outcome is unknown, and it is never sent again
+	}
+}
+
+func (w *world) get(b *walkBroker, act Action) {
+	known := b.p.Known()
+	var answers []Answer
+	for s := act.Seq; s <= min(act.To, act.Seq+3); s++ {
+		b.doing = append(b.doing, func() {
+			c, ok := w.slots[s]
+			a := Answer{Seq: s, Found: ok, At: w.stamp(b), Known: known}
+			if ok {
+				a.Hash, a.Prev = c.hash(), c.prev
+				b.answers[s] = c
+			}
+			if w.IntN(20) == 0 {
+				a.At.Store = time.Time{}
+			}
+			if s == act.Seq {
+				b.asked = w.event
+			}
+			answers = append(answers, a)
+		})
+	}
+	w.Shuffle(len(b.doing), func(i, j int) { b.doing[i], b.doing[j] = b.doing[j], b.doing[i] })
+	b.doing = append(b.doing, func() {
+		for _, a := range answers {
+			a.At.Boot = w.boot()
+			if w.IntN(10) > 0 {
+				b.p.Answered(a)
+			}
+		}
+	})
+}
+
+func (w *world) create(b *walkBroker) {
+	c := b.claim
+	w.flights = append(w.flights, c)
+	if w.IntN(3) == 0 {
+		return // timed out, and may land at any time
+	}
+	b.doing = []func(){func() {
+		won, at, lost := w.execute(c), w.stamp(b), w.IntN(4) == 0
+		b.doing = []func(){func() {
+			at.Boot = w.boot()
+			switch {
+			case lost:
+				w.seen.lost++
+			case won:
+				b.answers[c.seq] = c
+				b.p.Created(c.seq, c.hash(), at)
+			default:
+				b.p.Exists(c.seq, at)
+			}
+		}}
+	}}
+}
+
+func (w *world) apply(b *walkBroker, s Seq) {
+	c := b.answers[s]
+	if c.seq != s || c != w.first[s-1] {
+		w.Fatalf("SlotAgreement: %v is applied in slot %d, which holds %v", c, s, w.first[s-1])
+	}
+	b.log = append(b.log, c)
+	claimed := b.p.Claim().Seq == s
+	own := b.p.Applied()
+	if own != (claimed && c == b.claim) {
+		w.Fatalf("slot %d holds %v, the claim is %v, and own is %v", s, c, b.claim, own)
+	}
+	switch {
+	case own:
+		w.seen.acks++
+		w.acked = append(w.acked, c)
+		b.payload = 0
+		w.checkRecovery()
+	case claimed:
+		w.seen.races++
+	}
+}
+
+func TestRandomWalkOfBrokers(t *testing.T) {
+	walks, steps := 400, 2500
+	if testing.Short() {
+		walks = 100
+	}
+	var sum walkCounts
+	for seed := range walks {
+		w := &world{
+			T: t, Rand: rand.New(rand.NewPCG(uint64(seed), 1)),
+			skew: seed % 2, blind: seed%4 < 2,
+			slots: map[Seq]walkCommit{}, checkpoints: map[Seq]walkCheckpoint{},
+		}
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			w.T = t
+			for range 2 + seed%3/2 {
+				b := &walkBroker{}
+				w.restart(b)
+				w.brokers = append(w.brokers, b)
+			}
+			for range steps {
+				w.step()
+			}
+		})
+		sum.add(w.seen)
+	}
+	t.Logf("%d steps: %+v", walks*steps, sum)
+	if slices.Contains([]int{sum.acks, sum.races, sum.lost, sum.loads, sum.unknown, sum.ghosts, sum.crashes, sum.deleted, sum.tails}, 0) {
+		t.Fatal("something never happened, so that the walk shows nothing about it")
+	}
+}
+
+func (c *walkCounts) add(o walkCounts) {
+	c.acks += o.acks
+	c.races += o.races
+	c.lost += o.lost
+	c.loads += o.loads
+	c.unknown += o.unknown
+	c.ghosts += o.ghosts
+	c.crashes += o.crashes
+	c.deleted += o.deleted
+	c.tails += o.tails
+}

@@ -1,0 +1,60 @@
+package state
+
+// Object is an object of the store that batches live in.
+type Object struct {
+	// Data tells a data object from a commit.
+	Data bool
+	// Seq and Tag are, of a commit, its slot and the first 64 bits of its
+	// nonce; of a data object, the two parts of its key.
+	Seq, Tag uint64
+	// Size is the size of the whole object in bytes.
+	Size uint32
+}
+
+// object is an Object and how many batches point into it. A dead one, with
+// none, is remembered until the log says that it was deleted. 24 bytes.
+type object struct {
+	seq  uint64 // the highest bit is set for a data object
+	tag  uint64
+	size uint32
+	live uint32
+}
+
+const (
+	dataBit      = 1 << 63
+	objectsChunk = 256
+)
+
+func (o *object) Object() Object {
+	return Object{Data: o.seq&dataBit != 0, Seq: o.seq &^ dataBit, Tag: o.tag, Size: o.size}
+}
+
+// objects is a list by index, dense from first. Its chunks are shared with
+// views: entries are never changed but for live, which views don't read.
+type objects struct {
+	first  uint64
+	count  int
+	chunks []*[objectsChunk]object
+}
+
+func (o *objects) next() uint64 { return o.first + uint64(o.count) }
+
+func (o *objects) entry(index uint64) *object {
+	i := index - o.first
+	return &o.chunks[i/objectsChunk][i%objectsChunk]
+}
+
+func (o *objects) add(x Object) {
+	if o.count%objectsChunk == 0 {
+		o.chunks = append(o.chunks, new([objectsChunk]object))
+	}
+	e := object{seq: x.Seq, tag: x.Tag, size: x.Size}
+	if x.Data {
+		e.seq |= dataBit
+	}
+	o.count++
+	*o.entry(o.next() - 1) = e
+}
+
+func (o *objects) retain(index uint64)  { o.entry(index).live++ }
+func (o *objects) release(index uint64) { o.entry(index).live-- }

@@ -1,0 +1,322 @@
+package state
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// A snapshot is the body of a checkpoint. Numbers are varints (u: unsigned, z:
+// zig-zag) unless a size in bytes is given:
+//
+//	1 byte   version: 1
+//	u        time of the fold in microseconds
+//	u        id of the next topic
+//	u        data floor
+//	u u      index of the first object, number of objects; then for each
+//	           1 byte   0 commit, 1 data object
+//	           z        seq, less the one before it
+//	           8 bytes  tag
+//	           u        size of the object
+//	u        number of topics; then for each, by ascending id
+//	           u        id
+//	           u …      length of the name, name
+//	           u        created, microseconds
+//	           u        number of partitions; then for each
+//	             u u      start, end
+//	             z        largest timestamp of the last batch
+//	             u        number of batches, and, if any, u the first one's base; then for each
+//	               u        records
+//	               z        largest timestamp, less the one before it
+//	               z        index of its object, less the one before it
+//	               u u      position in the object, size
+//	               4 bytes  CRC-32C
+//
+// It is canonical: equal states give equal bytes, however they came about.
+const snapshotVersion = 1
+
+var errSnapshot = errors.New("snapshot is damaged")
+
+// View is the state as it was when it was taken. It may be read while the state
+// goes on.
+type View struct {
+	seq       commitlog.Seq
+	time      int64
+	nextTopic uint64
+	dataFloor commitlog.Seq
+	objects   objects
+	topics    []Topic
+}
+
+// View returns the state as it is now. It costs a copy of every partition's
+// head, not of its batches.
+func (s *State) View() *View {
+	v := &View{seq: s.seq, time: s.time, nextTopic: s.nextTopic, dataFloor: s.dataFloor, objects: s.objects}
+	v.objects.chunks = slices.Clone(s.objects.chunks)
+	for _, t := range s.topics {
+		c := *t
+		c.Partitions = slices.Clone(t.Partitions)
+		for i := range c.Partitions {
+			c.Partitions[i].chunks = slices.Clone(c.Partitions[i].chunks)
+		}
+		v.topics = append(v.topics, c)
+	}
+	slices.SortFunc(v.topics, func(a, b Topic) int { return cmp.Compare(a.ID, b.ID) })
+	return v
+}
+
+// Seq returns the last slot folded in.
+func (v *View) Seq() commitlog.Seq { return v.seq }
+
+// Encode returns the snapshot.
+func (v *View) Encode() []byte {
+	b := []byte{snapshotVersion}
+	b = binary.AppendUvarint(b, uint64(v.time))
+	b = binary.AppendUvarint(b, v.nextTopic)
+	b = binary.AppendUvarint(b, uint64(v.dataFloor))
+
+	b = binary.AppendUvarint(b, v.objects.first)
+	b = binary.AppendUvarint(b, uint64(v.objects.count))
+	var seq uint64
+	for i := range v.objects.count {
+		o := v.objects.entry(v.objects.first + uint64(i))
+		b = append(b, byte(o.seq>>63))
+		b = binary.AppendVarint(b, int64(o.seq&^dataBit-seq))
+		b = binary.LittleEndian.AppendUint64(b, o.tag)
+		b = binary.AppendUvarint(b, uint64(o.size))
+		seq = o.seq &^ dataBit
+	}
+
+	b = binary.AppendUvarint(b, uint64(len(v.topics)))
+	for i := range v.topics {
+		t := &v.topics[i]
+		b = binary.AppendUvarint(b, t.ID)
+		b = binary.AppendUvarint(b, uint64(len(t.Name)))
+		b = append(b, t.Name...)
+		b = binary.AppendUvarint(b, uint64(t.Created))
+		b = binary.AppendUvarint(b, uint64(len(t.Partitions)))
+		for j := range t.Partitions {
+			b = appendPartition(b, &t.Partitions[j])
+		}
+	}
+	return b
+}
+
+func appendPartition(b []byte, p *Partition) []byte {
+	count := 0
+	for _, c := range p.chunks {
+		count += len(c.batches)
+	}
+	b = binary.AppendUvarint(b, uint64(p.Start))
+	b = binary.AppendUvarint(b, uint64(p.End))
+	b = binary.AppendVarint(b, p.MaxTime)
+	b = binary.AppendUvarint(b, uint64(count))
+	if count == 0 {
+		return b
+	}
+	b = binary.AppendUvarint(b, uint64(p.chunks[0].batches[0].base))
+	var index uint64
+	var maxTime int64
+	for ci, c := range p.chunks {
+		for bi, x := range c.batches {
+			b = binary.AppendUvarint(b, uint64(p.endOf(ci, bi)-x.base))
+			b = binary.AppendVarint(b, x.maxTime-maxTime)
+			b = binary.AppendVarint(b, int64(c.object+uint64(x.object)-index))
+			b = binary.AppendUvarint(b, uint64(x.pos))
+			b = binary.AppendUvarint(b, uint64(x.size))
+			b = binary.LittleEndian.AppendUint32(b, x.crc)
+			maxTime, index = x.maxTime, c.object+uint64(x.object)
+		}
+	}
+	return b
+}
+
+// Decode reads a snapshot as of slot seq. It survives any bytes.
+func Decode(seq commitlog.Seq, body []byte) (*State, error) {
+	r := reader{b: body}
+	s := New()
+	s.seq = seq
+	if v := r.byte(); v != snapshotVersion {
+		return nil, fmt.Errorf("%w: snapshot version is %d, this seb reads %d", commitlog.ErrVersion, v, snapshotVersion)
+	}
+	s.time = r.int64()
+	s.nextTopic = r.uvarint()
+	s.dataFloor = commitlog.Seq(r.uvarint())
+	s.decodeObjects(&r)
+	for range r.count(5) {
+		s.decodeTopic(&r)
+		if r.err != nil {
+			break
+		}
+	}
+	if len(r.b) != 0 {
+		r.fail("%d bytes follow the last topic", len(r.b))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return s, nil
+}
+
+func (s *State) decodeObjects(r *reader) {
+	s.objects.first = r.uvarint()
+	var seq uint64
+	for range r.count(11) {
+		kind := r.byte()
+		seq += uint64(r.varint())
+		x := Object{Data: kind == 1, Seq: seq, Tag: r.fixed64(), Size: uint32(r.max(1<<32 - 1))}
+		if kind > 1 || seq&dataBit != 0 {
+			r.fail("an object of kind %d, seq %d", kind, seq)
+		}
+		if r.err != nil {
+			return
+		}
+		s.objects.add(x)
+	}
+	s.memory += int64(s.objects.count) * objectMemory
+}
+
+func (s *State) decodeTopic(r *reader) {
+	t := &Topic{ID: r.uvarint()}
+	t.Name = string(r.bytes(r.count(1)))
+	t.Created = r.int64()
+	n := r.count(4)
+	if r.err == nil && (t.ID >= s.nextTopic || t.Name == "" || n == 0 || s.topics[t.ID] != nil || s.names[t.Name] != nil) {
+		r.fail("topic %d %q with %d partitions", t.ID, t.Name, n)
+	}
+	if r.err != nil {
+		return
+	}
+	t.Partitions = make([]Partition, n)
+	s.putTopic(t)
+	for i := range t.Partitions {
+		s.decodePartition(r, &t.Partitions[i])
+	}
+}
+
+func (s *State) decodePartition(r *reader, p *Partition) {
+	p.Start, p.End = r.int64(), r.int64()
+	p.MaxTime = r.varint()
+	count := r.count(9)
+	if count == 0 {
+		if p.Start != p.End {
+			r.fail("a partition from %d to %d without a batch", p.Start, p.End)
+		}
+		return
+	}
+	base := r.int64()
+	if base > p.Start {
+		r.fail("a partition that starts at %d, its first batch at %d", p.Start, base)
+	}
+	var index uint64
+	var maxTime int64
+	for range count {
+		records := int64(r.max(1<<32 - 1))
+		maxTime += r.varint()
+		index += uint64(r.varint())
+		b := batch{base: base, maxTime: maxTime, pos: uint32(r.max(1<<32 - 1)), size: uint32(r.max(1<<32 - 1)), crc: r.fixed32()}
+		if records == 0 || base+records < base || index < s.objects.first || index >= s.objects.next() {
+			r.fail("a batch of %d records at %d in object %d", records, base, index)
+		}
+		if r.err != nil {
+			return
+		}
+		s.push(p, index, b)
+		base += records
+	}
+	if base != p.End || p.Start > p.End {
+		r.fail("a partition from %d to %d whose batches end at %d", p.Start, p.End, base)
+	}
+}
+
+// reader takes values off the front of b. After the first error it returns
+// zeros, so that callers check once.
+type reader struct {
+	b   []byte
+	err error
+}
+
+func (r *reader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: "+format, append([]any{errSnapshot}, args...)...)
+	}
+	r.b = nil
+}
+
+func (r *reader) bytes(n int) []byte {
+	if n > len(r.b) {
+		r.fail("it ends too early")
+		return nil
+	}
+	b := r.b[:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *reader) byte() byte {
+	if b := r.bytes(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *reader) fixed32() uint32 {
+	if b := r.bytes(4); b != nil {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (r *reader) fixed64() uint64 {
+	if b := r.bytes(8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.fail("a number is cut off or too large")
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.fail("a number is cut off or too large")
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// max reads a number of at most that.
+func (r *reader) max(most uint64) uint64 {
+	v := r.uvarint()
+	if v > most {
+		r.fail("%d is more than %d", v, most)
+		return 0
+	}
+	return v
+}
+
+func (r *reader) int64() int64 { return int64(r.max(1<<63 - 1)) }
+
+// count reads how many things of at least size bytes each follow, so that no
+// lie about it can take more memory than the snapshot has bytes.
+func (r *reader) count(size int) int {
+	n := r.uvarint()
+	if n > uint64(len(r.b)/size) {
+		r.fail("%d things of %d bytes don't fit %d bytes", n, size, len(r.b))
+		return 0
+	}
+	return int(n)
+}

@@ -1,0 +1,300 @@
+// Package state is what the log means: which topics there are, and where every
+// offset lives. It is a pure, deterministic fold over commits: no clock, no
+// randomness, no I/O, and no order of maps in what it puts out, so that every
+// broker that applied the same commits holds the same state, byte for byte.
+//
+// It checks every fact before it takes any of a commit, and refuses nonsense:
+// offsets that leave a hole, topics that don't exist, objects that may be gone.
+//
+// A State is not safe for concurrent use; its owner locks. A [View] may be
+// encoded while the state goes on.
+package state
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"unsafe"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// ErrNonsense is wrapped by every refusal of Apply: a commit whose facts
+// contradict the state.
+var ErrNonsense = errors.New("commit contradicts the log before it")
+
+// State is the fold's result.
+type State struct {
+	seq       commitlog.Seq
+	time      int64 // microseconds since 1970
+	nextTopic uint64
+	dataFloor commitlog.Seq
+	topics    map[uint64]*Topic
+	names     map[string]*Topic
+	objects   objects
+	batches   int // held, over all partitions
+	memory    int64
+}
+
+// Topic is a topic and its partitions. Fields are read-only outside of this package.
+type Topic struct {
+	// ID is never used again, so that a topic of the same name created later
+	// shares nothing with this one.
+	ID         uint64
+	Name       string
+	Created    int64 // fold's time in microseconds
+	Partitions []Partition
+}
+
+// Partition is an ordered log of records.
+type Partition struct {
+	Start, End int64 // End is the next offset
+	Bytes      int64 // of its batches, as stored
+	MaxTime    int64 // largest timestamp in ms of its last batch; 0 if there was none
+	chunks     []chunk
+}
+
+// chunk holds up to chunkBatches batches, so that growing a partition copies
+// little and a batch's object fits 32 bits.
+type chunk struct {
+	object  uint64 // index of the object that batch.object counts from
+	batches []batch
+}
+
+// batch is where a run of records lives. Its count follows from the next base.
+// 32 bytes, one per batch of the log: keep it small.
+type batch struct {
+	base    int64
+	maxTime int64
+	object  uint32
+	pos     uint32 // in the object
+	size    uint32
+	crc     uint32
+}
+
+const chunkBatches = 256
+
+// Location tells where a batch is stored and what must be found there.
+type Location struct {
+	Object Object
+	Base   int64 // offset of its first record
+	Count  int64
+	Pos    uint32 // in the object, its head included
+	Size   uint32
+	CRC    uint32
+}
+
+// New returns the state before the first commit.
+func New() *State {
+	return &State{nextTopic: 1, topics: map[uint64]*Topic{}, names: map[string]*Topic{}}
+}
+
+// Seq returns the last slot folded in.
+func (s *State) Seq() commitlog.Seq { return s.seq }
+
+// Time returns the fold's time in microseconds since 1970.
+func (s *State) Time() int64 { return s.time }
+
+// DataFloor returns the seq below which no later commit may be the first to
+// refer to a data object.
+func (s *State) DataFloor() commitlog.Seq { return s.dataFloor }
+
+// Memory returns about how many bytes the state takes.
+func (s *State) Memory() int64 { return s.memory }
+
+// Batches returns the number of batches that the state knows.
+func (s *State) Batches() int { return s.batches }
+
+// Objects returns the number of objects that the state knows, live or dead.
+func (s *State) Objects() int { return s.objects.count }
+
+// Topic returns the topic of that name, nil if there is none.
+func (s *State) Topic(name string) *Topic { return s.names[name] }
+
+// TopicByID returns the topic with that id, nil if there is none.
+func (s *State) TopicByID(id uint64) *Topic { return s.topics[id] }
+
+// TopicCount returns the number of topics.
+func (s *State) TopicCount() int { return len(s.topics) }
+
+// Topics returns all topics by name.
+func (s *State) Topics() []*Topic {
+	ts := make([]*Topic, 0, len(s.topics))
+	for _, t := range s.topics {
+		ts = append(ts, t)
+	}
+	sort.Slice(ts, func(i, j int) bool { return ts[i].Name < ts[j].Name })
+	return ts
+}
+
+// Locate appends to dst where the records of a partition from offset on live,
+// in order, until the batches hold bytesMax bytes or there are countMax of them; at
+// least one if the offset exists.
+func (s *State) Locate(dst []Location, t *Topic, partition int32, offset, bytesMax int64, countMax int) []Location {
+	p := &t.Partitions[partition]
+	if offset < p.Start || offset >= p.End {
+		return dst
+	}
+	ci := sort.Search(len(p.chunks), func(i int) bool { return p.chunks[i].batches[0].base > offset }) - 1
+	bs := p.chunks[ci].batches
+	bi := sort.Search(len(bs), func(i int) bool { return bs[i].base > offset }) - 1
+	var bytes int64
+	for n := 0; ci < len(p.chunks); ci, bi = ci+1, 0 {
+		c := &p.chunks[ci]
+		for ; bi < len(c.batches); bi++ {
+			if n > 0 && (bytes >= bytesMax || n >= countMax) {
+				return dst
+			}
+			b := c.batches[bi]
+			dst = append(dst, Location{
+				Object: s.objects.entry(c.object + uint64(b.object)).Object(),
+				Base:   b.base,
+				Count:  p.endOf(ci, bi) - b.base,
+				Pos:    b.pos,
+				Size:   b.size,
+				CRC:    b.crc,
+			})
+			bytes += int64(b.size)
+			n++
+		}
+	}
+	return dst
+}
+
+// endOf returns the offset after the last record of a batch.
+func (p *Partition) endOf(ci, bi int) int64 {
+	if bi+1 < len(p.chunks[ci].batches) {
+		return p.chunks[ci].batches[bi+1].base
+	}
+	if ci+1 < len(p.chunks) {
+		return p.chunks[ci+1].batches[0].base
+	}
+	return p.End
+}
+
+// Apply folds in the next commit: all of it, or nothing and an error that wraps
+// ErrNonsense.
+func (s *State) Apply(c *commitlog.Commit) error {
+	d := s.Draft()
+	if c.Seq != s.seq+1 {
+		return fmt.Errorf("%w: slot %d after slot %d", ErrNonsense, c.Seq, s.seq)
+	}
+	if c.Time < s.time {
+		return fmt.Errorf("%w: its time %d is before %d", ErrNonsense, c.Time, s.time)
+	}
+	for _, r := range c.Data {
+		if err := d.CheckData(r); err != nil {
+			return err
+		}
+	}
+	for i, it := range c.Items {
+		if err := d.Take(it); err != nil {
+			return fmt.Errorf("item %d: %w", i, err)
+		}
+	}
+	s.seq, s.time = c.Seq, c.Time
+	s.applyItems(c)
+	return nil
+}
+
+// applyItems does what Take has found to be sound.
+func (s *State) applyItems(c *commitlog.Commit) {
+	// The commit's own object and its data objects get the next indexes.
+	inline := slices.ContainsFunc(c.Items, func(it commitlog.Item) bool {
+		b, ok := it.(*commitlog.Batch)
+		return ok && b.Object == 0
+	})
+	first := s.objects.next()
+	if inline {
+		s.objects.add(Object{Seq: uint64(c.Seq), Tag: c.Nonce.Tag(), Size: uint32(c.Size())})
+	}
+	firstData := s.objects.next()
+	for _, r := range c.Data {
+		s.objects.add(Object{Data: true, Seq: uint64(r.Seq), Tag: r.ID, Size: r.Size})
+	}
+	s.memory += int64(s.objects.next()-first) * objectMemory
+
+	for _, it := range c.Items {
+		switch x := it.(type) {
+		case *commitlog.Batch:
+			index, start := first, c.PayloadStart
+			if x.Object > 0 {
+				index, start = firstData+uint64(x.Object-1), commitlog.DataPayloadStart
+			}
+			s.addBatch(x, index, start)
+		case *commitlog.TopicCreated:
+			t := &Topic{ID: x.ID, Name: x.Name, Created: c.Time, Partitions: make([]Partition, x.Partitions)}
+			s.putTopic(t)
+		case *commitlog.TopicDeleted:
+			s.dropTopic(s.topics[x.ID])
+		case *commitlog.PartitionsAdded:
+			t := s.topics[x.Topic]
+			s.memory += int64(int(x.Partitions)-len(t.Partitions)) * partitionMemory
+			t.Partitions = append(t.Partitions, make([]Partition, int(x.Partitions)-len(t.Partitions))...)
+		case *commitlog.DataFloor:
+			s.dataFloor = x.Seq
+		}
+	}
+}
+
+const (
+	partitionMemory = int64(unsafe.Sizeof(Partition{}))
+	topicMemory     = int64(unsafe.Sizeof(Topic{})) + 2*64 // and its places in two maps
+	chunkMemory     = int64(unsafe.Sizeof(chunk{}))
+	batchMemory     = int64(unsafe.Sizeof(batch{}))
+	objectMemory    = int64(unsafe.Sizeof(object{}))
+)
+
+func (s *State) putTopic(t *Topic) {
+	s.topics[t.ID], s.names[t.Name] = t, t
+	s.nextTopic = max(s.nextTopic, t.ID+1)
+	s.memory += topicMemory + int64(len(t.Name)) + int64(len(t.Partitions))*partitionMemory
+}
+
+func (s *State) dropTopic(t *Topic) {
+	for i := range t.Partitions {
+		p := &t.Partitions[i]
+		for _, c := range p.chunks {
+			for _, b := range c.batches {
+				s.objects.release(c.object + uint64(b.object))
+			}
+			s.batches -= len(c.batches)
+			s.memory -= chunkMemory + int64(cap(c.batches))*batchMemory
+		}
+	}
+	s.memory -= topicMemory + int64(len(t.Name)) + int64(len(t.Partitions))*partitionMemory
+	delete(s.topics, t.ID)
+	delete(s.names, t.Name)
+}
+
+func (s *State) addBatch(x *commitlog.Batch, index uint64, payloadStart uint32) {
+	p := &s.topics[x.Topic].Partitions[x.Partition]
+	s.push(p, index, batch{
+		base:    x.Base,
+		maxTime: x.MaxTime,
+		pos:     payloadStart + x.Pos,
+		size:    x.Size,
+		crc:     x.CRC,
+	})
+	p.End = x.Base + int64(x.Count)
+	p.MaxTime = x.MaxTime
+}
+
+// push adds a batch behind those of a partition, and a reference to its object.
+func (s *State) push(p *Partition, index uint64, b batch) {
+	last := len(p.chunks) - 1
+	if last < 0 || len(p.chunks[last].batches) == chunkBatches || index-p.chunks[last].object > 1<<32-1 {
+		p.chunks = append(p.chunks, chunk{object: index})
+		s.memory += chunkMemory
+		last++
+	}
+	c := &p.chunks[last]
+	before := cap(c.batches)
+	b.object = uint32(index - c.object)
+	c.batches = append(c.batches, b)
+	s.memory += int64(cap(c.batches)-before) * batchMemory
+	s.objects.retain(index)
+	s.batches++
+	p.Bytes += int64(b.size)
+}
