@@ -1,0 +1,275 @@
+package seb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/record"
+)
+
+// Range is Count records from Offset on in Partition.
+type Range struct {
+	Partition int32
+	Offset    Offset
+	Count     int
+}
+
+// Appended tells where an append's records stand.
+type Appended struct {
+	Topic string
+	Count int
+	// Ranges ascend by partition, then by offset. A partition appears once,
+	// but for appends too large for one batch, whose records may lie apart.
+	Ranges []Range
+}
+
+// AppendOption changes how an append is done.
+type AppendOption func(*appendOptions)
+
+type appendOptions struct {
+	partitions []int32
+	partition  int32 // -1: by key
+}
+
+// ToPartition sends all records of an append to partition p.
+func ToPartition(p int32) AppendOption {
+	return func(o *appendOptions) { o.partition = p }
+}
+
+// ToPartitions gives each record its partition; -1 leaves the choice to its
+// key. len(ps) must be the number of records. ps is not kept.
+func ToPartitions(ps []int32) AppendOption {
+	return func(o *appendOptions) { o.partitions = ps }
+}
+
+// Append appends records to topic, and returns where they stand once the store
+// has them: all of them, in one commit, or none. A record goes to the partition
+// that an option names, else to the one that its key chooses, else, with all
+// others of the append that have no key, to the next partition in turn.
+//
+// The records and what they point to may be used again when Append has returned.
+//
+// An error's [Outcome] tells whether the records may be in the log all the
+// same. If ctx ends, or [Options.AppendTimeout] passes, before the records are
+// part of a commit, they are withdrawn and the outcome is [NotCommitted]; later
+// it is [Unknown].
+func (b *Broker) Append(ctx context.Context, topic string, records []Record, opts ...AppendOption) (Appended, error) {
+	p, err := b.AppendAsync(ctx, topic, records, opts...)
+	if err != nil {
+		return Appended{}, err
+	}
+	return p.Wait(ctx)
+}
+
+// Pending is an append whose outcome is not known yet.
+type Pending struct {
+	b *Broker
+	r *request
+}
+
+// AppendAsync is Append without the wait: it copies the records into the open
+// batch, so that they may be used again when it has returned. It blocks while
+// the broker is over its memory budget. Appends that one caller begins one after
+// the other are committed in that order.
+func (b *Broker) AppendAsync(ctx context.Context, topic string, records []Record, opts ...AppendOption) (*Pending, error) {
+	o := appendOptions{partition: -1}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	p, err := b.appendAsync(ctx, topic, records, o)
+	return p, notSent(err)
+}
+
+func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record, o appendOptions) (*Pending, error) {
+	if err := b.usable(); err != nil {
+		return nil, err
+	}
+	size, err := b.checkRecords(records)
+	if err != nil {
+		return nil, err
+	}
+	if o.partitions != nil && len(o.partitions) != len(records) {
+		return nil, refused(CodeInvalidRequest, "%d partitions for %d records", len(o.partitions), len(records))
+	}
+	id, count, err := b.topicForAppend(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	if checkPartitions(topic, o, count) != nil { // unless another broker has added them
+		if err := b.lookNow(ctx, false); err != nil {
+			return nil, err
+		}
+		if id, count, err = b.lookUp(ctx, topic); err != nil {
+			return nil, err
+		}
+		if err := checkPartitions(topic, o, count); err != nil {
+			return nil, err
+		}
+	}
+	r := &request{topic: topic, count: len(records), began: time.Now(), done: make(chan struct{})}
+	if len(records) == 0 {
+		r.result = Appended{Topic: topic}
+		close(r.done)
+		return &Pending{b, r}, nil
+	}
+	r.bytes = size + requestOverheadBytes
+	if err := b.budget.take(ctx, forBatches, r.bytes); err != nil {
+		return nil, err
+	}
+	spread := 1
+	if o.partition < 0 {
+		spread = min(count, len(records))
+	}
+	if err := b.gather.join(r, id, records, b.partitioner(records, o, int32(count)), spread); err != nil {
+		b.budget.give(r.bytes)
+		return nil, err
+	}
+	return &Pending{b, r}, nil
+}
+
+// checkRecords returns an upper bound of the records' encoded bytes, or the
+// refusal of the first that passes a limit.
+func (b *Broker) checkRecords(records []Record) (int64, error) {
+	var size int64
+	for i := range records {
+		r := &records[i]
+		n := len(r.Key) + len(r.Value)
+		for _, h := range r.Headers {
+			n += len(h.Name) + len(h.Value)
+		}
+		if n > b.opts.Limits.RecordBytes {
+			return 0, limited(CodeRecordTooLarge, b.opts.Limits.RecordBytes, "record %d has %d bytes; a record may have %d", i, n, b.opts.Limits.RecordBytes)
+		}
+		if len(r.Headers) > b.opts.Limits.RecordHeaders {
+			return 0, limited(CodeTooManyHeaders, b.opts.Limits.RecordHeaders, "record %d has %d headers; a record may have %d", i, len(r.Headers), b.opts.Limits.RecordHeaders)
+		}
+		size += int64(n + recordOverheadBytes + len(r.Headers)*headerOverheadBytes)
+	}
+	// What the broker adds to short records doesn't count against the limit,
+	// so that it means to the caller what it says.
+	if payload := size - int64(len(records))*recordOverheadBytes; payload > int64(b.opts.Limits.RequestBytes) {
+		return 0, limited(CodeRequestTooLarge, b.opts.Limits.RequestBytes, "the request has %d bytes; one may have %d", payload, b.opts.Limits.RequestBytes)
+	}
+	if most := b.opts.Memory / 2; size > most {
+		return 0, limited(CodeRequestTooLarge, int(most), "the request's %d records take %d bytes as a batch; they may take %d", len(records), size, most)
+	}
+	return size, nil
+}
+
+func checkPartitions(topic string, o appendOptions, count int) error {
+	unknown := func(p int32) error {
+		return refused(CodePartitionNotFound, "topic %q has no partition %d, only 0 to %d", topic, p, count-1)
+	}
+	if o.partition < -1 || int(o.partition) >= count {
+		return unknown(o.partition)
+	}
+	for _, p := range o.partitions {
+		if p < -1 || int(p) >= count {
+			return unknown(p)
+		}
+	}
+	return nil
+}
+
+// partitioner returns the function that chooses a record's partition.
+func (b *Broker) partitioner(records []Record, o appendOptions, count int32) func(i int) int32 {
+	if o.partition < 0 && count == 1 {
+		o.partition = 0
+	}
+	if o.partition >= 0 && o.partitions == nil {
+		return func(int) int32 { return o.partition }
+	}
+	turn := int32(b.turn.Add(1) % uint32(count))
+	return func(i int) int32 {
+		switch {
+		case o.partitions != nil && o.partitions[i] >= 0:
+			return o.partitions[i]
+		case o.partition >= 0:
+			return o.partition
+		case records[i].Key != nil:
+			return record.PartitionForKey(records[i].Key, count)
+		default:
+			return turn
+		}
+	}
+}
+
+// Done is closed when the outcome is known.
+func (p *Pending) Done() <-chan struct{} { return p.r.done }
+
+// Wait waits for the outcome; see [Broker.Append] for what it means when ctx
+// or the append's time ends first.
+func (p *Pending) Wait(ctx context.Context) (Appended, error) {
+	select {
+	case <-p.r.done:
+		return p.r.result, p.r.err
+	default:
+	}
+	timer := time.NewTimer(p.b.opts.AppendTimeout - time.Since(p.r.began))
+	defer timer.Stop()
+	select {
+	case <-p.r.done:
+		return p.r.result, p.r.err
+	case <-timer.C:
+		return Appended{}, p.b.late(p.r)
+	case <-ctx.Done():
+		return Appended{}, canceled(ctx, p.b.giveUp(p.r))
+	}
+}
+
+// giveUp withdraws a request if that is still possible.
+func (b *Broker) giveUp(r *request) Outcome {
+	if b.gather.withdraw(r) {
+		return NotCommitted
+	}
+	return Unknown
+}
+
+func (b *Broker) late(r *request) error {
+	e := &Error{
+		Code:       CodeStoreUnavailable,
+		Detail:     fmt.Sprintf("the store did not take the commit within %v", b.opts.AppendTimeout),
+		Hint:       "try again; the broker goes on by itself when the store is back",
+		Outcome:    b.giveUp(r),
+		RetryAfter: time.Second,
+		Err:        b.lastStoreError(),
+	}
+	if e.Outcome == Unknown {
+		e.Hint = "the records may be in the log or still get there: read the end of the partition before you append them again"
+	}
+	return e
+}
+
+// resultOf returns where a committed request's records stand.
+func resultOf(r *request) Appended {
+	a := Appended{Topic: r.topic, Count: r.count, Ranges: make([]Range, 0, len(r.parts))}
+	for _, p := range r.parts {
+		a.Ranges = append(a.Ranges, Range{
+			Partition: p.batch.key.partition,
+			Offset:    Offset(p.batch.row.Base + int64(p.first)),
+			Count:     p.count,
+		})
+	}
+	slices.SortFunc(a.Ranges, func(x, y Range) int {
+		if x.Partition != y.Partition {
+			return int(x.Partition - y.Partition)
+		}
+		return int(x.Offset - y.Offset)
+	})
+	return Appended{a.Topic, a.Count, mergeRanges(a.Ranges)}
+}
+
+// mergeRanges joins neighbours that touch.
+func mergeRanges(rs []Range) []Range {
+	out := rs[:0]
+	for _, r := range rs {
+		if n := len(out); n > 0 && out[n-1].Partition == r.Partition && out[n-1].Offset+Offset(out[n-1].Count) == r.Offset {
+			out[n-1].Count += r.Count
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}

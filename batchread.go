@@ -1,0 +1,203 @@
+package seb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/simple-event-broker/seb/internal/cache"
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+const batchReadTries = 3
+
+// flightKey makes readers of one batch share one request to the store.
+type flightKey cache.Range
+
+func rangeOf(l state.Location) cache.Range {
+	kind := commitlog.KindCommit
+	if l.Object.Data {
+		kind = commitlog.KindData
+	}
+	return cache.Range{
+		Object: cache.Object{Kind: byte(kind), Seq: l.Object.Seq, Tag: l.Object.Tag},
+		Pos:    l.Pos, Size: l.Size, CRC: l.CRC,
+	}
+}
+
+func objectKey(o state.Object) string {
+	if o.Data {
+		return commitlog.DataRef{Seq: commitlog.Seq(o.Seq), ID: o.Tag}.Key()
+	}
+	return commitlog.LogKey(commitlog.Seq(o.Seq))
+}
+
+// readBatch returns the bytes of a batch, whose CRC is the one in the state,
+// from the cache or from the store. They are shared and read-only.
+func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]byte, error) {
+	var (
+		r    = rangeOf(l)
+		last error
+	)
+	for try := 0; try < batchReadTries; {
+		if raw := b.cache.Get(r); raw != nil {
+			return raw, nil
+		}
+		var raw []byte
+		err := b.cache.Flight(ctx, flightKey(r), func(ctx context.Context) (err error) {
+			raw, err = b.fetchBatch(ctx, r, l)
+			return err
+		})
+		switch {
+		case err == nil && raw != nil: // without err, the flight may still be writing raw
+			return raw, nil
+		case ctx.Err() != nil:
+			return nil, canceled(ctx, "")
+		case b.life.Err() != nil:
+			return nil, errClosed()
+		case CodeOf(err) == CodeOverMemoryBudget:
+			return nil, err // after a long wait
+		case errors.Is(err, errMoved):
+			if l, err = c.relocate(l); err != nil {
+				return nil, err
+			}
+			r = rangeOf(l)
+			try++
+		case err != nil:
+			last = err
+			b.logger.Warn("reading a batch", "object", objectKey(l.Object), "offset", l.Base, "err", err)
+			pause(ctx, try)
+			try++
+		}
+		// Without an error another reader fetched it: the cache has it, or had.
+	}
+	if lost(last) {
+		b.metrics.dataLost.Inc()
+		return nil, dataLost(l, last)
+	}
+	return nil, &Error{Code: CodeStoreUnavailable, Detail: fmt.Sprintf("offset %d could not be read", l.Base), Err: last, RetryAfter: retryMax}
+}
+
+// errMoved: the answer was not covered by the lease, and the state has been
+// loaded anew since: what was read may live elsewhere now.
+var errMoved = errors.New("the state was loaded anew")
+
+func lost(err error) bool {
+	return errors.Is(err, objstore.ErrNotFound) || errors.Is(err, record.ErrCorrupt) || errors.Is(err, commitlog.ErrCorrupt)
+}
+
+func dataLost(l state.Location, err error) error {
+	return &Error{
+		Code:   CodeDataLost,
+		Detail: fmt.Sprintf("%s, which holds offsets %d to %d, is missing or damaged", objectKey(l.Object), l.Base, l.Base+l.Count-1),
+		Hint:   "restore the object from a copy or an earlier version of the bucket; other records are not affected",
+		Err:    err,
+	}
+}
+
+// relocate finds the batch that holds the first record of l as the state is now.
+func (c *cursor) relocate(l state.Location) (state.Location, error) {
+	c.b.mu.RLock()
+	defer c.b.mu.RUnlock()
+	if _, err := c.partitionLocked(); err != nil {
+		return l, err
+	}
+	ls := c.b.state.Locate(nil, c.b.state.TopicByID(c.id), c.partition, l.Base, 1, 1)
+	if len(ls) == 0 || ls[0].Base != l.Base {
+		return l, &Error{Code: CodeOffsetOutOfRange, Detail: fmt.Sprintf("offset %d is no longer held", l.Base)}
+	}
+	return ls[0], nil
+}
+
+// fetchBatch reads a batch from the store, and with it those that stand around
+// it: all of a small object, or what follows in a large one. All that verify go
+// into the cache.
+func (b *Broker) fetchBatch(ctx context.Context, r cache.Range, l state.Location) ([]byte, error) {
+	// A flight outlives its readers' contexts, but not the broker.
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(b.life, end)()
+	key := objectKey(l.Object)
+	off, n := int64(l.Pos), min(max(int64(l.Size), readWindowBytes), int64(l.Object.Size)-int64(l.Pos))
+	if int64(l.Object.Size) <= readWindowBytes {
+		off, n = 0, int64(l.Object.Size)
+	}
+	// Not of the adapters' class: one of them holds memory while it waits for this.
+	if err := b.budget.take(ctx, forBatches, n); err != nil {
+		return nil, err
+	}
+	defer b.budget.give(n)
+	rctx, cancel := storeContext(ctx, n)
+	defer cancel()
+	o, err := b.store.Get(rctx, key, off, n)
+	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
+		return nil, err
+	}
+	if cerr := b.covered(ctx, o); cerr != nil {
+		return nil, cerr
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.Size != int64(l.Object.Size) || int64(len(o.Body)) != n {
+		return nil, fmt.Errorf("%s: %w: %d of %d bytes, not %d of %d", key, commitlog.ErrCorrupt, len(o.Body), o.Size, n, l.Object.Size)
+	}
+	at := int64(l.Pos) - off
+	raw := o.Body[at : at+int64(l.Size) : at+int64(l.Size)]
+	if err := record.Verify(raw, l.CRC); err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	b.cacheAround(r, o.Body, off)
+	return raw, nil
+}
+
+// covered makes sure that an answer about live data may be used: that the lease
+// covers it, or that a List shows that it was good when it was given.
+func (b *Broker) covered(ctx context.Context, o objstore.Object) error {
+	if b.log.Covers(o.Time) {
+		return nil
+	}
+	loads := b.loadCount()
+	if err := b.lookNow(ctx, true); err != nil {
+		return err
+	}
+	if b.loadCount() != loads {
+		return errMoved
+	}
+	return nil
+}
+
+func (b *Broker) loadCount() uint64 {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.loads
+}
+
+// cacheAround puts the batches of a window of an object into the cache. Each is
+// copied, so that one that is kept doesn't hold the memory of all.
+func (b *Broker) cacheAround(r cache.Range, window []byte, off int64) {
+	at := int64(r.Pos) - off
+	if off == 0 {
+		p, err := commitlog.DecodePrologue(window)
+		if err != nil {
+			return
+		}
+		at = p.End()
+	}
+	for at < int64(len(window)) {
+		head, err := record.Parse(window[at:])
+		if err != nil {
+			return // the window ends inside a batch
+		}
+		raw := window[at : at+int64(head.Size)]
+		if record.Verify(raw, head.CRC) != nil {
+			return
+		}
+		x := cache.Range{Object: r.Object, Pos: uint32(off + at), Size: uint32(head.Size), CRC: head.CRC}
+		b.cache.AddFetched(x, append([]byte(nil), raw...))
+		at += int64(head.Size)
+	}
+}

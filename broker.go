@@ -1,0 +1,296 @@
+// Package seb is an event broker whose only durable state is a bucket in an
+// object store, as a library. [Open] one on a store from package objstore or
+// objstore/s3store, [Broker.Append] records to topics, and read them back with
+// [Broker.Fetch], [Broker.Read] and [Broker.Follow]. Any number of brokers, in
+// any number of processes, may serve the same bucket at the same time.
+//
+// What it promises: an append that returned without an error is in the store and
+// in every later recovery; offsets are dense per partition and never used again;
+// a reader sees only what is committed, and every broker sees a prefix of the
+// same log. An append that failed tells by its [Outcome] whether its records may
+// be there all the same.
+//
+// It is the engine behind the seb command and its HTTP API, which use nothing
+// but what is exported here. All methods of a Broker are safe for concurrent use.
+package seb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/cache"
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// Broker serves the log of one bucket.
+type Broker struct {
+	opts    Options
+	store   objstore.Store
+	cluster commitlog.Cluster
+	logger  *slog.Logger
+	log     *commitlog.Log
+	cache   *cache.Cache
+	budget  *budget
+	gather  *gather
+	metrics *metrics
+	uploads chan struct{} // a token for each upload under way
+	turn    atomic.Uint32 // partition of the next append without a key
+
+	// mu guards the fold's state: written by the commit loop, read by all.
+	mu    sync.RWMutex
+	state *state.State
+	loads uint64 // checkpoints loaded
+
+	waiters waiters
+	tail    tail
+
+	life     context.Context //nolint:containedctx // it is the broker's life: ends when the broker does, whatever is under way
+	end      context.CancelFunc
+	loopDone chan struct{}         // closed when the loop has ended
+	closed   chan struct{}         // closed when Shutdown has
+	shutdown atomic.Bool           // Shutdown was called
+	closing  atomic.Bool           // no more requests are taken
+	stopped  atomic.Pointer[Error] // why the broker stopped by itself
+	storeErr atomic.Pointer[error] // of the last store request, nil if it was answered
+	tasks    sync.WaitGroup        // checkpoints
+
+	// Owned by the commit loop.
+	building       *building
+	recovered      bool
+	lastCheckpoint commitlog.Seq
+	checkpointing  atomic.Bool
+	contendedUntil time.Time
+}
+
+// Open recovers the log in store and serves it. An empty bucket is set up
+// first; a bucket that holds anything but a log is refused, and so is a store
+// that does not keep the promise of conditional creates, which Open tries out.
+// ctx bounds Open alone.
+func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{
+		opts:     opts,
+		logger:   opts.Logger,
+		state:    state.New(),
+		uploads:  make(chan struct{}, uploadsMax),
+		loopDone: make(chan struct{}),
+		closed:   make(chan struct{}),
+		metrics:  newMetrics(),
+	}
+	b.life, b.end = context.WithCancel(context.Background())
+	b.store = objstore.Observe(store, b.observe)
+	b.waiters.init()
+	b.tail.init()
+	if err := b.open(ctx); err != nil {
+		b.end()
+		return nil, err
+	}
+	if opts.Metrics != nil {
+		if err := b.metrics.register(opts.Metrics, b); err != nil {
+			b.end()
+			return nil, errors.Join(fmt.Errorf("register metrics: %w", err), b.cache.Close())
+		}
+	}
+	go b.loop()
+	return b, nil
+}
+
+func (b *Broker) open(ctx context.Context) error {
+	var err error
+	b.cluster, err = commitlog.OpenCluster(ctx, b.store, b.opts.Cluster.DeleteDelay, b.opts.Cluster.Margin, time.Now())
+	if err != nil {
+		return openError("open the bucket", err)
+	}
+	if err := b.probe(ctx); err != nil {
+		return err
+	}
+	b.cache, err = cache.Open(cache.Options{
+		Cluster:   b.cluster.ID,
+		MemoryMax: b.opts.Memory,
+		Dir:       b.opts.CacheDir,
+		DiskBytes: b.opts.CacheBytes,
+		Logger:    b.logger,
+	})
+	if err != nil {
+		return fmt.Errorf("open the cache: %w", err)
+	}
+	b.budget = &budget{limit: b.opts.Memory, resize: b.cache.SetMemoryMax}
+	b.gather = &gather{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put}
+	b.log = commitlog.NewLog(b.store, b.cluster, (*fold)(b), commitlog.Clock{Now: time.Now, Boot: b.opts.boot})
+	begun := time.Now()
+	if err := b.log.Recover(ctx); err != nil {
+		return errors.Join(openError("recover the log", err), b.cache.Close())
+	}
+	b.recovered = true
+	b.tail.proven()
+	applied, _ := b.log.Position()
+	b.logger.Info("recovered", "cluster", b.cluster.ID.String(), "commits", uint64(applied),
+		"topics", b.state.TopicCount(), "batches", b.state.Batches(), "took", time.Since(begun).Round(time.Millisecond))
+	return nil
+}
+
+// openError says what to do about the errors that a bucket can meet Open with.
+func openError(doing string, err error) error {
+	e := &Error{Code: CodeStoreUnavailable, Detail: doing, Err: err, RetryAfter: time.Second}
+	if hint := damageHint(err); hint != "" {
+		e.Code, e.Hint, e.RetryAfter = CodeBrokerStopped, hint, 0
+	}
+	return e
+}
+
+// damageHint tells what to do about a log that can't be believed; "" if err is
+// not about that.
+func damageHint(err error) string {
+	switch {
+	case errors.Is(err, commitlog.ErrVersion):
+		return "the bucket was written by a newer seb: run that version or a later one"
+	case errors.Is(err, commitlog.ErrForeign):
+		return "the bucket holds an object that is not of this log: find out who wrote it, and restore or remove it; seb touches nothing"
+	case errors.Is(err, commitlog.ErrLoss), errors.Is(err, commitlog.ErrRolledBack):
+		return "objects of the log are gone: restore them (a bucket with versioning still has them) or restore the whole bucket to one point in time, then start again"
+	case errors.Is(err, commitlog.ErrFork):
+		return "the bucket was changed by something that does not keep the order of the log, such as a partial restore: restore it to one point in time, then start again"
+	case errors.Is(err, commitlog.ErrClock):
+		return "the store's clock went back by more than the margin: set it right, then start again"
+	case errors.Is(err, commitlog.ErrCorrupt), errors.Is(err, state.ErrNonsense):
+		return "an object of the log is damaged: restore it from a copy or an earlier version, then start again"
+	}
+	return ""
+}
+
+// observe takes note of every store request.
+func (b *Broker) observe(op objstore.Op) {
+	b.metrics.storeRequest(op)
+	switch {
+	case op.Outcome != objstore.OutcomeError:
+		b.storeErr.Store(nil)
+	case !errors.Is(op.Err, context.Canceled): // else it was the caller who ended it
+		b.storeErr.Store(&op.Err)
+	}
+}
+
+func (b *Broker) lastStoreError() error {
+	if p := b.storeErr.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// usable returns why the broker takes no requests, nil if it does.
+func (b *Broker) usable() error {
+	if e := b.stopped.Load(); e != nil {
+		return e.withOutcome(NotCommitted)
+	}
+	if b.closing.Load() {
+		return errClosed()
+	}
+	return nil
+}
+
+func errClosed() error {
+	return &Error{Code: CodeBrokerClosed, Detail: "the broker is closed or closing", Outcome: NotCommitted, RetryAfter: time.Second,
+		Hint: "send the request to another broker, or to this one when it is back"}
+}
+
+// refused returns the refusal of a request that is the caller's to change.
+func refused(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Detail: fmt.Sprintf(format, args...), Outcome: NotCommitted}
+}
+
+// notSent says of a write that failed before it joined a commit that it never
+// will be in one.
+func notSent(err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.withOutcome(NotCommitted)
+	}
+	return err
+}
+
+// limited returns the refusal of a request that passes a limit.
+func limited(code Code, limit int, format string, args ...any) *Error {
+	e := refused(code, format, args...)
+	e.Limit = int64(limit)
+	return e
+}
+
+// canceled returns the error of a caller whose context ended.
+func canceled(ctx context.Context, o Outcome) error {
+	return &Error{Code: CodeCanceled, Detail: "the caller went away or its time was up", Outcome: o, Err: ctx.Err()}
+}
+
+// Status is a broker's health.
+type Status struct {
+	// ClusterID names the bucket's log: 32 hex digits.
+	ClusterID string
+	// Applied is the last slot of the log that this broker has applied.
+	Applied uint64
+	// Err is why the broker is not ready: it stopped, it is closed, or its last
+	// store request failed. nil means ready.
+	Err error
+}
+
+// Status tells whether the broker is ready. It sends no store request.
+func (b *Broker) Status() Status {
+	applied, _ := b.log.Position()
+	s := Status{ClusterID: b.cluster.ID.String(), Applied: uint64(applied)}
+	if err := b.usable(); err != nil {
+		s.Err = err
+	} else if err := b.lastStoreError(); err != nil {
+		s.Err = &Error{Code: CodeStoreUnavailable, Detail: "the last request to the store failed", Err: err, RetryAfter: time.Second}
+	}
+	return s
+}
+
+// Stopped is closed when the broker takes no more requests: because it was
+// closed, or because the log is damaged, which [Broker.Status] tells.
+func (b *Broker) Stopped() <-chan struct{} { return b.loopDone }
+
+// Limits returns the limits in force.
+func (b *Broker) Limits() Limits { return b.opts.Limits }
+
+// Close is [Broker.Shutdown] within 10 s.
+func (b *Broker) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	return b.Shutdown(ctx)
+}
+
+// Shutdown refuses new requests, commits what waits, writes a checkpoint and
+// ends. When ctx ends first, what is left is given up: its callers learn
+// whether it may have been committed. Calls after the first wait for it.
+func (b *Broker) Shutdown(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, b.end)
+	defer stop()
+	if b.shutdown.Swap(true) {
+		<-b.closed
+		return nil
+	}
+	defer close(b.closed)
+	b.closing.Store(true)
+	b.gather.close()
+	b.tail.wakeLoop()
+	<-b.loopDone
+	b.tasks.Wait()
+	var err error
+	if b.life.Err() == nil && b.stopped.Load() == nil {
+		err = b.finalCheckpoint(b.life)
+	}
+	b.end()
+	b.gather.uploads.Wait()
+	b.waiters.notifyAll()
+	if b.opts.Metrics != nil {
+		b.metrics.unregister(b.opts.Metrics)
+	}
+	return errors.Join(err, b.cache.Close())
+}

@@ -1,0 +1,131 @@
+package seb_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// open returns a broker that is closed when the test ends.
+func open(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
+	t.Helper()
+	b, err := seb.Open(t.Context(), store, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return b
+}
+
+func values(vs ...string) []seb.Record {
+	rs := make([]seb.Record, len(vs))
+	for i, v := range vs {
+		rs[i].Value = []byte(v)
+	}
+	return rs
+}
+
+// readAll returns the values of a partition, and fails unless offsets are dense from 0.
+func readAll(t testing.TB, b *seb.Broker, topic string, partition int32) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got []string
+	for r, err := range b.Read(ctx, topic, partition, seb.Earliest) {
+		if err != nil {
+			t.Fatalf("read %s/%d at %d: %v", topic, partition, len(got), err)
+		}
+		if int(r.Offset) != len(got) {
+			t.Fatalf("offset %d where %d should be", r.Offset, len(got))
+		}
+		got = append(got, string(r.Value))
+	}
+	return got
+}
+
+func TestAppendedRecordsAreReadBackInOrderAlsoAfterReopening(t *testing.T) {
+	store := objstore.NewMemory()
+	b := open(t, store, seb.Options{Batching: seb.Immediate()})
+	var want []string
+	for i := range 20 {
+		v := fmt.Sprintf("v%d", i)
+		got, err := b.Append(t.Context(), "orders", values(v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Ranges) != 1 || got.Ranges[0] != (seb.Range{Offset: seb.Offset(i), Count: 1}) {
+			t.Fatalf("append %d went to %+v", i, got.Ranges)
+		}
+		want = append(want, v)
+	}
+	check := func(b *seb.Broker) {
+		t.Helper()
+		if got := readAll(t, b, "orders", 0); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("read %v, want %v", got, want)
+		}
+	}
+	check(b)
+	check(open(t, store, seb.Options{})) // beside the first
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(open(t, store, seb.Options{}))
+}
+
+func TestTwoBrokersOnOneStore(t *testing.T) {
+	store := objstore.NewMemory()
+	brokers := []*seb.Broker{
+		open(t, store, seb.Options{Batching: seb.Immediate(), StaleMax: time.Nanosecond}),
+		open(t, store, seb.Options{Batching: seb.Immediate(), StaleMax: time.Nanosecond}),
+	}
+	const callers, each = 4, 50
+	var (
+		wg sync.WaitGroup
+		mu sync.Mutex
+		at = map[seb.Offset]string{}
+	)
+	for i, b := range brokers {
+		for c := range callers {
+			wg.Go(func() {
+				last := seb.Offset(-1)
+				for n := range each {
+					v := fmt.Sprintf("%d.%d.%d", i, c, n)
+					got, err := b.Append(context.Background(), "t", values(v))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					o := got.Ranges[0].Offset
+					if o <= last {
+						t.Errorf("%s at %d after %d", v, o, last)
+					}
+					last = o
+					mu.Lock()
+					at[o] = v
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for _, b := range brokers {
+		got := readAll(t, b, "t", 0)
+		if len(got) != 2*callers*each {
+			t.Fatalf("read %d records of %d", len(got), 2*callers*each)
+		}
+		for o, v := range got {
+			if at[seb.Offset(o)] != v {
+				t.Fatalf("offset %d holds %q, acknowledged was %q", o, v, at[seb.Offset(o)])
+			}
+		}
+	}
+}

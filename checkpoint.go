@@ -1,0 +1,95 @@
+package seb
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// maybeCheckpoint writes a checkpoint beside the commit loop when one is due.
+// Of several brokers, the one that won a slot divisible by CheckpointCommits
+// writes it; when that one died over it, whoever wins once twice as many have passed.
+func (b *Broker) maybeCheckpoint(won commitlog.Seq) {
+	every := commitlog.Seq(b.opts.CheckpointCommits)
+	if won%every != 0 && won < b.lastCheckpoint+2*every {
+		return
+	}
+	if !b.checkpointing.CompareAndSwap(false, true) {
+		return
+	}
+	b.lastCheckpoint = won
+	view, hash := b.snapshot()
+	b.tasks.Go(func() {
+		defer b.checkpointing.Store(false)
+		for tries := 0; b.life.Err() == nil; tries++ {
+			err := b.writeCheckpoint(b.life, view, hash)
+			if err == nil {
+				return
+			}
+			b.logger.Warn("writing a checkpoint", "slot", uint64(view.Seq()), "tries", tries+1, "err", err)
+			pause(b.life, tries)
+		}
+	})
+}
+
+// snapshot returns the state and the hash of the head it stands on. Only the
+// commit loop moves either.
+func (b *Broker) snapshot() (*state.View, commitlog.Hash) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	_, hash := b.log.Position()
+	return b.state.View(), hash
+}
+
+// finalCheckpoint saves the next start the replay. The loop has ended.
+func (b *Broker) finalCheckpoint(ctx context.Context) error {
+	applied, _ := b.log.Position()
+	if applied <= b.lastCheckpoint {
+		return nil
+	}
+	view, hash := b.snapshot()
+	if err := b.writeCheckpoint(ctx, view, hash); err != nil {
+		return fmt.Errorf("write the checkpoint of slot %d (nothing is lost, the next start takes longer): %w", applied, err)
+	}
+	b.lastCheckpoint = applied
+	return nil
+}
+
+// writeCheckpoint creates a checkpoint and reads it back: only one that
+// verifies counts.
+func (b *Broker) writeCheckpoint(ctx context.Context, view *state.View, hash commitlog.Hash) error {
+	begun := time.Now()
+	c := &commitlog.Checkpoint{
+		Cluster: b.cluster.ID,
+		Seq:     view.Seq(),
+		Hash:    hash,
+		Created: begun.UnixMicro(),
+		Body:    view.Encode(),
+	}
+	key := commitlog.CheckpointKey(c.Seq)
+	ctx, cancel := storeContext(ctx, 2*int64(len(c.Body)))
+	defer cancel()
+	if _, err := b.store.Create(ctx, key, commitlog.EncodeCheckpoint(c), c.Body); err != nil && !errors.Is(err, objstore.ErrExists) {
+		return err
+	}
+	o, err := b.store.Get(ctx, key, 0, -1)
+	if err != nil {
+		return fmt.Errorf("read back %s: %w", key, err)
+	}
+	got, err := commitlog.DecodeCheckpoint(o.Body)
+	if err != nil {
+		return fmt.Errorf("read back %s: %w", key, err)
+	}
+	if got.Cluster != c.Cluster || got.Hash != c.Hash || !bytes.Equal(got.Body, c.Body) {
+		return fmt.Errorf("read back %s: it is not the state of slot %d", key, c.Seq)
+	}
+	b.metrics.checkpoint(len(c.Body), time.Since(begun))
+	b.logger.Debug("checkpoint", "slot", uint64(c.Seq), "bytes", len(c.Body), "took", time.Since(begun))
+	return nil
+}

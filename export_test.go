@@ -1,0 +1,26 @@
+package seb
+
+import "time"
+
+// InVirtualTime returns o with a boot-time clock that follows package time, and
+// so the bubble of a testing/synctest test. The kernel's does not.
+func InVirtualTime(o Options) Options {
+	before := time.Date(1999, 12, 1, 0, 0, 0, 0, time.UTC) // bubbles begin in 2000
+	return WithBootClock(o, func() time.Duration { return time.Since(before) })
+}
+
+// WithBootClock returns o with a boot-time clock of the test's own.
+func WithBootClock(o Options, boot func() time.Duration) Options {
+	o.boot = boot
+	return o
+}
+
+// MemoryInUse returns what is taken from the memory budget, in bytes.
+func (b *Broker) MemoryInUse() int64 { return b.budget.inUse() }
+
+// Kill ends b without giving it time to commit or save anything, like kill -9,
+// but for its goroutines, which it waits for.
+func (b *Broker) Kill() error {
+	b.end()
+	return b.Close()
+}

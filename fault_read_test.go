@@ -1,0 +1,386 @@
+package seb_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// bent damages every second answer to a Get in a way of its own.
+func bent(rng *rand.Rand) storetest.Fault {
+	var (
+		mu sync.Mutex
+		n  int
+	)
+	return func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+		a, err := next(ctx, r)
+		mu.Lock()
+		defer mu.Unlock()
+		if n++; n%2 == 0 || err != nil || len(a.Body) == 0 {
+			return a, err
+		}
+		switch at := rng.IntN(len(a.Body)); rng.IntN(3) {
+		case 0:
+			a.Body = a.Body[:at]
+		case 1:
+			a.Body[at] ^= 1 << rng.IntN(8)
+		default:
+			clear(a.Body[at:])
+			a.Body[at] ^= 1 // they may have been zero
+		}
+		return a, err
+	}
+}
+
+func TestBentAnswersAreNeverServed(t *testing.T) {
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			memory, faulty := newFaulty()
+			opts := immediate()
+			opts.CheckpointCommits = 3
+			writer := open(t, memory, opts)
+			var want []string
+			for i := range 8 {
+				size := []int{10, 20_000, 300_000, 5 << 20}[i%4]
+				want = append(want, large(fmt.Sprint(i), size))
+				mustAppend(t, writer, "t", want[i])
+			}
+			for _, prefix := range []string{commitlog.LogPrefix, commitlog.DataPrefix, commitlog.CheckpointPrefix} {
+				faulty.On(objstore.VerbGet, prefix, bent(rand.New(rand.NewPCG(seed, uint64(len(prefix))))))
+			}
+			b, err := seb.Open(t.Context(), faulty, opts)
+			if err != nil {
+				// So much damage in a row may look like a damaged bucket; never like another log.
+				if seb.CodeOf(err) != seb.CodeBrokerStopped && seb.CodeOf(err) != seb.CodeStoreUnavailable {
+					t.Errorf("seed %d: %v", seed, err)
+				}
+				return
+			}
+			defer b.Close()
+			for at := 0; at < len(want); {
+				f, err := b.Fetch(t.Context(), "t", 0, seb.At(seb.Offset(at)), seb.FetchOptions{Limit: 3, MaxBytes: 20 << 20})
+				if err != nil {
+					if seb.CodeOf(err) != seb.CodeDataLost {
+						t.Fatalf("seed %d: offset %d: %v", seed, at, err)
+					}
+					continue // damage three times in a row; asked again it is there
+				}
+				for _, r := range f.Records {
+					if string(r.Value) != want[at] {
+						t.Fatalf("seed %d: offset %d is not what was appended", seed, at)
+					}
+					at++
+				}
+			}
+		})
+	}
+}
+
+func TestTruncatedAndFlippedGetsAreRetried(t *testing.T) {
+	faults := map[string]storetest.Fault{
+		"empty":      storetest.Truncate(0),
+		"short":      storetest.Truncate(20),
+		"one short":  storetest.Truncate(300_000),
+		"first byte": storetest.FlipByte(0),
+		"head":       storetest.FlipByte(70),
+		"last byte":  storetest.FlipByte(-1),
+		"refused":    storetest.Fail,
+	}
+	for _, prefix := range []string{commitlog.LogPrefix, commitlog.DataPrefix, commitlog.CheckpointPrefix, commitlog.ClusterKey} {
+		for name, fault := range faults {
+			if prefix == commitlog.ClusterKey && (name == "one short" || name == "head") {
+				continue
+			}
+			t.Run(prefix+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					memory, faulty := newFaulty()
+					opts := immediate()
+					opts.CheckpointCommits = 4
+					writer := open(t, memory, opts)
+					want := []string{large("a", 400_000), large("b", 5<<20), "c", "d"}
+					for _, v := range want {
+						mustAppend(t, writer, "t", v)
+						synctest.Wait()
+					}
+					faulty.On(objstore.VerbGet, prefix, storetest.Times(2, fault))
+					b, err := seb.Open(t.Context(), faulty, opts)
+					if prefix == commitlog.ClusterKey {
+						if err == nil {
+							kill(t, b)
+							t.Error("opened on a seb.json that was not read")
+						}
+						return
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer b.Close()
+					wantValues(t, b, "t", want...)
+				})
+			})
+		}
+	}
+}
+
+func TestOneMissingDataObjectFailsOnlyItsOwnReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		writer := open(t, memory, immediate())
+		mustCreateTopic(t, writer, "t", 2)
+		for _, p := range []int32{0, 1} {
+			for _, v := range []string{"small", large("lost", 5<<20), "behind"} {
+				if _, err := writer.Append(t.Context(), "t", values(v), seb.ToPartition(p)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		data := keys(t, memory, commitlog.DataPrefix)
+		if len(data) != 2 {
+			t.Fatalf("%d data objects", len(data))
+		}
+		remove(t, memory, data[0]) // partition 0's
+		reg := prometheus.NewRegistry()
+		opts := immediate()
+		opts.Metrics = reg
+		b := open(t, memory, opts)
+		fetch := func(p int32, at seb.Offset) (seb.Fetched, error) {
+			return b.Fetch(t.Context(), "t", p, seb.At(at), seb.FetchOptions{MaxBytes: 20 << 20})
+		}
+		if f, err := fetch(0, 0); err != nil || len(f.Records) != 1 || f.Next != 1 {
+			t.Errorf("before the hole: %d records, %v", len(f.Records), err)
+		}
+		_, err := fetch(0, 1)
+		wantCode(t, err, seb.CodeDataLost)
+		wantText(t, err, data[0], "offsets 1 to 1", "restore")
+		if f, err := fetch(0, 2); err != nil || string(f.Records[0].Value) != "behind" {
+			t.Errorf("behind the hole: %v", err)
+		}
+		if got := readAll(t, b, "t", 1); len(got) != 3 {
+			t.Errorf("the other partition has %d records", len(got))
+		}
+		a, err := b.Append(t.Context(), "t", values("goes on"), seb.ToPartition(0))
+		if err != nil || a.Ranges[0].Offset != 3 {
+			t.Errorf("append: %+v, %v", a, err)
+		}
+		if n := metric(t, reg, "seb_data_lost_reads_total"); n != 2 { // the first fetch met it too
+			t.Errorf("%v lost reads were counted", n)
+		}
+	})
+}
+
+// metric returns the value of a gauge or counter without labels.
+func metric(t *testing.T, reg *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+// cacheFiles returns the files of a cache directory that hold records.
+func cacheFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.Size() > 0 {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// cached opens a broker with a small memory and a cache directory, and reads
+// everything, so that the directory holds records that memory doesn't.
+func cached(t *testing.T, store objstore.Store, dir string) *seb.Broker {
+	t.Helper()
+	opts := immediate()
+	opts.CacheDir, opts.Memory, opts.CacheBytes = dir, 8<<20, 64<<20
+	return open(t, store, opts)
+}
+
+func TestDamagedCacheFilesAreDetectedAndFetchedAgain(t *testing.T) {
+	damages := map[string]func(t *testing.T, path string){
+		"zeroed": func(t *testing.T, path string) {
+			info, err := os.Stat(path)
+			if err == nil {
+				err = os.WriteFile(path, make([]byte, info.Size()), 0o600)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		},
+		"truncated": func(t *testing.T, path string) {
+			if err := os.Truncate(path, 1000); err != nil {
+				t.Error(err)
+			}
+		},
+		"bit-flipped": func(t *testing.T, path string) {
+			b, err := os.ReadFile(path)
+			for i := 99; i < len(b); i += 1000 {
+				b[i] ^= 4
+			}
+			if err == nil {
+				err = os.WriteFile(path, b, 0o600)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		},
+		"removed": func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+	for name, damage := range damages {
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restarted %v", name, restart), func(t *testing.T) {
+				memory, faulty := newFaulty()
+				writer := open(t, memory, immediate())
+				want := numbered("small", 5)
+				for i := range 30 {
+					want = append(want, large(fmt.Sprint(i), 1<<20))
+				}
+				for _, v := range want {
+					mustAppend(t, writer, "t", v)
+				}
+				dir := t.TempDir()
+				b := cached(t, faulty, dir)
+				for range 2 { // what recovery read along goes to the disk when it is read again
+					wantValues(t, b, "t", want...)
+				}
+				gets := faulty.Count(objstore.VerbGet, "")
+				wantValues(t, b, "t", want...)
+				if n := faulty.Count(objstore.VerbGet, "") - gets; n > 0 {
+					t.Fatalf("the cache holds it all, and yet there were %d Gets", n)
+				}
+				if restart {
+					if err := b.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, path := range cacheFiles(t, dir) {
+					damage(t, path)
+				}
+				if restart {
+					b = cached(t, faulty, dir)
+				}
+				gets = faulty.Count(objstore.VerbGet, "")
+				wantValues(t, b, "t", want...)
+				if n := faulty.Count(objstore.VerbGet, "") - gets; n == 0 {
+					t.Error("nothing was fetched again: was anything damaged?")
+				}
+			})
+		}
+	}
+}
+
+func TestCacheOfAnotherOrOlderBucketIsNeverServed(t *testing.T) {
+	dir := t.TempDir()
+	fill := func(store objstore.Store, name string) []string {
+		b := open(t, store, immediate())
+		var want []string
+		for i := range 20 {
+			want = append(want, large(fmt.Sprintf("%s%02d", name, i), 1<<20))
+			mustAppend(t, b, "t", want[i])
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return want
+	}
+	// What one cache directory saw: a bucket, another cluster's, and the first
+	// one rolled back to its beginning and written anew. All slots, positions
+	// and sizes are the same in all three.
+	bucket, other := objstore.NewMemory(), objstore.NewMemory()
+	early := copyOf(t, bucket, func() { mustAppend(t, open(t, bucket, immediate()), "x", "x") })
+	logs := []struct {
+		name  string
+		store objstore.Store
+	}{{"a", bucket}, {"b", other}, {"c", early}}
+	for _, l := range logs {
+		want := fill(l.store, l.name)
+		b := cached(t, l.store, dir)
+		wantValues(t, b, "t", want...)
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(cacheFiles(t, dir)) == 0 {
+		t.Error("nothing was cached")
+	}
+}
+
+// copyOf returns a copy of a bucket as it was after prepare.
+func copyOf(t *testing.T, store objstore.Store, prepare func()) objstore.Store {
+	t.Helper()
+	prepare()
+	c := objstore.NewMemory()
+	for _, k := range keys(t, store, "") {
+		replace(t, c, k, body(t, store, k))
+	}
+	return c
+}
+
+func TestReadersOfOneBatchShareOneGet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		mustAppend(t, open(t, memory, immediate()), "t", large("v", 5<<20))
+		b := open(t, faulty, immediate())
+		faulty.On(objstore.VerbGet, commitlog.DataPrefix, storetest.Delay(time.Second))
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if i == 0 { // the first to come leaves early and disturbs nobody
+					time.AfterFunc(500*time.Millisecond, cancel)
+				} else {
+					time.Sleep(100 * time.Millisecond)
+				}
+				f, err := b.Fetch(ctx, "t", 0, seb.Earliest, seb.FetchOptions{})
+				switch {
+				case i == 0:
+					wantCode(t, err, seb.CodeCanceled)
+				case err != nil || !bytes.HasPrefix(f.Records[0].Value, []byte("v")):
+					t.Errorf("reader %d: %v", i, err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := faulty.Count(objstore.VerbGet, commitlog.DataPrefix); n != 1 {
+			t.Errorf("%d Gets, want 1", n)
+		}
+	})
+}

@@ -1,0 +1,322 @@
+package seb_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// aLog returns a store with a log of so many appends, and no checkpoint.
+func aLog(t *testing.T, appends int) *objstore.Memory {
+	t.Helper()
+	store := objstore.NewMemory()
+	b := openOnly(t, store, immediate())
+	mustCreateTopic(t, b, "t", 1)
+	for i := range appends {
+		mustAppend(t, b, "t", fmt.Sprint(i))
+	}
+	kill(t, b)
+	if n := len(keys(t, store, commitlog.CheckpointPrefix)); n != 0 {
+		t.Fatalf("%d checkpoints", n)
+	}
+	return store
+}
+
+// replaceByForeignCommit puts a commit of another log into a slot.
+func replaceByForeignCommit(t *testing.T, store objstore.Store, slot commitlog.Seq) {
+	t.Helper()
+	other := aLog(t, int(slot))
+	replace(t, store, commitlog.LogKey(slot), body(t, other, commitlog.LogKey(slot)))
+}
+
+// closedLog returns a store whose log ends in a checkpoint.
+func closedLog(t *testing.T, appends int) *objstore.Memory {
+	t.Helper()
+	store := aLog(t, appends)
+	if err := openOnly(t, store, immediate()).Close(); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func flipped(b []byte, at int) []byte {
+	b = append([]byte(nil), b...)
+	if at < 0 {
+		at += len(b)
+	}
+	b[at] ^= 0x40
+	return b
+}
+
+// A bucket that can't be believed is refused, and the refusal names the object
+// and says what to do.
+func TestDamagedBucketIsRefused(t *testing.T) {
+	newest := commitlog.CheckpointKey(5)
+	tests := map[string]struct {
+		log    func(*testing.T, int) *objstore.Memory
+		damage func(t *testing.T, s *objstore.Memory)
+		text   []string
+	}{
+		"missing slot": {aLog,
+			func(t *testing.T, s *objstore.Memory) { remove(t, s, commitlog.LogKey(3)) },
+			[]string{"slot 3", "slot 5", "restore"}},
+		"missing first slot": {aLog,
+			func(t *testing.T, s *objstore.Memory) { remove(t, s, commitlog.LogKey(1)) },
+			[]string{"slot 1", "restore"}},
+		"commit of another cluster": {aLog,
+			func(t *testing.T, s *objstore.Memory) { replaceByForeignCommit(t, s, 4) },
+			[]string{commitlog.LogKey(4), "cluster", "restore or remove it"}},
+		"another cluster's seb.json": {aLog,
+			func(t *testing.T, s *objstore.Memory) {
+				replace(t, s, commitlog.ClusterKey, body(t, aLog(t, 1), commitlog.ClusterKey))
+			}, []string{commitlog.LogPrefix, "cluster", "restore or remove it"}},
+		"commit under another slot's key": {aLog,
+			func(t *testing.T, s *objstore.Memory) {
+				replace(t, s, commitlog.LogKey(4), body(t, s, commitlog.LogKey(3)))
+			}, []string{commitlog.LogKey(4), "slot 3"}},
+		"commit of an unknown version": {aLog,
+			func(t *testing.T, s *objstore.Memory) {
+				b := body(t, s, commitlog.LogKey(4))
+				b[4] = 9
+				replace(t, s, commitlog.LogKey(4), b)
+			}, []string{commitlog.LogKey(4), "version is 9", "newer seb"}},
+		"seb.json of an unknown format": {aLog,
+			func(t *testing.T, s *objstore.Memory) {
+				replace(t, s, commitlog.ClusterKey, []byte(`{"format":9}`))
+			}, []string{commitlog.ClusterKey, "format is 9", "newer seb"}},
+		"damaged seb.json": {aLog,
+			func(t *testing.T, s *objstore.Memory) { replace(t, s, commitlog.ClusterKey, []byte(`{`)) },
+			[]string{commitlog.ClusterKey, "damaged", "restore"}},
+		"seb.json gone": {aLog,
+			func(t *testing.T, s *objstore.Memory) { remove(t, s, commitlog.ClusterKey) },
+			[]string{commitlog.ClusterKey, "restore"}},
+		"damaged head of a commit": {aLog,
+			func(t *testing.T, s *objstore.Memory) {
+				replace(t, s, commitlog.LogKey(4), flipped(body(t, s, commitlog.LogKey(4)), 60))
+			}, []string{commitlog.LogKey(4), "damaged", "restore"}},
+		"truncated commit": {aLog,
+			func(t *testing.T, s *objstore.Memory) {
+				b := body(t, s, commitlog.LogKey(4))
+				replace(t, s, commitlog.LogKey(4), b[:len(b)-1])
+			}, []string{commitlog.LogKey(4), "damaged"}},
+		"damaged newest checkpoint": {closedLog,
+			func(t *testing.T, s *objstore.Memory) { replace(t, s, newest, flipped(body(t, s, newest), -1)) },
+			[]string{newest, "damaged", "restore"}},
+		"truncated newest checkpoint": {closedLog,
+			func(t *testing.T, s *objstore.Memory) { replace(t, s, newest, body(t, s, newest)[:50]) },
+			[]string{newest, "damaged", "restore"}},
+		"checkpoint of another cluster": {closedLog,
+			func(t *testing.T, s *objstore.Memory) {
+				replace(t, s, newest, body(t, closedLog(t, 4), newest))
+			}, []string{newest, "cluster"}},
+		"something else in the bucket": {func(*testing.T, int) *objstore.Memory { return objstore.NewMemory() },
+			func(t *testing.T, s *objstore.Memory) { replace(t, s, "photos/cat.jpg", []byte("cat")) },
+			[]string{"photos/cat.jpg", "empty bucket"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := test.log(t, 4)
+				test.damage(t, memory)
+				before := keys(t, memory, "")
+				b, err := seb.Open(t.Context(), memory, immediate())
+				if err == nil {
+					kill(t, b)
+				}
+				wantText(t, err, test.text...)
+				wantCode(t, err, seb.CodeBrokerStopped)
+				if after := keys(t, memory, ""); fmt.Sprint(after) != fmt.Sprint(before) {
+					t.Errorf("the bucket was changed: %v, before %v", after, before)
+				}
+			})
+		})
+	}
+}
+
+func TestRunningBrokerStopsWhenTheBucketIsRolledBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		opts := immediate()
+		opts.Cluster = seb.ClusterOptions{DeleteDelay: 4 * time.Hour, Margin: time.Hour}
+		b := openOnly(t, memory, opts)
+		defer kill(t, b)
+		for _, v := range numbered("v", 4) {
+			mustAppend(t, b, "t", v)
+		}
+		remove(t, memory, commitlog.LogKey(4))
+		remove(t, memory, commitlog.LogKey(5))
+		time.Sleep(5 * time.Hour) // its next claim begins with a List
+		_, err := b.Append(t.Context(), "t", values("lost"))
+		wantCode(t, err, seb.CodeBrokerStopped)
+		wantOutcome(t, err, seb.NotCommitted)
+		wantText(t, err, "slot 5", "rolled back", "restore")
+		if n := len(keys(t, memory, commitlog.LogPrefix)); n != 3 {
+			t.Errorf("%d commits, want the 3 that were left", n)
+		}
+	})
+}
+
+// A broker sleeps while others go on; when it wakes, its slot was written,
+// checkpointed and deleted. Its Create succeeds, and must not count.
+func TestBrokerThatWakesAfterItsSlotWasDeletedDoesNotAcknowledge(t *testing.T) {
+	cluster := seb.ClusterOptions{DeleteDelay: 4 * time.Hour, Margin: time.Hour}
+	for _, asleep := range []time.Duration{5 * time.Hour, 100 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			memory, faulty := newFaulty()
+			opts := immediate()
+			opts.Cluster, opts.AppendTimeout = cluster, 1000*time.Hour
+			sleeper := open(t, faulty, opts)
+			mustAppend(t, sleeper, "t", "first")
+
+			// The sleeper's Create of slot 3 is on its way when the machine is
+			// suspended: nothing moves until it wakes, then the request goes out.
+			wake := make(chan struct{})
+			hung := faulty.On(objstore.VerbCreate, commitlog.LogKey(3), storetest.Times(1,
+				func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+					<-wake
+					return next(context.WithoutCancel(ctx), r)
+				}))
+			defer hung()
+			p, err := sleeper.AppendAsync(t.Context(), "t", values("sleeper's"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+
+			// Meanwhile another takes the slot, goes on, and leaves a checkpoint.
+			opts.CheckpointCommits = 2
+			other := openOnly(t, memory, opts)
+			for _, v := range numbered("v", 6) {
+				mustAppend(t, other, "t", v)
+			}
+			if err := other.Close(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(asleep)
+			for s := commitlog.Seq(1); s <= 7; s++ { // below the newest checkpoint, older than D
+				remove(t, memory, commitlog.LogKey(s))
+			}
+			close(wake)
+			_, err = p.Wait(t.Context())
+			wantOutcome(t, err, seb.Unknown)
+			remove(t, memory, commitlog.LogKey(3)) // what the Create left behind
+
+			if at := mustAppend(t, sleeper, "t", "awake"); at != 7 {
+				t.Errorf("the sleeper goes on at %d, want 7", at)
+			}
+		})
+	}
+}
+
+// The same without a request under way; and for a machine whose clocks stood
+// still, as those of a virtual machine that was restored from a snapshot do.
+func TestIdleBrokerThatWakesAfterItsSlotWasDeletedGoesOnAtTheEnd(t *testing.T) {
+	for _, clock := range []string{"ran on", "stood still"} {
+		t.Run(clock, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := objstore.NewMemory()
+				opts := immediate()
+				opts.Cluster = seb.ClusterOptions{DeleteDelay: 4 * time.Hour, Margin: time.Hour}
+				opts.CheckpointCommits = 2
+				stopped := opts
+				if clock == "stood still" {
+					stopped = seb.WithBootClock(opts, func() time.Duration { return time.Hour })
+				}
+				sleeper := open(t, memory, stopped)
+				mustAppend(t, sleeper, "t", "first")
+				other := openOnly(t, memory, opts)
+				for _, v := range numbered("v", 6) {
+					mustAppend(t, other, "t", v)
+				}
+				if err := other.Close(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Hour)
+				for s := commitlog.Seq(1); s <= 7; s++ { // below the newest checkpoint, older than D
+					remove(t, memory, commitlog.LogKey(s))
+				}
+				if clock == "stood still" {
+					// Nothing tells it that it slept, until the store's own time does:
+					// then a Create was sent already, and can't be believed.
+					_, err := sleeper.Append(t.Context(), "t", values("asleep"))
+					wantOutcome(t, err, seb.Unknown)
+				}
+				if at := mustAppend(t, sleeper, "t", "awake"); at != 7 {
+					t.Errorf("the sleeper goes on at %d, want 7", at)
+				}
+				if at := mustAppend(t, open(t, memory, opts), "t", "after"); at != 8 {
+					t.Errorf("a new broker goes on at %d, want 8", at)
+				}
+			})
+		})
+	}
+}
+
+func TestCheckpointsStandWhereTheyShould(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		onlyProbesAreDeleted(t, faulty)
+		opts := immediate()
+		opts.CheckpointCommits = 5
+		b := openOnly(t, faulty, opts)
+		mustCreateTopic(t, b, "t", 1)
+		for _, v := range numbered("v", 12) {
+			mustAppend(t, b, "t", v)
+			synctest.Wait() // for a checkpoint that is due
+		}
+		want := []string{commitlog.CheckpointKey(5), commitlog.CheckpointKey(10)}
+		if got := keys(t, memory, commitlog.CheckpointPrefix); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("checkpoints %v, want %v", got, want)
+		}
+		if n := faulty.Count(objstore.VerbGet, commitlog.CheckpointPrefix); n != 2 {
+			t.Errorf("checkpoints were read back %d times, want 2", n)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, commitlog.CheckpointKey(13))
+		if got := keys(t, memory, commitlog.CheckpointPrefix); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("checkpoints after Close %v, want %v", got, want)
+		}
+		gets := faulty.Count(objstore.VerbGet, commitlog.LogPrefix)
+		again := openOnly(t, faulty, opts)
+		if n := faulty.Count(objstore.VerbGet, commitlog.LogPrefix) - gets; n > 1 {
+			t.Errorf("recovery from a final checkpoint read %d slots", n)
+		}
+		wantValues(t, again, "t", numbered("v", 12)...)
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := keys(t, memory, commitlog.CheckpointPrefix); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("checkpoints after a session without commits %v, want %v", got, want)
+		}
+	})
+}
+
+func TestCheckpointThatFailsIsWrittenLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		opts := immediate()
+		opts.CheckpointCommits = 5
+		b := open(t, faulty, opts)
+		heal := faulty.On("", commitlog.CheckpointPrefix, storetest.Times(2, storetest.LoseReply))
+		defer heal()
+		for _, v := range numbered("v", 6) {
+			mustAppend(t, b, "t", v)
+		}
+		time.Sleep(time.Minute)
+		if got := keys(t, memory, commitlog.CheckpointPrefix); len(got) != 1 || got[0] != commitlog.CheckpointKey(5) {
+			t.Errorf("checkpoints %v", got)
+		}
+		if n := faulty.Count(objstore.VerbGet, commitlog.CheckpointPrefix); n == 0 {
+			t.Error("it was not read back")
+		}
+	})
+}

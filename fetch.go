@@ -1,0 +1,292 @@
+package seb
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// FetchOptions bound a fetch.
+type FetchOptions struct {
+	// Limit is the number of records at most; 0 means 1,000.
+	Limit int
+	// MaxBytes is a bound of keys, values and headers together; 0 means 1 MiB.
+	// It is soft: one record is returned whatever its size.
+	MaxBytes int64
+	// Wait is how long to wait for the first record at the end of the partition.
+	Wait time.Duration
+}
+
+// Fetched is what a fetch found.
+type Fetched struct {
+	// Records are contiguous. What they point to is shared with the broker's
+	// cache: it must not be changed.
+	Records []Record
+	// Next is the offset to go on from.
+	Next Offset
+	// Start and End bound the partition at the time of the answer.
+	Start, End Offset
+}
+
+// Fetch returns the records of a partition from a position on, as many as opts
+// allow and are there: none, and no error, at the end of the partition. A position
+// outside of it is CodeOffsetOutOfRange. What was read before ctx ended or the
+// store failed is returned without an error.
+func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (Fetched, error) {
+	def(&opts.Limit, fetchRecordsDefault)
+	def(&opts.MaxBytes, fetchBytesDefault)
+	if opts.Limit < 0 || opts.MaxBytes < 0 || opts.Wait < 0 {
+		return Fetched{}, refused(CodeInvalidRequest, "limit, bytes and wait can't be negative").withOutcome("")
+	}
+	f, err := b.fetch(ctx, topic, partition, from, opts)
+	if b.recreated(topic, err) {
+		f, err = b.fetch(ctx, topic, partition, from, opts)
+	}
+	return f, asRead(err)
+}
+
+func (b *Broker) fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (Fetched, error) {
+	c, err := b.cursor(ctx, topic, partition, from)
+	if err != nil {
+		return Fetched{}, err
+	}
+	return c.fetch(ctx, opts)
+}
+
+// recreated tells whether err is that a topic was deleted, when a new one of its
+// name has turned up in the same look at the log.
+func (b *Broker) recreated(topic string, err error) bool {
+	if CodeOf(err) != CodeTopicNotFound {
+		return false
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.state.Topic(topic) != nil
+}
+
+// asRead takes the outcome, which only writes have, off a refusal that both share.
+func asRead(err error) error {
+	var e *Error
+	if errors.As(err, &e) && e.Outcome != "" {
+		return e.withOutcome("")
+	}
+	return err
+}
+
+// cursor reads one partition from an offset on.
+type cursor struct {
+	b         *Broker
+	topic     string
+	id        uint64
+	partition int32
+	offset    int64
+	locations []state.Location // scratch
+}
+
+// cursor resolves a position.
+func (b *Broker) cursor(ctx context.Context, topic string, partition int32, from Position) (*cursor, error) {
+	if err := b.usable(); err != nil {
+		return nil, err
+	}
+	id, count, err := b.lookUp(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	if partition < 0 || int(partition) >= count {
+		if err := b.lookNow(ctx, false); err != nil {
+			return nil, err
+		}
+	}
+	if from.kind == fromLatest || from.kind == fromLast {
+		if err := b.freshen(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c := &cursor{b: b, topic: topic, id: id, partition: partition}
+	start, end, err := c.bounds()
+	if err != nil {
+		return nil, err
+	}
+	switch from.kind {
+	case fromLatest:
+		c.offset = end
+	case fromLast:
+		c.offset = max(start, end-from.n)
+	case fromOffset:
+		c.offset = from.n
+	default:
+		c.offset = start
+	}
+	return c, nil
+}
+
+func (c *cursor) key() partitionKey { return partitionKey{c.id, c.partition} }
+
+// bounds returns the partition's start and end as they are now.
+func (c *cursor) bounds() (start, end int64, err error) {
+	c.b.mu.RLock()
+	defer c.b.mu.RUnlock()
+	p, err := c.partitionLocked()
+	if err != nil {
+		return 0, 0, err
+	}
+	return p.Start, p.End, nil
+}
+
+func (c *cursor) partitionLocked() (*state.Partition, error) {
+	t := c.b.state.TopicByID(c.id)
+	if t == nil {
+		return nil, refused(CodeTopicNotFound, "topic %q was deleted", c.topic)
+	}
+	if c.partition < 0 || int(c.partition) >= len(t.Partitions) {
+		return nil, refused(CodePartitionNotFound, "topic %q has no partition %d, only 0 to %d", c.topic, c.partition, len(t.Partitions)-1)
+	}
+	return &t.Partitions[c.partition], nil
+}
+
+// locate finds the batches from the cursor's offset on, and the partition's bounds.
+func (c *cursor) locate(bytes int64, records int) (start, end int64, err error) {
+	c.b.mu.RLock()
+	defer c.b.mu.RUnlock()
+	p, err := c.partitionLocked()
+	if err != nil {
+		return 0, 0, err
+	}
+	c.locations = c.b.state.Locate(c.locations[:0], c.b.state.TopicByID(c.id), c.partition, c.offset, bytes, records)
+	return p.Start, p.End, nil
+}
+
+// fetch returns records from the cursor's offset on, and moves it behind them.
+func (c *cursor) fetch(ctx context.Context, opts FetchOptions) (Fetched, error) {
+	start, end, err := c.await(ctx, opts)
+	if err != nil {
+		return Fetched{}, err
+	}
+	f := Fetched{Start: Offset(start), End: Offset(end), Next: Offset(c.offset)}
+	bytes := opts.MaxBytes
+	for _, l := range c.locations {
+		if len(f.Records) >= opts.Limit || bytes <= 0 {
+			break
+		}
+		if err = c.b.appendRecords(ctx, c, l, opts.Limit, &bytes, &f); err != nil {
+			break
+		}
+	}
+	c.offset = int64(f.Next)
+	if len(f.Records) > 0 {
+		return f, nil // the error, if it lasts, meets the next fetch
+	}
+	return f, err
+}
+
+// await finds the batches at the cursor. At the end of the partition it looks
+// whether that is still the end, and then waits for as long as it may.
+func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64, err error) {
+	var (
+		timeout <-chan time.Time
+		looked  bool
+	)
+	for {
+		next := c.b.waiters.channel(c.key())
+		start, end, err = c.locate(opts.MaxBytes, opts.Limit)
+		if err != nil || len(c.locations) > 0 {
+			return start, end, err
+		}
+		if c.offset < start || c.offset > end {
+			if c.offset > end && !looked {
+				looked = true
+				if err := c.b.lookNow(ctx, false); err != nil {
+					return 0, 0, err
+				}
+				continue
+			}
+			e := refused(CodeOffsetOutOfRange, "partition %d of topic %q holds offsets %d to %d, and %d comes next: %d is outside",
+				c.partition, c.topic, start, end-1, end, c.offset)
+			e.Start, e.End = Offset(start), Offset(end)
+			e.Hint = "read from earliest, latest, or an offset inside"
+			return 0, 0, e
+		}
+		if !looked {
+			looked = true
+			if before := c.b.tail.age(); before > c.b.opts.StaleMax {
+				if err := c.b.freshen(ctx); err != nil {
+					return 0, 0, err
+				}
+				continue
+			}
+		}
+		if opts.Wait == 0 {
+			return start, end, nil
+		}
+		if timeout == nil {
+			timer := time.NewTimer(opts.Wait)
+			defer timer.Stop()
+			timeout = timer.C
+			defer c.b.tail.wait()()
+		}
+		select {
+		case <-next:
+		case <-timeout:
+			return start, end, nil
+		case <-ctx.Done():
+			return start, end, canceled(ctx, "")
+		case <-c.b.loopDone:
+			return start, end, c.b.usable()
+		}
+	}
+}
+
+// appendRecords adds the records of one batch to f, from f.Next on.
+func (b *Broker) appendRecords(ctx context.Context, c *cursor, l state.Location, limit int, bytes *int64, f *Fetched) error {
+	raw, err := b.readBatch(ctx, c, l)
+	if err != nil {
+		return err
+	}
+	head, err := record.Parse(raw)
+	if err != nil {
+		return dataLost(l, err)
+	}
+	if f.Records == nil {
+		f.Records = make([]Record, 0, min(int64(limit), l.Base+l.Count-int64(f.Next)))
+	}
+	for r, err := range head.Records(raw, l.Base, record.Limits{}) {
+		if err != nil {
+			return dataLost(l, err)
+		}
+		if r.Offset < int64(f.Next) {
+			continue
+		}
+		size := int64(len(r.Key) + len(r.Value))
+		for _, h := range r.Headers {
+			size += int64(len(h.Key) + len(h.Value))
+		}
+		if len(f.Records) >= limit || len(f.Records) > 0 && size > *bytes {
+			*bytes = 0
+			return nil
+		}
+		*bytes -= size
+		f.Records = append(f.Records, fromBatch(r, c.partition))
+		f.Next = Offset(r.Offset + 1)
+	}
+	return nil
+}
+
+func fromBatch(r record.Record, partition int32) Record {
+	out := Record{
+		Key:       r.Key,
+		Value:     r.Value,
+		Timestamp: time.UnixMilli(r.Timestamp).UTC(),
+		Partition: partition,
+		Offset:    Offset(r.Offset),
+	}
+	if len(r.Headers) > 0 {
+		out.Headers = make([]Header, len(r.Headers))
+		for i, h := range r.Headers {
+			out.Headers[i] = Header{Name: h.Key, Value: h.Value}
+		}
+	}
+	return out
+}

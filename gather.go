@@ -1,0 +1,396 @@
+package seb
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// partitionKey names a partition for as long as its topic lives.
+type partitionKey struct {
+	topic     uint64
+	partition int32
+}
+
+// batch is records of one partition on their way into a commit. The records of
+// several requests share one, so that the state grows with commits and not with
+// requests.
+type batch struct {
+	key     partitionKey
+	builder record.Builder
+	parts   []*part
+
+	// Set when the group is sealed.
+	bytes   []byte
+	count   uint32
+	maxTime int64
+
+	// Set when a commit is built on it.
+	row commitlog.Batch
+}
+
+// part is a request's share of a batch.
+type part struct {
+	request *request
+	batch   *batch
+	first   int // index of its first record in the batch
+	count   int
+}
+
+// request is one caller's wish that a commit is to fulfil.
+type request struct {
+	topic string
+	count int
+	parts []*part
+	bytes int64 // taken from the budget
+	began time.Time
+
+	// change, of a request about topics, returns its item for the commit: nil
+	// if there is nothing to do, or the refusal.
+	change func(d *state.Draft) (commitlog.Item, *Error)
+
+	// Guarded by gather.mu until the group is sealed, then unchanging.
+	withdrawn bool
+	sealed    bool
+
+	done   chan struct{} // closed when result and err are set
+	result Appended
+	err    error
+}
+
+// group is what waits for a commit together.
+type group struct {
+	requests []*request
+	batches  []*batch
+	filling  map[partitionKey]*batch // the batches that still take records
+	bytes    int64
+	began    time.Time
+	urgent   bool // holds a request that no linger is worth
+	alone    bool // takes no more requests, and shares its commit with no other group
+
+	// A group whose records go into data objects. upload and uploaded are
+	// guarded by gather.mu; objects is set before uploaded.
+	upload, uploaded bool
+	objects          []*dataObject
+}
+
+// gather collects requests into groups. The newest group is open; those queued
+// before it wait for their uploads, or for their turn.
+type gather struct {
+	batching Batching
+	wake     chan struct{}     // of the commit loop
+	put      func(*group) bool // uploads a sealed group; true when its objects are there, false when the broker ends
+	uploads  sync.WaitGroup
+
+	mu     sync.Mutex
+	open   *group
+	queued []*group
+	busy   bool // a commit is under way
+	closed bool
+}
+
+func (g *gather) notify() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+// admit returns the open group, after it has begun a new one if that is due.
+func (g *gather) admitLocked(now time.Time) *group {
+	if o := g.open; o != nil && len(o.requests) > 0 && !g.batching.Admits(o.fill(now)) {
+		o.alone = true
+		g.queued = append(g.queued, o)
+		g.open = nil
+	}
+	if g.open == nil {
+		g.open = &group{filling: map[partitionKey]*batch{}, began: now}
+	}
+	return g.open
+}
+
+func (g *group) fill(now time.Time) Fill {
+	return Fill{Requests: len(g.requests), Bytes: g.bytes, Age: now.Sub(g.began)}
+}
+
+// join adds a request's records to the open group, each to the partition that
+// partitions names, of which there may be as many as spread. It fails only when
+// the broker is closing.
+func (g *gather) join(r *request, topic uint64, records []Record, partitions func(i int) int32, spread int) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return errClosed()
+	}
+	o := g.admitLocked(r.began)
+	o.requests = append(o.requests, r)
+	o.bytes += r.bytes
+	var (
+		cur     *part
+		mine    map[partitionKey]*part // of several partitions, this request's last part in each
+		headers []record.Header
+		now     = r.began.UnixMilli()
+	)
+	for i := range records {
+		rec := &records[i]
+		key := partitionKey{topic, partitions(i)}
+		headers = headers[:0]
+		for _, h := range rec.Headers {
+			headers = append(headers, record.Header{Key: h.Name, Value: h.Value})
+		}
+		enc := record.Record{Key: rec.Key, Value: rec.Value, Headers: headers, Timestamp: now}
+		if enc.Value == nil {
+			enc.Value = []byte{} // a null value would mean a tombstone
+		}
+		if !rec.Timestamp.IsZero() {
+			enc.Timestamp = rec.Timestamp.UnixMilli()
+		}
+		switch {
+		case cur == nil:
+			cur = o.part(r, key)
+			if spread == 1 {
+				cur.batch.builder.Grow(int(min(r.bytes, batchBytes)))
+			}
+		case cur.batch.key != key:
+			if mine == nil {
+				mine = make(map[partitionKey]*part, spread)
+			}
+			mine[cur.batch.key] = cur
+			cur = mine[key]
+		}
+		if cur == nil || cur.batch.builder.Size() >= batchBytes {
+			cur = o.part(r, key)
+		}
+		cur.batch.builder.Append(&enc)
+		cur.count++
+	}
+	if o.bytes >= dataObjectBytes && (g.busy || len(g.queued) > 0) {
+		g.uploadOpenLocked()
+	}
+	g.notify()
+	return nil
+}
+
+// part begins a request's share of the batch that takes a partition's records.
+func (o *group) part(r *request, key partitionKey) *part {
+	b := o.filling[key]
+	if b == nil || b.builder.Size() >= batchBytes {
+		b = &batch{key: key}
+		o.filling[key] = b
+		o.batches = append(o.batches, b)
+	}
+	p := &part{request: r, batch: b, first: b.builder.Count()}
+	b.parts = append(b.parts, p)
+	r.parts = append(r.parts, p)
+	return p
+}
+
+// joinChange adds a request about topics; it is committed without linger.
+func (g *gather) joinChange(r *request) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return errClosed()
+	}
+	o := g.admitLocked(r.began)
+	o.requests = append(o.requests, r)
+	o.urgent = true
+	g.notify()
+	return nil
+}
+
+// withdraw takes a request out of the group it waits in. It returns false when
+// that is too late, since the group was sealed.
+func (g *gather) withdraw(r *request) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !r.sealed && !r.withdrawn {
+		r.withdrawn = true
+	}
+	return r.withdrawn
+}
+
+// uploadOpenLocked seals the open group and uploads its records as data objects
+// while the slot is still being waited for.
+func (g *gather) uploadOpenLocked() {
+	o := g.open
+	g.open = nil
+	g.queued = append(g.queued, o)
+	g.uploadLocked(o)
+}
+
+func (g *gather) uploadLocked(o *group) {
+	sealLocked(o)
+	o.upload, o.uploaded = true, false
+	g.uploads.Go(func() {
+		ok := g.put(o)
+		g.mu.Lock()
+		o.uploaded = ok
+		g.mu.Unlock()
+		g.notify()
+	})
+}
+
+func sealLocked(o *group) {
+	for _, r := range o.requests {
+		r.sealed = !r.withdrawn
+	}
+}
+
+// due returns how long to wait until a commit should begin; ok is false when
+// nothing waits that could be committed.
+func (g *gather) due(now time.Time) (wait time.Duration, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.queued) > 0 {
+		q := g.queued[0]
+		return 0, !q.upload || q.uploaded
+	}
+	o := g.open
+	switch {
+	case o == nil || len(o.requests) == 0:
+		return 0, false
+	case o.urgent || g.closed:
+		return 0, true
+	}
+	return max(0, g.batching.Wait(o.fill(now))), true
+}
+
+// takeGroups returns the groups that the next commit is made of, sealed, in the order in
+// which they came; none if they have to be uploaded first. Inline payload
+// beyond inlineMax is uploaded instead.
+func (g *gather) takeGroups(inlineMax int64) []*group {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.queued) == 0 && g.open != nil {
+		g.queued = append(g.queued, g.open)
+		g.open = nil
+	}
+	var taken []*group
+	for len(g.queued) > 0 {
+		q := g.queued[0]
+		if !q.upload && q.bytes > inlineMax {
+			g.uploadLocked(q)
+		}
+		if q.upload && !q.uploaded || q.alone && len(taken) > 0 {
+			break
+		}
+		sealLocked(q)
+		taken = append(taken, q)
+		g.queued = g.queued[1:]
+		if q.alone {
+			break
+		}
+		if len(g.queued) == 0 && g.open != nil && g.open.bytes <= inlineMax {
+			// All that came before goes along, so this may too, at no cost.
+			g.queued = append(g.queued, g.open)
+			g.open = nil
+		}
+	}
+	g.busy = len(taken) > 0
+	return taken
+}
+
+// putBack returns groups that could not be committed to the head of the queue;
+// those whose data objects came too late are uploaded anew.
+func (g *gather) putBack(groups []*group, tooLate func(*dataObject) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.queued = append(groups, g.queued...)
+	for _, q := range groups {
+		if slices.ContainsFunc(q.objects, tooLate) {
+			g.uploadLocked(q)
+		}
+	}
+}
+
+// idle tells that no commit is under way.
+func (g *gather) idle() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.busy = false
+}
+
+// close refuses further requests; those that wait are committed without linger.
+func (g *gather) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	g.notify()
+}
+
+// drain takes everything that waits, to be refused.
+func (g *gather) drain() []*group {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := g.queued
+	if g.open != nil {
+		all = append(all, g.open)
+	}
+	for _, q := range all {
+		sealLocked(q)
+	}
+	g.queued, g.open = nil, nil
+	return all
+}
+
+// empty tells whether nothing waits.
+func (g *gather) empty() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.queued) == 0 && (g.open == nil || len(g.open.requests) == 0)
+}
+
+// finish turns the group's records into batches, without those of requests
+// that were withdrawn. The group is sealed: nobody else touches it.
+func (o *group) finish() {
+	if o.filling == nil {
+		return // it was finished for a commit that did not come about
+	}
+	kept := o.batches[:0]
+	for _, b := range o.batches {
+		if b.finish() {
+			kept = append(kept, b)
+		}
+	}
+	o.batches = kept
+	o.filling = nil
+}
+
+// finish completes a batch; false means that no records are left in it.
+func (b *batch) finish() bool {
+	var (
+		gone  []record.Span
+		moved int
+		kept  = b.parts[:0]
+	)
+	for _, p := range b.parts {
+		if p.request.withdrawn {
+			gone = append(gone, record.Span{From: p.first, To: p.first + p.count})
+			moved += p.count
+			continue
+		}
+		p.first -= moved
+		kept = append(kept, p)
+	}
+	b.parts = kept
+	builder := &b.builder
+	if len(gone) > 0 {
+		builder = b.builder.Without(gone)
+	}
+	b.bytes = builder.Finish()
+	if b.bytes == nil {
+		return false
+	}
+	head, err := record.Parse(b.bytes)
+	if err != nil {
+		panic("seb: a batch built here does not parse: " + err.Error())
+	}
+	b.count, b.maxTime = uint32(head.Count), head.MaxTimestamp
+	b.row.CRC, b.row.Size = head.CRC, uint32(len(b.bytes))
+	return true
+}

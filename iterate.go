@@ -1,0 +1,71 @@
+package seb
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// followWait is how long one fetch of Follow waits; it only bounds how long a
+// single wait can be, not the iteration.
+const followWait = time.Minute
+
+// Read iterates over the records of a partition from a position to the end that
+// the partition has when the iteration begins. An error ends it, and comes with
+// no record. What records point to must not be changed.
+func (b *Broker) Read(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		c, end, err := b.upToNow(ctx, topic, partition, from)
+		if b.recreated(topic, err) {
+			c, end, err = b.upToNow(ctx, topic, partition, from)
+		}
+		for err == nil && c.offset < end {
+			var f Fetched
+			f, err = c.fetch(ctx, FetchOptions{Limit: fetchRecordsDefault, MaxBytes: fetchBytesDefault})
+			for _, r := range f.Records {
+				if int64(r.Offset) >= end {
+					return
+				}
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+		if err != nil {
+			yield(Record{}, asRead(err))
+		}
+	}
+}
+
+// Follow iterates over the records of a partition from a position on, and waits
+// for more at its end, until ctx ends or the caller stops. Records appended
+// through this broker come at once, those appended through others within
+// 250 ms while they flow, and within 10 s after a pause.
+func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		c, err := b.cursor(ctx, topic, partition, from)
+		for err == nil {
+			var f Fetched
+			f, err = c.fetch(ctx, FetchOptions{Limit: fetchRecordsDefault, MaxBytes: fetchBytesDefault, Wait: followWait})
+			for _, r := range f.Records {
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+		yield(Record{}, asRead(err))
+	}
+}
+
+// upToNow returns a cursor, and the end that its partition has.
+func (b *Broker) upToNow(ctx context.Context, topic string, partition int32, from Position) (*cursor, int64, error) {
+	c, err := b.cursor(ctx, topic, partition, from)
+	if err == nil {
+		err = b.freshen(ctx)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	_, end, err := c.bounds()
+	return c, end, err
+}

@@ -1,0 +1,382 @@
+package seb
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/cache"
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// loop is the one goroutine that claims slots, follows the log and writes the
+// state. It ends when the broker is closed and nothing waits, when its life
+// ends, or when the log turns out to be damaged.
+func (b *Broker) loop() {
+	defer close(b.loopDone)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for b.life.Err() == nil && b.stopped.Load() == nil {
+		now := time.Now()
+		wait, ok := b.gather.due(now)
+		looks := b.tail.takeLooks()
+		switch {
+		case ok && wait == 0:
+			b.commit(looks)
+			continue
+		case len(looks) > 0 || b.tail.pollDue(now):
+			b.look(looks)
+			continue
+		case b.closing.Load() && b.gather.empty():
+			return
+		}
+		if poll, polling := b.tail.nextPoll(now); polling && (!ok || poll < wait) {
+			wait, ok = poll, true
+		}
+		if !ok {
+			wait = time.Hour
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-b.gather.wake:
+		case <-b.tail.wake:
+		case <-b.life.Done():
+		}
+	}
+	b.giveUpAll()
+}
+
+// giveUpAll refuses what still waits when the loop ends early.
+func (b *Broker) giveUpAll() {
+	b.closing.Store(true)
+	b.gather.close()
+	err := b.usable()
+	b.finish(b.gather.drain(), func(*request) error { return err })
+	for _, l := range b.tail.takeLooks() {
+		l.done <- err
+	}
+	b.waiters.notifyAll()
+}
+
+// building is the commit under construction.
+type building struct {
+	groups  []*group
+	commit  *commitlog.Commit
+	refusal map[*request]error
+}
+
+// commit makes one commit of what waits. Looks that were asked for before it
+// began are answered by its success, which proves the end of the log.
+func (b *Broker) commit(looks []*look) {
+	inline := int64(inlineBytesMax)
+	if b.contended() {
+		inline = contendedInlineMax
+	}
+	groups := b.gather.takeGroups(inline)
+	if len(groups) == 0 {
+		if len(looks) > 0 {
+			b.look(looks)
+		}
+		return
+	}
+	defer b.gather.idle()
+	begun := time.Now()
+	for _, g := range groups {
+		g.finish()
+	}
+	b.building = &building{groups: groups, refusal: map[*request]error{}}
+	defer func() { b.building = nil }()
+	c, err := b.log.Commit(b.life, b.build, b.reportCommit)
+	switch {
+	case c == nil && err == nil && b.tooLate(groups):
+		b.gather.putBack(groups, b.belowFloor)
+		b.look(looks)
+		return
+	case err != nil:
+		err = b.commitError(err)
+	}
+	refusal := b.building.refusal
+	b.finish(groups, func(r *request) error {
+		if e := refusal[r]; e != nil {
+			return e
+		}
+		return err
+	})
+	if c == nil {
+		b.look(looks)
+		return
+	}
+	b.metrics.commit(c, time.Since(begun))
+	b.tail.proven()
+	for _, l := range looks {
+		l.done <- nil
+	}
+	b.maybeCheckpoint(c.Seq)
+}
+
+func (b *Broker) contended() bool {
+	if b.log.Contended() {
+		b.contendedUntil = time.Now().Add(contendedFor)
+	}
+	return time.Now().Before(b.contendedUntil)
+}
+
+// reportCommit takes note of an attempt that decided nothing.
+func (b *Broker) reportCommit(err error) {
+	b.logger.Warn("the store did not take a commit; trying again", "err", err)
+}
+
+// commitError returns what the callers of a commit that did not come about are told.
+func (b *Broker) commitError(err error) error {
+	e := &Error{Code: CodeStoreUnavailable, Detail: "the commit was not confirmed", Outcome: NotCommitted, RetryAfter: time.Second, Err: err}
+	if halt := b.log.Err(); halt != nil {
+		b.stop(halt)
+		e = b.stopped.Load().withOutcome(NotCommitted)
+	}
+	if errors.Is(err, commitlog.ErrUnknown) {
+		e.Outcome = Unknown
+	}
+	return e
+}
+
+// stop ends the broker because the log can't be believed.
+func (b *Broker) stop(err error) {
+	e := &Error{Code: CodeBrokerStopped, Detail: "the broker stopped itself to protect the log", Hint: damageHint(err), Err: err}
+	if b.stopped.CompareAndSwap(nil, e) {
+		b.logger.Error("stopped", "err", err, "hint", e.Hint)
+		b.waiters.notifyAll()
+	}
+}
+
+// finish tells every request of the groups what became of it, and gives back
+// its memory.
+func (b *Broker) finish(groups []*group, outcome func(*request) error) {
+	for _, g := range groups {
+		for _, r := range g.requests {
+			switch r.err = outcome(r); {
+			case r.withdrawn:
+				r.err = refused(CodeCanceled, "the request was withdrawn")
+			case r.err == nil:
+				r.result = resultOf(r)
+			}
+			b.budget.give(r.bytes)
+			close(r.done)
+		}
+	}
+}
+
+// build makes the commit that would follow the applied slot out of the groups
+// under construction: each request checked against the state and those before
+// it. It returns nil when nothing is left to commit.
+func (b *Broker) build(next commitlog.Next) (*commitlog.Commit, [][]byte) {
+	var (
+		x       = b.building
+		d       = b.state.Draft()
+		c       = &commitlog.Commit{Time: max(next.Now, b.state.Time())}
+		payload [][]byte
+	)
+	rand.Read(c.Nonce[:])
+	clear(x.refusal) // after a lost race everything is checked again
+	if b.tooLate(x.groups) {
+		return nil, nil
+	}
+	for _, g := range x.groups {
+		for _, r := range g.requests {
+			if r.change != nil && !r.withdrawn {
+				b.buildChange(c, d, r)
+			}
+		}
+	}
+	for _, g := range x.groups {
+		if !g.upload {
+			for _, t := range g.batches {
+				if b.buildBatch(c, d, t) {
+					t.row.Object, t.row.Pos = 0, c.PayloadSize
+					c.PayloadSize += uint32(len(t.bytes))
+					payload = append(payload, t.bytes)
+				}
+			}
+			continue
+		}
+		for _, o := range g.objects {
+			used := false
+			for _, t := range o.batches {
+				if b.buildBatch(c, d, t) {
+					t.row.Object, used = uint32(len(c.Data)+1), true
+				}
+			}
+			if used {
+				c.Data = append(c.Data, o.ref)
+			}
+		}
+	}
+	x.commit = c
+	if len(c.Items) == 0 {
+		return nil, nil
+	}
+	return c, payload
+}
+
+func (b *Broker) buildChange(c *commitlog.Commit, d *state.Draft, r *request) {
+	item, refusal := r.change(d)
+	if refusal != nil {
+		b.building.refusal[r] = refusal
+		return
+	}
+	if item == nil {
+		return
+	}
+	if err := d.Take(item); err != nil {
+		b.building.refusal[r] = refused(CodeInvalidRequest, "%v", err)
+		return
+	}
+	c.Items = append(c.Items, item)
+}
+
+// buildBatch gives a batch its offsets. It refuses the batch's requests, and
+// returns false, when their topic is gone.
+func (b *Broker) buildBatch(c *commitlog.Commit, d *state.Draft, t *batch) bool {
+	end, ok := d.End(t.key.topic, uint32(t.key.partition))
+	if !ok {
+		for _, p := range t.parts {
+			b.building.refusal[p.request] = refused(CodeTopicNotFound, "topic %q was deleted", p.request.topic)
+		}
+		return false
+	}
+	t.row.Topic, t.row.Partition = t.key.topic, uint32(t.key.partition)
+	t.row.Base, t.row.MaxTime, t.row.Count = end, t.maxTime, t.count
+	if err := d.Take(&t.row); err != nil {
+		panic("seb: " + err.Error()) // the row was made from this draft
+	}
+	c.Items = append(c.Items, &t.row)
+	return true
+}
+
+// belowFloor tells whether a sweep may have taken a data object.
+func (b *Broker) belowFloor(o *dataObject) bool { return o.ref.Seq < b.state.DataFloor() }
+
+func (b *Broker) tooLate(groups []*group) bool {
+	return slices.ContainsFunc(groups, func(g *group) bool { return slices.ContainsFunc(g.objects, b.belowFloor) })
+}
+
+// look follows the log to its end and answers those who asked for it.
+func (b *Broker) look(looks []*look) {
+	ctx, cancel := context.WithTimeout(b.life, lookTimeout)
+	defer cancel()
+	before, _ := b.log.Position()
+	follow := b.log.Look
+	if slices.ContainsFunc(looks, func(l *look) bool { return l.relist }) {
+		follow = b.log.Relist
+	}
+	err := follow(ctx)
+	after, _ := b.log.Position()
+	if err == nil {
+		b.tail.looked(after != before)
+	} else {
+		b.tail.failed()
+		if halt := b.log.Err(); halt != nil {
+			b.stop(halt)
+		}
+		e := &Error{Code: CodeStoreUnavailable, Detail: "the end of the log could not be read", Err: err, RetryAfter: time.Second}
+		if s := b.stopped.Load(); s != nil {
+			e = s
+		}
+		err = e
+	}
+	for _, l := range looks {
+		l.done <- err
+	}
+}
+
+// fold is what the log calls with what is committed. It runs in the commit loop.
+type fold Broker
+
+// Load puts a checkpoint in the place of the state.
+func (f *fold) Load(c *commitlog.Checkpoint) error {
+	s, err := state.Decode(c.Seq, c.Body)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.state = s
+	f.loads++
+	f.mu.Unlock()
+	f.lastCheckpoint = c.Seq
+	f.waiters.notifyAll()
+	return nil
+}
+
+// Apply folds in a commit, remembers its records and wakes who waits for them.
+func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
+	f.mu.Lock()
+	err := f.state.Apply(c)
+	f.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	own := f.building != nil && f.building.commit == c
+	var batches []*batch
+	if own {
+		batches = f.building.byRow()
+	}
+	for i, it := range c.Items {
+		switch x := it.(type) {
+		case *commitlog.Batch:
+			switch {
+			case own:
+				f.remember(c, x, batches[i].bytes)
+			case object != nil && x.Object == 0:
+				at := c.PayloadStart + x.Pos
+				if raw := object[at : at+x.Size]; record.Verify(raw, x.CRC) == nil {
+					f.remember(c, x, bytes.Clone(raw))
+				}
+			}
+			f.waiters.notify(partitionKey{x.Topic, int32(x.Partition)})
+		case *commitlog.TopicDeleted:
+			f.waiters.notifyAll()
+		}
+	}
+	if !own && f.recovered {
+		f.tail.foreign()
+	}
+	return nil
+}
+
+// byRow returns the batches of the commit under construction, by their item's index.
+func (x *building) byRow() []*batch {
+	rows := make(map[*commitlog.Batch]*batch)
+	for _, g := range x.groups {
+		for _, t := range g.batches {
+			rows[&t.row] = t
+		}
+	}
+	out := make([]*batch, len(x.commit.Items))
+	for i, it := range x.commit.Items {
+		if row, ok := it.(*commitlog.Batch); ok {
+			out[i] = rows[row]
+		}
+	}
+	return out
+}
+
+// remember puts a batch that was just committed into the cache.
+func (f *fold) remember(c *commitlog.Commit, x *commitlog.Batch, raw []byte) {
+	r := cache.Range{
+		Object: cache.Object{Kind: byte(commitlog.KindCommit), Seq: uint64(c.Seq), Tag: c.Nonce.Tag()},
+		Pos:    c.PayloadStart + x.Pos,
+		Size:   x.Size,
+		CRC:    x.CRC,
+	}
+	if x.Object > 0 {
+		ref := c.Data[x.Object-1]
+		r.Object = cache.Object{Kind: byte(commitlog.KindData), Seq: uint64(ref.Seq), Tag: ref.ID}
+		r.Pos = commitlog.DataPayloadStart + x.Pos
+	}
+	f.cache.Add(r, raw)
+}

@@ -1,0 +1,171 @@
+package seb
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options configure a [Broker]. The zero value of every field means its default.
+type Options struct {
+	// Batching decides when the records that wait are committed. Default:
+	// Timed(10ms, 4 MiB).
+	Batching Batching
+	// AppendTimeout bounds how long an append waits for its commit. Default 30 s.
+	AppendTimeout time.Duration
+	// CheckpointCommits is the number of commits between two checkpoints, 1
+	// to 1,024. Default 1,000.
+	CheckpointCommits int
+	// NoAutoCreate makes appends to unknown topics fail instead of creating them.
+	NoAutoCreate bool
+	// StaleMax is how old the broker's last look at the log may be when it
+	// answers where the log ends. Default 1 s.
+	StaleMax time.Duration
+
+	// Memory bounds the buffers of requests, open batches and the cache
+	// together, in bytes. Default 128 MiB, at least 8 MiB.
+	Memory int64
+	// StateMemory bounds what the broker knows about the log, in bytes; past
+	// it appends are refused. Default 256 MiB.
+	StateMemory int64
+	// CacheDir holds a cache of what was read from the store. It may be
+	// deleted at any time. Default "": none.
+	CacheDir string
+	// CacheBytes bounds CacheDir. Default 1 GiB.
+	CacheBytes int64
+	// Limits bound what a single request may ask for.
+	Limits Limits
+
+	// Logger receives what an operator should know. Default: discarded.
+	Logger *slog.Logger
+	// Metrics receives the broker's metrics. Default: none are registered.
+	Metrics prometheus.Registerer
+
+	// Cluster sets the constants of a bucket that Open has to set up. A bucket
+	// that exists keeps the ones it has.
+	Cluster ClusterOptions
+
+	// boot is the clock since boot, suspended time included; nil means the
+	// machine's. Tests in virtual time set it.
+	boot func() time.Duration
+}
+
+// ClusterOptions are the constants of a bucket, the same for all its brokers for ever.
+type ClusterOptions struct {
+	// DeleteDelay (D) is how long an object stays after the log stopped
+	// needing it, and so how long a broker may sleep. Default 24 h, at least 4 × Margin.
+	DeleteDelay time.Duration
+	// Margin covers disagreement among the store's clocks. Default 1 h.
+	Margin time.Duration
+}
+
+// Limits bound what a single request may ask for. Zero means the default.
+type Limits struct {
+	RecordBytes   int // key, value and headers of one record. Default 8 MiB, or half of RequestBytes if that is less
+	RequestBytes  int // one request. Default 32 MiB, or a quarter of Options.Memory if that is less
+	RecordHeaders int // headers of one record. Default 100
+	Topics        int // topics of the bucket. Default 10,000
+	Partitions    int // partitions of one topic. Default 1,000
+}
+
+const (
+	mib = 1 << 20
+
+	memoryMin            = 8 * mib
+	checkpointCommitsMax = 1024
+	defaultCacheBytes    = 1024 * mib
+	defaultAppendTimeout = 30 * time.Second
+	defaultCheckpoint    = 1000
+	defaultDeleteDelay   = 24 * time.Hour
+	defaultMargin        = time.Hour
+	defaultMemory        = 128 * mib
+	defaultStateMemory   = 256 * mib
+	defaultRecordBytes   = 8 * mib
+	defaultRequestBytes  = 32 * mib
+	defaultRecordHeaders = 100
+	defaultTopics        = 10_000
+	defaultPartitions    = 1_000
+	defaultStaleMax      = time.Second
+	defaultLinger        = 10 * time.Millisecond
+	defaultCommitBytes   = 4 * mib
+	inlineBytesMax       = 4 * mib  // payload of a commit that stands in the commit itself
+	contendedInlineMax   = 64 << 10 // the same while other brokers win slots
+	dataObjectBytes      = 4 * mib
+	batchBytes           = 1 * mib // a merged batch is closed at about this size, the unit that is read
+	uploadsMax           = 16      // data objects under way at once
+	contendedFor         = 5 * time.Second
+	followIntervalMin    = 250 * time.Millisecond
+	followIntervalMax    = 10 * time.Second
+	shutdownTimeout      = 10 * time.Second
+	memoryWaitMax        = 5 * time.Second
+	fetchBytesDefault    = 1 * mib
+	fetchRecordsDefault  = 1000
+	readWindowBytes      = 1 * mib
+	storeTimeout         = 30 * time.Second
+	storeBandwidthMin    = 256 << 10 // bytes per second below which a request is given up
+	retryMin, retryMax   = 20 * time.Millisecond, 5 * time.Second
+	requestOverheadBytes = 256 // what a waiting append costs beside its records
+	recordOverheadBytes  = 32  // upper bound of a record's framing in a batch, headers apart
+	headerOverheadBytes  = 10
+	topicNameBytesMax    = 249
+)
+
+func def[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}
+
+// withDefaults returns o with every zero field set, or an error that says which
+// field can't be what it is.
+func (o Options) withDefaults() (Options, error) {
+	def(&o.AppendTimeout, defaultAppendTimeout)
+	def(&o.CheckpointCommits, defaultCheckpoint)
+	def(&o.StaleMax, defaultStaleMax)
+	def(&o.Memory, defaultMemory)
+	def(&o.StateMemory, defaultStateMemory)
+	def(&o.CacheBytes, defaultCacheBytes)
+	def(&o.Limits.RequestBytes, int(min(defaultRequestBytes, o.Memory/4)))
+	def(&o.Limits.RecordBytes, min(defaultRecordBytes, o.Limits.RequestBytes/2))
+	def(&o.Limits.RecordHeaders, defaultRecordHeaders)
+	def(&o.Limits.Topics, defaultTopics)
+	def(&o.Limits.Partitions, defaultPartitions)
+	def(&o.Cluster.DeleteDelay, defaultDeleteDelay)
+	def(&o.Cluster.Margin, defaultMargin)
+	if o.Batching == nil {
+		o.Batching = Timed(defaultLinger, defaultCommitBytes)
+	}
+	if o.boot == nil {
+		o.boot = bootClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, o.check()
+}
+
+func (o Options) check() error {
+	bad := func(format string, args ...any) error {
+		return &Error{Code: CodeInvalidRequest, Detail: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case o.Memory < memoryMin:
+		return bad("memory is %d bytes; it must be at least %d", o.Memory, memoryMin)
+	case o.CheckpointCommits < 1 || o.CheckpointCommits > checkpointCommitsMax:
+		return bad("checkpoint commits is %d; it must be 1 to %d", o.CheckpointCommits, checkpointCommitsMax)
+	case o.AppendTimeout < 0 || o.StaleMax < 0 || o.StateMemory < 0 || o.CacheBytes < 0:
+		return bad("a timeout or size is negative")
+	case o.Limits.RequestBytes < 0 || int64(o.Limits.RequestBytes) > o.Memory/4:
+		return bad("the request limit is %d bytes; it must be at most a quarter of memory, %d", o.Limits.RequestBytes, o.Memory/4)
+	case o.Limits.RecordBytes < 0 || o.Limits.RecordBytes > o.Limits.RequestBytes:
+		return bad("the record limit is %d bytes; it must be at most the request limit, %d", o.Limits.RecordBytes, o.Limits.RequestBytes)
+	case o.Limits.RecordHeaders < 0 || o.Limits.Topics < 0 || o.Limits.Partitions < 0:
+		return bad("a limit is negative")
+	case o.Cluster.Margin < 0 || o.Cluster.DeleteDelay < 4*o.Cluster.Margin:
+		return bad("delete delay is %v; it must be at least four times the margin, %v", o.Cluster.DeleteDelay, o.Cluster.Margin)
+	}
+	return nil
+}

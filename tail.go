@@ -1,0 +1,200 @@
+package seb
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// tail keeps what the broker knows of the end of the log: when it was last
+// proven, who wants it proven anew, and how often to look while readers wait.
+type tail struct {
+	wake chan struct{} // of the commit loop
+
+	mu       sync.Mutex
+	looks    []*look
+	waiting  int           // readers at the end of the log
+	provenAt time.Time     // last proof: a covered 404, or a commit of our own
+	triedAt  time.Time     // last attempt
+	interval time.Duration // between looks while readers wait
+}
+
+// look is one caller's wish to have the end of the log read after it asked.
+type look struct {
+	relist bool
+	done   chan error // has room for the answer
+}
+
+func (t *tail) init() {
+	t.wake = make(chan struct{}, 1)
+	t.interval = followIntervalMin
+}
+
+func (t *tail) wakeLoop() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (t *tail) ask(l *look) {
+	t.mu.Lock()
+	t.looks = append(t.looks, l)
+	t.mu.Unlock()
+	t.wakeLoop()
+}
+
+func (t *tail) takeLooks() []*look {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ls := t.looks
+	t.looks = nil
+	return ls
+}
+
+// wait counts a reader at the end of the log until the returned function is called.
+func (t *tail) wait() (leave func()) {
+	t.mu.Lock()
+	t.waiting++
+	t.mu.Unlock()
+	t.wakeLoop()
+	return func() {
+		t.mu.Lock()
+		t.waiting--
+		t.mu.Unlock()
+	}
+}
+
+// nextPoll returns how long until the next look for the readers that wait.
+func (t *tail) nextPoll(now time.Time) (time.Duration, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(0, t.interval-now.Sub(t.triedAt)), t.waiting > 0
+}
+
+func (t *tail) pollDue(now time.Time) bool {
+	d, ok := t.nextPoll(now)
+	return ok && d == 0
+}
+
+// looked notes a proof of the end by reading it; foreign tells whether commits
+// of other brokers were found on the way.
+func (t *tail) looked(foreign bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.triedAt = time.Now()
+	t.provenAt = t.triedAt
+	t.interval = min(2*t.interval, followIntervalMax)
+	if foreign {
+		t.interval = followIntervalMin
+	}
+}
+
+// foreign notes a commit of another broker: more are likely.
+func (t *tail) foreign() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.interval = followIntervalMin
+}
+
+func (t *tail) failed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.triedAt = time.Now()
+	t.interval = min(2*t.interval, followIntervalMax)
+}
+
+// proven notes a proof of the end by a commit of our own.
+func (t *tail) proven() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.triedAt = time.Now()
+	t.provenAt = t.triedAt
+}
+
+func (t *tail) age() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Since(t.provenAt)
+}
+
+const lookTimeout = 10 * time.Second
+
+// lookNow has the log followed to its end as it is after the call. With relist,
+// the lease on the past is renewed before that, whatever its age.
+func (b *Broker) lookNow(ctx context.Context, relist bool) error {
+	if err := b.usable(); err != nil {
+		return err
+	}
+	l := &look{relist: relist, done: make(chan error, 1)}
+	b.tail.ask(l)
+	timer := time.NewTimer(lookTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-l.done:
+		return err
+	case <-b.loopDone:
+		select {
+		case err := <-l.done:
+			return err
+		default:
+			return errClosed()
+		}
+	case <-timer.C:
+		return &Error{Code: CodeStoreUnavailable, Detail: "the end of the log could not be read in time", Err: b.lastStoreError(), RetryAfter: time.Second}
+	case <-ctx.Done():
+		return canceled(ctx, "")
+	}
+}
+
+// freshen looks unless the last look is recent enough to answer where the log
+// ends. Without a store the broker goes on with what it knows, which is true,
+// only not new.
+func (b *Broker) freshen(ctx context.Context) error {
+	if b.tail.age() <= b.opts.StaleMax {
+		return nil
+	}
+	if err := b.lookNow(ctx, false); err != nil && CodeOf(err) != CodeStoreUnavailable {
+		return err
+	}
+	return nil
+}
+
+// waiters wakes readers that wait for the next records of a partition.
+type waiters struct {
+	mu sync.Mutex
+	m  map[partitionKey]chan struct{}
+}
+
+func (w *waiters) init() { w.m = map[partitionKey]chan struct{}{} }
+
+// channel returns what is closed by the next commit to the partition. Take it
+// before looking at the state.
+func (w *waiters) channel(k partitionKey) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ch, ok := w.m[k]
+	if !ok {
+		ch = make(chan struct{})
+		w.m[k] = ch
+	}
+	return ch
+}
+
+func (w *waiters) notify(k partitionKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ch, ok := w.m[k]; ok {
+		close(ch)
+		delete(w.m, k)
+	}
+}
+
+func (w *waiters) notifyAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, ch := range w.m {
+		close(ch)
+		delete(w.m, k)
+	}
+}

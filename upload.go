@@ -1,0 +1,142 @@
+package seb
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// dataObject is batches on their way to an object of their own.
+type dataObject struct {
+	ref     commitlog.DataRef
+	batches []*batch
+	parts   [][]byte // head and batches
+}
+
+// put uploads a sealed group as data objects, side by side. It returns true when
+// all of them are in the store, and false only when the broker is ending: no
+// commit may refer to them then.
+func (b *Broker) put(g *group) bool {
+	g.finish()
+	g.objects = b.pack(g.batches)
+	var wg sync.WaitGroup
+	for _, o := range g.objects {
+		wg.Go(func() {
+			select {
+			case b.uploads <- struct{}{}:
+				defer func() { <-b.uploads }()
+			case <-b.life.Done():
+				return
+			}
+			b.putObject(o)
+		})
+	}
+	wg.Wait()
+	return b.life.Err() == nil // while it lives, uploads are tried until they succeed
+}
+
+// pack lays batches out in objects of about dataObjectBytes.
+func (b *Broker) pack(batches []*batch) []*dataObject {
+	var (
+		objects []*dataObject
+		cur     *dataObject
+		size    int
+	)
+	for _, x := range batches {
+		if cur == nil || size+len(x.bytes) > dataObjectBytes+batchBytes {
+			cur, size = &dataObject{}, 0
+			objects = append(objects, cur)
+		}
+		x.row.Pos = uint32(size)
+		size += len(x.bytes)
+		cur.batches = append(cur.batches, x)
+	}
+	for _, o := range objects {
+		b.address(o)
+	}
+	return objects
+}
+
+// address gives an object a key that nobody else has, and its head.
+func (b *Broker) address(o *dataObject) {
+	applied, _ := b.log.Position()
+	var id [8]byte
+	rand.Read(id[:])
+	h := commitlog.DataHead{
+		Cluster: b.cluster.ID,
+		Ref:     commitlog.DataRef{Seq: applied, ID: binary.LittleEndian.Uint64(id[:])},
+		Created: time.Now().UnixMicro(),
+		Batches: uint32(len(o.batches)),
+	}
+	parts := make([][]byte, 1, len(o.batches)+1)
+	for _, x := range o.batches {
+		h.PayloadSize += uint32(len(x.bytes))
+		parts = append(parts, x.bytes)
+	}
+	parts[0] = commitlog.EncodeDataHead(&h)
+	o.ref, o.parts = h.Ref, parts
+	o.ref.Size = h.PayloadSize + commitlog.DataPayloadStart
+}
+
+// putObject sends an object again and again until it is there or the broker ends.
+func (b *Broker) putObject(o *dataObject) {
+	for tries := 0; b.life.Err() == nil; tries++ {
+		err := b.tryPut(o)
+		if err == nil {
+			return
+		}
+		if errors.Is(err, errTaken) {
+			b.address(o)
+		}
+		b.logger.Warn("uploading a data object", "key", o.ref.Key(), "tries", tries+1, "err", err)
+		pause(b.life, tries)
+	}
+}
+
+var errTaken = errors.New("another object stands under the key")
+
+func (b *Broker) tryPut(o *dataObject) error {
+	ctx, cancel := storeContext(b.life, int64(o.ref.Size))
+	defer cancel()
+	key := o.ref.Key()
+	_, err := b.store.Create(ctx, key, o.parts...)
+	if !errors.Is(err, objstore.ErrExists) {
+		return err
+	}
+	// An own success whose reply was lost, unless chance gave two objects one key.
+	got, err := b.store.Get(ctx, key, 0, -1)
+	if err != nil {
+		return fmt.Errorf("read back %s: %w", key, err)
+	}
+	if !bytes.Equal(got.Body, bytes.Join(o.parts, nil)) {
+		return fmt.Errorf("%s: %w", key, errTaken)
+	}
+	return nil
+}
+
+// storeContext bounds a request that moves so many bytes.
+func storeContext(ctx context.Context, size int64) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, storeTimeout+time.Duration(size)*time.Second/storeBandwidthMin)
+}
+
+// pause waits after so many failed tries, or until ctx ends.
+func pause(ctx context.Context, tries int) {
+	d := retryMax
+	if tries < 8 {
+		d = min(d, retryMin<<tries)
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
