@@ -1,0 +1,88 @@
+package httpapi
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// answers are the media types of a read, the default first.
+var answers = []string{typeNDJSON, typeJSON, typeBatch}
+
+// negotiate returns which of answers the Accept headers prefer, as RFC 9110
+// (12.5.1) says; among equals the most specific, then the first that was named.
+func negotiate(accept []string) (string, error) {
+	ranges := strings.Join(accept, ",")
+	if strings.TrimSpace(ranges) == "" {
+		return answers[0], nil
+	}
+	var best string
+	var bestQuality float64
+	var bestAt mediaRank
+	for _, candidate := range answers {
+		quality, at := qualityOf(ranges, candidate)
+		if quality > bestQuality || quality == bestQuality && quality > 0 && at.before(bestAt) {
+			best, bestQuality, bestAt = candidate, quality, at
+		}
+	}
+	if best == "" {
+		return "", &seb.Error{
+			Code:   codeNotAcceptable,
+			Detail: fmt.Sprintf("records can't be served as %q", ranges),
+			Hint:   "accept one of " + strings.Join(answers, ", "),
+		}
+	}
+	return best, nil
+}
+
+// mediaRank tells which range of an Accept header matched.
+type mediaRank struct {
+	specificity int // 2: type/subtype, 1: type/*, 0: */*
+	index       int
+}
+
+func (a mediaRank) before(b mediaRank) bool {
+	if a.specificity != b.specificity {
+		return a.specificity > b.specificity
+	}
+	return a.index < b.index
+}
+
+// qualityOf returns the quality of the most specific of ranges that matches
+// candidate; 0 if none does.
+func qualityOf(ranges, candidate string) (quality float64, at mediaRank) {
+	at.specificity = -1
+	major, _, _ := strings.Cut(candidate, "/")
+	for i, part := range strings.Split(ranges, ",") {
+		name, params, _ := strings.Cut(part, ";")
+		specificity := -1
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case candidate:
+			specificity = 2
+		case major + "/*":
+			specificity = 1
+		case "*/*":
+			specificity = 0
+		}
+		if specificity > at.specificity {
+			quality, at = parseQuality(params), mediaRank{specificity, i}
+		}
+	}
+	return quality, at
+}
+
+// parseQuality returns the q of a media range's parameters, 1 if there is none
+// that makes sense.
+func parseQuality(params string) float64 {
+	for p := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(p, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "q") {
+			if q, err := strconv.ParseFloat(strings.TrimSpace(value), 64); err == nil && q >= 0 && q <= 1 {
+				return q
+			}
+		}
+	}
+	return 1
+}

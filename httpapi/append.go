@@ -1,0 +1,272 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"math"
+	"mime"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// Media types of records, many in one body.
+const (
+	typeNDJSON  = "application/x-ndjson"
+	typeRecords = "application/vnd.seb.records+json"
+	typeBatch   = "application/vnd.seb.batch"
+	typeJSON    = "application/json"
+)
+
+const (
+	keyHeader       = "Seb-Key"
+	timestampHeader = "Seb-Timestamp"
+	headerPrefix    = "Seb-Header-"
+)
+
+// appendRecords hands the records to the broker, gives the memory of the
+// request back, and only then waits for the commit: waiting is most of an
+// append's time.
+func (h *Handler) appendRecords(w *response, r *http.Request) error {
+	spec, err := parseAppend(r)
+	if err != nil {
+		return notCommitted(err)
+	}
+	pending, err := h.submit(w, r, spec)
+	if err != nil {
+		return notCommitted(err)
+	}
+	done, err := pending.Wait(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeBody(w, http.StatusCreated, typeJSON, appendedJSON(done))
+}
+
+// notCommitted says in err, if it doesn't say yet, that nothing was appended.
+func notCommitted(err error) error {
+	var e *seb.Error
+	if !errors.As(err, &e) || e.Outcome != "" {
+		return err
+	}
+	told := *e
+	told.Outcome = seb.NotCommitted
+	return &told
+}
+
+// submit reads the body's records and copies them into the broker's open batch.
+func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.Pending, error) {
+	limit := h.limits.RequestBytes
+	if spec.mediaType == typeRecords {
+		limit /= 2 // its list of records grows, and base64 is held beside it
+	}
+	body, err := h.readBody(w, r, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer body.free()
+	records, err := h.records(r.Context(), spec, body.data)
+	if err != nil {
+		return nil, err
+	}
+	defer records.free()
+	if len(records.list) == 0 {
+		return nil, invalid("an empty record in application/x-ndjson is an empty line", "the request has no records")
+	}
+	var opts []seb.AppendOption
+	switch {
+	case spec.partitions != nil:
+		opts = append(opts, seb.ToPartitions(spec.partitions))
+	case spec.partition >= 0:
+		opts = append(opts, seb.ToPartition(spec.partition))
+	}
+	return h.broker.AppendAsync(r.Context(), r.PathValue("topic"), records.list, opts...)
+}
+
+// records takes body apart as its media type says. The records' values are
+// slices of body wherever their bytes stand there as they are.
+func (h *Handler) records(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
+	switch spec.mediaType {
+	case typeNDJSON:
+		return h.linesOf(ctx, spec, body)
+	case typeBatch:
+		return h.batchOf(ctx, spec, body)
+	case typeRecords:
+		return h.recordsJSONOf(ctx, spec, body)
+	default:
+		l, err := h.newRecordList(ctx, 1)
+		if err != nil {
+			return nil, err
+		}
+		l.list = append(l.list, spec.record(body))
+		return l, nil
+	}
+}
+
+// appendSpec is what an append's query and headers say.
+type appendSpec struct {
+	mediaType string
+	partition int32 // -1: by key, else round robin
+
+	// What every record of the request has.
+	key       []byte // nil: none
+	timestamp time.Time
+	headers   []seb.Header
+
+	// partitions has one element per record if the body names any, else it is nil.
+	partitions []int32
+}
+
+// record returns a record with value and what the spec says of all.
+func (s *appendSpec) record(value []byte) seb.Record {
+	return seb.Record{Key: s.key, Value: value, Headers: s.headers, Timestamp: s.timestamp}
+}
+
+// parseAppend reads everything but the body.
+func parseAppend(r *http.Request) (*appendSpec, error) {
+	q, err := parseQuery(r, "partition", "key", "if_offset")
+	if err != nil {
+		return nil, err
+	}
+	if _, given := q["if_offset"]; given {
+		return nil, notSupported("if_offset", "the record was not appended; leave if_offset out to append whatever the end offset is")
+	}
+	s := &appendSpec{}
+	if s.partition, err = q.partition(-1); err != nil {
+		return nil, err
+	}
+	if s.mediaType, err = mediaType(r.Header); err != nil {
+		return nil, err
+	}
+	if key, given := q["key"]; given {
+		s.key = []byte(key)
+	}
+	if err := s.parseHeaders(r.Header); err != nil {
+		return nil, err
+	}
+	if s.mediaType == typeRecords && (s.key != nil || s.headers != nil || !s.timestamp.IsZero()) {
+		return nil, invalid("give each record in the body its own", "a key, timestamp or header for all records can't go with %s", typeRecords)
+	}
+	return s, nil
+}
+
+// mediaType returns the lower-case media type of a body, without parameters.
+func mediaType(header http.Header) (string, error) {
+	t, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	t = strings.ToLower(strings.TrimSpace(t))
+	cloudEvent := strings.HasPrefix(t, "application/cloudevents")
+	for name := range header {
+		cloudEvent = cloudEvent || strings.HasPrefix(name, "Ce-")
+	}
+	if cloudEvent {
+		return "", &seb.Error{
+			Code:   codeUnsupportedMediaType,
+			Detail: "this version does not take CloudEvents",
+			Hint:   "send the event as a record of its own, with its attributes as " + headerPrefix + "NAME headers",
+		}
+	}
+	return t, nil
+}
+
+// parseHeaders takes key, timestamp and record headers from the Seb- headers.
+// Those it doesn't know it refuses: to drop them would break what they ask for.
+func (s *appendSpec) parseHeaders(header http.Header) error {
+	if _, given := header["Idempotency-Key"]; given {
+		return notSupported("Idempotency-Key", "nothing was appended; without the header, a retry after an unknown outcome may append twice")
+	}
+	for name, values := range header {
+		if !strings.HasPrefix(name, "Seb-") || name == requestIDHeader {
+			continue
+		}
+		recordHeader, isRecordHeader := strings.CutPrefix(name, headerPrefix)
+		switch {
+		case isRecordHeader && recordHeader != "":
+			for _, v := range values {
+				s.headers = append(s.headers, seb.Header{Name: strings.ToLower(recordHeader), Value: []byte(v)})
+			}
+			continue
+		case len(values) > 1:
+			return invalid("give it once", "the header %s is given %d times", name, len(values))
+		}
+		switch name {
+		case keyHeader:
+			if s.key != nil {
+				return invalid("", "the key is given in the query and in %s", keyHeader)
+			}
+			s.key = []byte(values[0])
+		case timestampHeader:
+			t, err := parseTimestamp(values[0])
+			if err != nil {
+				return err
+			}
+			s.timestamp = t
+		default:
+			return invalid("known here are "+strings.Join([]string{keyHeader, timestampHeader, headerPrefix + "NAME"}, ", "), "unknown header %s", name)
+		}
+	}
+	s.keepContentType(header)
+	// Maps have no order; the sort is stable, so repeated names keep theirs.
+	slices.SortStableFunc(s.headers, func(a, b seb.Header) int { return strings.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// contentTypeHeader is the record header that says what a value is, as in the
+// Kafka binding of CloudEvents.
+const contentTypeHeader = "content-type"
+
+// keepContentType makes a single body's Content-Type a header of its record, so
+// that it can be served with it again. What curl -d sends unasked is left out.
+func (s *appendSpec) keepContentType(header http.Header) {
+	switch s.mediaType {
+	case "", typeNDJSON, typeBatch, typeRecords, "application/octet-stream", "application/x-www-form-urlencoded":
+		return
+	}
+	given := header.Get("Content-Type")
+	if _, _, err := mime.ParseMediaType(given); err != nil {
+		return
+	}
+	for _, h := range s.headers {
+		if h.Name == contentTypeHeader {
+			return
+		}
+	}
+	s.headers = append(s.headers, seb.Header{Name: contentTypeHeader, Value: []byte(textproto.TrimString(given))})
+}
+
+// appendedJSON tells where records stand. A partition and offset for the whole
+// answer are there only if one contiguous range has all records.
+func appendedJSON(a seb.Appended) []byte {
+	b := make([]byte, 0, 128+len(a.Topic)+64*len(a.Ranges))
+	b = append(b, `{"topic":"`...)
+	b = appendEscaped(b, []byte(a.Topic))
+	b = append(b, `","count":`...)
+	b = strconv.AppendInt(b, int64(a.Count), 10)
+	if len(a.Ranges) == 1 {
+		b = append(b, `,"partition":`...)
+		b = strconv.AppendInt(b, int64(a.Ranges[0].Partition), 10)
+		b = append(b, `,"offset":`...)
+		b = strconv.AppendInt(b, int64(a.Ranges[0].Offset), 10)
+	}
+	b = append(b, `,"ranges":[`...)
+	for i, r := range a.Ranges {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"partition":`...)
+		b = strconv.AppendInt(b, int64(r.Partition), 10)
+		b = append(b, `,"offset":`...)
+		b = strconv.AppendInt(b, int64(r.Offset), 10)
+		b = append(b, `,"count":`...)
+		b = strconv.AppendInt(b, int64(r.Count), 10)
+		b = append(b, '}')
+	}
+	return append(b, "]}\n"...)
+}
+
+// partitionMax bounds partitions in bodies.
+const partitionMax = math.MaxInt32

@@ -1,0 +1,353 @@
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"github.com/simple-event-broker/seb"
+)
+
+const ordersPath = "/v1/topics/orders/records"
+
+// stored returns what a partition holds, as the library sees it.
+func (s *server) stored(topic string, partition int32) []seb.Record {
+	s.t.Helper()
+	var out []seb.Record
+	for r, err := range s.broker.Read(s.t.Context(), topic, partition, seb.Earliest) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func values(records []seb.Record) []string {
+	out := []string{}
+	for _, r := range records {
+		out = append(out, string(r.Value))
+	}
+	return out
+}
+
+func TestAppendSingle(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	a := s.append("orders", "a value\n", "Content-Type", "text/plain; charset=utf-8", "Seb-Key", "k",
+		"Seb-Timestamp", "2026-01-31T13:00:00.25+01:00", "Seb-Header-Trace", "one", "Seb-Header-Trace", "two", "Seb-Header-App", "")
+	if want := `{"topic":"orders","count":1,"partition":0,"offset":0,"ranges":[{"partition":0,"offset":0,"count":1}]}` + "\n"; a.body != want {
+		t.Errorf("answer is %s, want %s", a.body, want)
+	}
+	a.wantHeader(t, "Content-Type", "application/json")
+	got := s.stored("orders", 0)[0]
+	if string(got.Value) != "a value\n" || string(got.Key) != "k" || got.Timestamp.UTC().Format(timestampLayout) != "2026-01-31T12:00:00.250Z" {
+		t.Errorf("stored %+v", got)
+	}
+	var headers []string
+	for _, h := range got.Headers {
+		headers = append(headers, h.Name+"="+string(h.Value))
+	}
+	want := []string{"app=", "content-type=text/plain; charset=utf-8", "trace=one", "trace=two"}
+	if diff := cmp.Diff(want, headers); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+}
+
+func TestAppendSingleWithoutContentType(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.append("orders", "")                                                           // an empty value is a value
+	s.append("orders", "x", "Content-Type", "application/x-www-form-urlencoded")     // curl -d
+	s.append("orders", `{"records":[]}`, "Content-Type", "application/json")         // not taken apart
+	s.append("orders", "y", "Content-Type", "a/b", "Seb-Header-Content-Type", "c/d") // the record's own wins
+	s.append("orders", "z", "Content-Type", "not a media type")                      // not worth keeping
+	if got, want := values(s.stored("orders", 0)), []string{"", "x", `{"records":[]}`, "y", "z"}; !cmp.Equal(got, want) {
+		t.Errorf("stored %q, want %q", got, want)
+	}
+	var types []string
+	for _, r := range s.stored("orders", 0) {
+		for _, h := range r.Headers {
+			types = append(types, string(h.Value))
+		}
+	}
+	if want := []string{"application/json", "c/d"}; !cmp.Equal(types, want) {
+		t.Errorf("content types %q, want %q", types, want)
+	}
+}
+
+func TestAppendChoosesPartition(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.do("PUT", "/v1/topics/orders", strings.NewReader(`{"partitions":4}`)).want(t, http.StatusCreated)
+	var first struct{ Partition int }
+	s.post(ordersPath+"?key=customer-7", "a").json(t, &first)
+	for range 3 {
+		var again struct{ Partition int }
+		if s.post(ordersPath, "a", "Seb-Key", "customer-7").json(t, &again); again != first {
+			t.Errorf("the same key went to %v, then %v", first, again)
+		}
+	}
+	if a := s.post(ordersPath+"?partition=3&key=customer-7", "a"); !strings.Contains(a.body, `"partition":3,`) {
+		t.Errorf("asked for partition 3: %s", a.body)
+	}
+	if got := s.stored("orders", 3); string(got[len(got)-1].Key) != "customer-7" {
+		t.Errorf("the key was lost: %+v", got)
+	}
+	s.append("orders", "v", "Seb-Key", "") // an empty key is a key
+}
+
+func TestAppendNDJSON(t *testing.T) {
+	for _, c := range []struct {
+		body string
+		want []string
+	}{
+		{"{\"a\":1}\n{\"b\":2}\n", []string{`{"a":1}`, `{"b":2}`}},
+		{"one\ntwo", []string{"one", "two"}},
+		{"\n", []string{""}},
+		{"a\n\n\r\nb\r\n", []string{"a", "", "\r", "b\r"}},
+		{"\xff\xfe\n", []string{"\xff\xfe"}},
+	} {
+		s := newServer(t, seb.Options{}, Options{})
+		s.append("orders", c.body, "Content-Type", "application/x-ndjson; charset=utf-8", "Seb-Key", "k", "Seb-Header-A", "b")
+		got := s.stored("orders", 0)
+		if !cmp.Equal(values(got), c.want) {
+			t.Errorf("%q became %q, want %q", c.body, values(got), c.want)
+		}
+		for _, r := range got {
+			if string(r.Key) != "k" || len(r.Headers) != 1 || r.Headers[0].Name != "a" {
+				t.Errorf("%q: record without what the request says of all: %+v", c.body, r)
+			}
+		}
+	}
+}
+
+func TestAppendBatch(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	want := []string{"one", "", "three\n", strings.Repeat("x", 100_000)}
+	a := s.append("orders", string(batchBody(want...)), "Content-Type", typeBatch)
+	if !strings.Contains(a.body, `"count":4,"partition":0,"offset":0`) {
+		t.Errorf("answer is %s", a.body)
+	}
+	if got := values(s.stored("orders", 0)); !cmp.Equal(got, want) {
+		t.Errorf("stored %.100q, want %.100q", got, want)
+	}
+}
+
+func TestAppendRecordsJSON(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.do("PUT", "/v1/topics/orders", strings.NewReader(`{"partitions":2}`)).want(t, http.StatusCreated)
+	const body = `{"records":[
+		{"value":"text \u00e9 \ud83d\ude00","key":"k","headers":{"a":"1","b":["2","3"]},"timestamp":"2026-01-31T12:00:00Z","partition":1},
+		{"value_base64":"//4=","key_base64":"/w==","headers_base64":{"c":"/w=="},"partition":1},
+		{"value_json": {"n": [1, 2.50, null]} ,"key":null,"headers":null,"timestamp":null,"partition":null},
+		{"value_json":null,"value":null,"partition":1},
+		{"value":""}]}`
+	a := s.post(ordersPath+"?partition=0", body, "Content-Type", typeRecords)
+	a.want(t, http.StatusCreated)
+	want := `{"topic":"orders","count":5,"ranges":[{"partition":0,"offset":0,"count":2},{"partition":1,"offset":0,"count":3}]}` + "\n"
+	if a.body != want {
+		t.Errorf("answer is %s, want %s", a.body, want)
+	}
+	zero, one := s.stored("orders", 0), s.stored("orders", 1)
+	if got, want := values(zero), []string{`{"n": [1, 2.50, null]}`, ""}; !cmp.Equal(got, want) {
+		t.Errorf("partition 0 has %q, want %q", got, want)
+	}
+	if got, want := values(one), []string{"text é 😀", "\xff\xfe", "null"}; !cmp.Equal(got, want) {
+		t.Errorf("partition 1 has %q, want %q", got, want)
+	}
+	headers := []seb.Header{{Name: "a", Value: []byte("1")}, {Name: "b", Value: []byte("2")}, {Name: "b", Value: []byte("3")}}
+	if string(one[0].Key) != "k" || !cmp.Equal(one[0].Headers, headers) || one[0].Timestamp.UTC().Format(timestampLayout) != "2026-01-31T12:00:00.000Z" {
+		t.Errorf("first record is %+v", one[0])
+	}
+	if string(one[1].Key) != "\xff" || string(one[1].Headers[0].Value) != "\xff" || zero[0].Key != nil {
+		t.Errorf("records are %+v, %+v", one[1], zero[0])
+	}
+}
+
+func TestAppendRefusals(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.do("PUT", "/v1/topics/orders", nil).want(t, http.StatusCreated)
+	js := func(record string) string { return `{"records":[{"value":"ok"},` + record + `]}` }
+	for _, c := range []struct {
+		name, query, mediaType, body string
+		header                       []string
+		status                       int
+		code                         seb.Code
+		detail                       string
+	}{
+		{"an unknown parameter", "?partion=1", "", "x", nil, 400, seb.CodeInvalidRequest, `"partion"`},
+		{"a parameter twice", "?partition=0&partition=0", "", "x", nil, 400, seb.CodeInvalidRequest, "2 times"},
+		{"a broken query", "?key=%zz", "", "x", nil, 400, seb.CodeInvalidRequest, "malformed"},
+		{"a partition that is none", "?partition=-1", "", "x", nil, 400, seb.CodeInvalidRequest, "partition"},
+		{"a partition beyond int32", "?partition=4294967296", "", "x", nil, 400, seb.CodeInvalidRequest, "partition"},
+		{"a partition that isn't there", "?partition=1", "", "x", nil, 404, seb.CodePartitionNotFound, ""},
+		{"if_offset", "?if_offset=0", "", "x", nil, 501, codeNotSupported, "if_offset"},
+		{"an idempotency key", "", "", "x", []string{"Idempotency-Key", "1"}, 501, codeNotSupported, "Idempotency-Key"},
+		{"a delay", "", "", "x", []string{"Seb-Delay", "1m"}, 400, seb.CodeInvalidRequest, "Seb-Delay"},
+		{"a header without a name", "", "", "x", []string{"Seb-Header-", "v"}, 400, seb.CodeInvalidRequest, "Seb-Header-"},
+		{"two keys", "?key=a", "", "x", []string{"Seb-Key", "a"}, 400, seb.CodeInvalidRequest, "key"},
+		{"a key twice", "", "", "x", []string{"Seb-Key", "a", "Seb-Key", "a"}, 400, seb.CodeInvalidRequest, "2 times"},
+		{"a timestamp that is none", "", "", "x", []string{"Seb-Timestamp", "yesterday"}, 400, seb.CodeInvalidRequest, "yesterday"},
+		{"a timestamp before 1970", "", "", "x", []string{"Seb-Timestamp", "0001-01-01T00:00:00Z"}, 400, seb.CodeInvalidRequest, "1970"},
+		{"an event", "", "application/cloudevents+json", "{}", nil, 415, codeUnsupportedMediaType, ""},
+		{"an event in headers", "", "", "{}", []string{"ce-id", "1"}, 415, codeUnsupportedMediaType, ""},
+		{"an encoding", "", "", "x", []string{"Content-Encoding", "br"}, 415, codeUnsupportedEncoding, `"br"`},
+		{"two encodings", "", "", "x", []string{"Content-Encoding", "gzip, zstd"}, 415, codeUnsupportedEncoding, ""},
+		{"gzip that isn't", "", "", "x", []string{"Content-Encoding", "gzip"}, 400, seb.CodeInvalidRequest, "gzip"},
+		{"zstd that isn't", "", "", "x", []string{"Content-Encoding", "zstd"}, 400, seb.CodeInvalidRequest, "zstd"},
+		{"cut gzip", "", "", string(gzipped(t, []byte("some text"))[:20]), []string{"Content-Encoding", "gzip"}, 400, seb.CodeInvalidRequest, "gzip"},
+		{"no lines", "", typeNDJSON, "", nil, 400, seb.CodeInvalidRequest, "no records"},
+		{"an empty batch", "", typeBatch, string(batchBody()), nil, 400, seb.CodeInvalidRequest, "no records"},
+		{"no batch", "", typeBatch, "abc", nil, 400, seb.CodeInvalidRequest, "3 bytes"},
+		{"a batch without its sizes", "", typeBatch, "\x02\x00\x00\x00\x01\x00\x00\x00", nil, 400, seb.CodeInvalidRequest, "2 records"},
+		{"a batch of four billion", "", typeBatch, "\xff\xff\xff\xff\x01\x00\x00\x00", nil, 400, seb.CodeInvalidRequest, "4294967295"},
+		{"a batch cut off", "", typeBatch, string(batchBody("one", "two")[:16]), nil, 400, seb.CodeInvalidRequest, "record 1"},
+		{"a batch with more", "", typeBatch, string(batchBody("one")) + "x", nil, 400, seb.CodeInvalidRequest, "byte 11"},
+		{"a key for all in JSON", "?key=a", typeRecords, js(`{"value":"x"}`), nil, 400, seb.CodeInvalidRequest, "key"},
+		{"JSON without records", "", typeRecords, `{}`, nil, 400, seb.CodeInvalidRequest, "no records"},
+		{"JSON with nothing", "", typeRecords, ``, nil, 400, seb.CodeInvalidRequest, "byte 0"},
+		{"JSON with more", "", typeRecords, js(`{"value":"x"}`) + "x", nil, 400, seb.CodeInvalidRequest, "byte"},
+		{"JSON with an unknown field", "", typeRecords, js(`{"val":"x"}`), nil, 400, seb.CodeInvalidRequest, `"val"`},
+		{"JSON with another top", "", typeRecords, `{"recs":[]}`, nil, 400, seb.CodeInvalidRequest, `"recs"`},
+		{"JSON without a value", "", typeRecords, js(`{"key":"x"}`), nil, 400, seb.CodeInvalidRequest, "record 1"},
+		{"JSON with two values", "", typeRecords, js(`{"value":"x","value_json":1}`), nil, 400, seb.CodeInvalidRequest, "record 1"},
+		{"JSON with two keys", "", typeRecords, js(`{"value":"x","key":"a","key_base64":"YQ=="}`), nil, 400, seb.CodeInvalidRequest, "record 1"},
+		{"JSON with a field twice", "", typeRecords, js(`{"value":"x","value":"y"}`), nil, 400, seb.CodeInvalidRequest, "twice"},
+		{"JSON with a number for a value", "", typeRecords, js(`{"value":1}`), nil, 400, seb.CodeInvalidRequest, "record 1: value"},
+		{"JSON with bad base64", "", typeRecords, js(`{"value_base64":"Y"}`), nil, 400, seb.CodeInvalidRequest, "base64"},
+		{"JSON with half a surrogate pair", "", typeRecords, js(`{"value":"\ud83d"}`), nil, 400, seb.CodeInvalidRequest, "byte 37"},
+		{"JSON that is not UTF-8", "", typeRecords, js("{\"value\":\"\xff\"}"), nil, 400, seb.CodeInvalidRequest, "byte 37"},
+		{"JSON with a bad timestamp", "", typeRecords, js(`{"value":"x","timestamp":"now"}`), nil, 400, seb.CodeInvalidRequest, `"now"`},
+		{"JSON with a bad partition", "", typeRecords, js(`{"value":"x","partition":1.5}`), nil, 400, seb.CodeInvalidRequest, "record 1: partition"},
+		{"JSON with a missing partition", "", typeRecords, js(`{"value":"x","partition":7}`), nil, 404, seb.CodePartitionNotFound, ""},
+		{"JSON with a bad header", "", typeRecords, js(`{"value":"x","headers":{"a":[1]}}`), nil, 400, seb.CodeInvalidRequest, "record 1: headers"},
+		{"JSON with a null header", "", typeRecords, js(`{"value":"x","headers":{"a":null}}`), nil, 400, seb.CodeInvalidRequest, `"a"`},
+		{"JSON with an empty header", "", typeRecords, js(`{"value":"x","headers":{"a":[]}}`), nil, 400, seb.CodeInvalidRequest, `"a"`},
+		{"JSON with many headers", "", typeRecords, js(`{"value":"x","headers":{"a":["","",""` + strings.Repeat(`,""`, 98) + `]}}`), nil, 400, seb.CodeTooManyHeaders, "record 1"},
+		{"JSON nested too deep", "", typeRecords, js(`{"value_json":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`), nil, 400, seb.CodeInvalidRequest, "deep"},
+		{"JSON that breaks off", "", typeRecords, `{"records":[{"value":"x"},`, nil, 400, seb.CodeInvalidRequest, "byte"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			header := c.header
+			if c.mediaType != "" {
+				header = append([]string{"Content-Type", c.mediaType}, header...)
+			}
+			p := s.post(ordersPath+c.query, c.body, header...).wantProblem(t, c.status, c.code)
+			if !strings.Contains(p.Detail, c.detail) {
+				t.Errorf("detail %q does not tell of %s", p.Detail, c.detail)
+			}
+			if p.Outcome != string(seb.NotCommitted) {
+				t.Errorf("outcome is %q", p.Outcome)
+			}
+		})
+	}
+	if got := s.stored("orders", 0); len(got) != 0 {
+		t.Errorf("refused requests left %d records", len(got))
+	}
+}
+
+func TestAppendWithoutAutoCreate(t *testing.T) {
+	s := newServer(t, seb.Options{NoAutoCreate: true}, Options{})
+	p := s.post(ordersPath, "x").wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound)
+	if p.Outcome != string(seb.NotCommitted) {
+		t.Errorf("outcome is %q", p.Outcome)
+	}
+}
+
+func TestAppendLimits(t *testing.T) {
+	limits := seb.Limits{RecordBytes: 1000, RequestBytes: 400_000, RecordHeaders: 2}
+	s := newServer(t, seb.Options{Limits: limits}, Options{})
+
+	p := s.post(ordersPath, strings.Repeat("x", 1001)).wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRecordTooLarge)
+	if p.Limit != 1000 {
+		t.Errorf("record limit is %d", p.Limit)
+	}
+	line := strings.Repeat("x", 999) + "\n"
+	s.append("orders", strings.Repeat(line, 399), "Content-Type", typeNDJSON)
+	p = s.post(ordersPath, strings.Repeat(line, 401), "Content-Type", typeNDJSON).wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge)
+	if p.Limit != 400_000 {
+		t.Errorf("request limit is %d", p.Limit)
+	}
+	s.post(ordersPath, "x", "Seb-Header-A", "", "Seb-Header-B", "", "Seb-Header-C", "").wantProblem(t, http.StatusBadRequest, seb.CodeTooManyHeaders)
+
+	// Many records in few bytes: their number is limited by what they cost.
+	max := s.handler.recordsMax()
+	s.append("orders", strings.Repeat("\n", max), "Content-Type", typeNDJSON)
+	p = s.post(ordersPath, strings.Repeat("\n", max+1), "Content-Type", typeNDJSON).wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge)
+	if p.Limit != int64(max) {
+		t.Errorf("limit of records is %d, want %d", p.Limit, max)
+	}
+	many := batchBody(make([]string, max+1)...)
+	s.post(ordersPath, string(many), "Content-Type", typeBatch).wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge)
+	if got := len(s.stored("orders", 0)); got != 399+max {
+		t.Errorf("%d records stored, want %d", got, 399+max)
+	}
+}
+
+func TestAppendEncodings(t *testing.T) {
+	zw, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	streamed := func(b []byte) []byte { // a frame that doesn't tell its size
+		var out bytes.Buffer
+		w, err := zstd.NewWriter(&out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for len(b) > 0 {
+			n := min(len(b), 1000)
+			if _, err := w.Write(b[:n]); err != nil {
+				t.Fatal(err)
+			}
+			b = b[n:]
+			if err := w.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	const limit = 1 << 20
+	s := newServer(t, seb.Options{Limits: seb.Limits{RecordBytes: limit, RequestBytes: limit}}, Options{})
+	encoders := map[string]func([]byte) []byte{
+		"gzip": func(b []byte) []byte { return gzipped(t, b) },
+		"gzip of two members": func(b []byte) []byte {
+			return append(gzipped(t, b[:len(b)/3]), gzipped(t, b[len(b)/3:])...)
+		},
+		"zstd":          func(b []byte) []byte { return zw.EncodeAll(b, nil) },
+		"zstd streamed": streamed,
+		"zstd of two frames": func(b []byte) []byte {
+			return append(zw.EncodeAll(b[:len(b)/3], nil), streamed(b[len(b)/3:])...)
+		},
+	}
+	for name, encode := range encoders {
+		encoding, _, _ := strings.Cut(name, " ")
+		for _, size := range []int{0, 1, 4096, 65536, 65537, 300_000, limit} {
+			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
+				topic := fmt.Sprintf("%s-%d", strings.ReplaceAll(name, " ", "-"), size)
+				want := string(bytes.Repeat([]byte("0123456789abcdef"), size/16+1)[:size])
+				s.append(topic, string(encode([]byte(want))), "Content-Encoding", encoding)
+				if got := s.stored(topic, 0); len(got) != 1 || string(got[0].Value) != want {
+					t.Errorf("the value did not survive")
+				}
+			})
+		}
+		t.Run(name+"/bomb", func(t *testing.T) {
+			for _, size := range []int{limit + 1, 50 * limit} {
+				bomb := encode(make([]byte, size))
+				if len(bomb) > limit/2 {
+					t.Skipf("%d bytes are no bomb", len(bomb))
+				}
+				p := s.post(ordersPath, string(bomb), "Content-Encoding", encoding).wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge)
+				if p.Limit != limit {
+					t.Errorf("limit is %d", p.Limit)
+				}
+			}
+		})
+	}
+}

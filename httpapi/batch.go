@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// The compact form of records, application/vnd.seb.batch, little-endian:
+//
+//	offset       size       meaning
+//	0            4          count of records, uint32
+//	4            4 × count  size of each value in bytes, uint32
+//	4 + 4×count  the sum    the values, back to back
+//
+// Nothing follows the last value.
+const batchCountBytes, batchSizeBytes = 4, 4
+
+// batchOf makes a record of each value; values are slices of body.
+func (h *Handler) batchOf(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
+	count, err := checkBatch(body)
+	if err != nil {
+		return nil, err
+	}
+	l, err := h.newRecordList(ctx, count)
+	if err != nil {
+		return nil, err
+	}
+	sizes, values := body[batchCountBytes:], body[batchCountBytes+batchSizeBytes*count:]
+	for range count {
+		size := binary.LittleEndian.Uint32(sizes)
+		l.list = append(l.list, spec.record(values[:size:size]))
+		sizes, values = sizes[batchSizeBytes:], values[size:]
+	}
+	return l, nil
+}
+
+// checkBatch returns how many records body has if its sizes add up to it.
+func checkBatch(body []byte) (count int, err error) {
+	if len(body) < batchCountBytes {
+		return 0, invalid("", "the batch has %d bytes; its count alone takes %d", len(body), batchCountBytes)
+	}
+	n := int64(binary.LittleEndian.Uint32(body))
+	values := int64(len(body)) - batchCountBytes - batchSizeBytes*n
+	if values < 0 {
+		return 0, invalid("", "the batch has %d bytes, too few for the sizes of the %d records that its count says", len(body), n)
+	}
+	left := values
+	for i := range n {
+		at := batchCountBytes + batchSizeBytes*i
+		left -= int64(binary.LittleEndian.Uint32(body[at:]))
+		if left < 0 {
+			return 0, invalid("", "record %d of the batch, whose size is at byte %d, ends %d bytes past the body", i, at, -left)
+		}
+	}
+	if left > 0 {
+		return 0, invalid("", "%d bytes follow the last value of the batch, from byte %d on", left, int64(len(body))-left)
+	}
+	return int(n), nil
+}
+
+var errBatchTooLarge = errors.New("a value takes more bytes than the compact form can say")
+
+// writeBatch writes records in the compact form.
+func writeBatch(out *chunks, records []seb.Record) error {
+	out.uint32(uint32(len(records)))
+	for _, r := range records {
+		if uint64(len(r.Value)) > math.MaxUint32 {
+			return fmt.Errorf("record %d: %w", r.Offset, errBatchTooLarge)
+		}
+		out.uint32(uint32(len(r.Value)))
+	}
+	for _, r := range records {
+		out.bytes(r.Value)
+	}
+	return out.flush()
+}
+
+// batchBytes is the size of records in the compact form.
+func batchBytes(records []seb.Record) int64 {
+	n := int64(batchCountBytes + batchSizeBytes*len(records))
+	for _, r := range records {
+		n += int64(len(r.Value))
+	}
+	return n
+}

@@ -1,0 +1,277 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/simple-event-broker/seb"
+)
+
+// firstBufferBytes is where bodies of unknown length begin.
+const firstBufferBytes = 64 << 10
+
+// body is a request's body, complete and decoded. data is valid until free.
+type body struct {
+	data []byte
+	buf  *buffer // nil if the body is empty
+}
+
+func (b *body) free() {
+	if b.buf != nil {
+		b.buf.free()
+	}
+	b.data, b.buf = nil, nil
+}
+
+// readBody reads the whole body, which may have limit bytes. If it is encoded it
+// may have them decoded, and half of them encoded, since both are held at once.
+func (h *Handler) readBody(w *response, r *http.Request, limit int) (body, error) {
+	decode, err := h.decoder(r)
+	if err != nil {
+		return body{}, err
+	}
+	if decode == nil {
+		return h.readRaw(w, r, limit)
+	}
+	raw, err := h.readRaw(w, r, limit/2)
+	if err != nil {
+		return body{}, err
+	}
+	defer raw.free()
+	return decode(r.Context(), raw.data, limit)
+}
+
+// readRaw reads the body as it comes.
+func (h *Handler) readRaw(w *response, r *http.Request, limit int) (body, error) {
+	if r.ContentLength == 0 {
+		return body{}, nil
+	}
+	if r.ContentLength > int64(limit) {
+		return body{}, tooLarge(limit)
+	}
+	src := &bodyReader{src: r.Body, w: w}
+	var b body
+	var err error
+	if r.ContentLength > 0 {
+		b, err = h.readSized(r.Context(), src, int(r.ContentLength))
+	} else {
+		b, err = h.readGrowing(r.Context(), h.broker.Reserve, src, min(firstBufferBytes, limit), limit)
+	}
+	if err != nil {
+		return body{}, bodyError(err, src.got.bytes, r.ContentLength)
+	}
+	w.bodyRead = true
+	// The server goes on to watch the connection for its end, without a deadline.
+	_ = w.conn.SetReadDeadline(time.Time{})
+	return b, nil
+}
+
+func (h *Handler) readSized(ctx context.Context, src io.Reader, size int) (body, error) {
+	buf, err := newBuffer(ctx, h.broker.Reserve, size)
+	if err != nil {
+		return body{}, err
+	}
+	if _, err := io.ReadFull(src, buf.bytes[:size]); err != nil {
+		buf.free()
+		return body{}, err
+	}
+	return body{buf.bytes[:size], buf}, nil
+}
+
+// readGrowing reads src to its end, which is expected after size bytes and must
+// come within limit.
+func (h *Handler) readGrowing(ctx context.Context, reserve reserve, src io.Reader, size, limit int) (body, error) {
+	buf, err := newBuffer(ctx, reserve, size)
+	if err != nil {
+		return body{}, err
+	}
+	var extra [1]byte // tells a body that fills the buffer from one that needs more
+	for used := 0; ; {
+		free := buf.bytes[used:min(len(buf.bytes), limit)]
+		full := len(free) == 0
+		if full {
+			free = extra[:]
+		}
+		n, err := src.Read(free)
+		if full && n > 0 {
+			if used == limit {
+				buf.free()
+				return body{}, tooLarge(limit)
+			}
+			var growErr error
+			if buf, growErr = h.grown(ctx, buf, used, min(2*used, limit)); growErr != nil {
+				return body{}, growErr
+			}
+			buf.bytes[used] = extra[0]
+		}
+		used += n
+		if err == io.EOF {
+			return body{buf.bytes[:used], buf}, nil
+		}
+		if err != nil {
+			buf.free()
+			return body{}, err
+		}
+	}
+}
+
+func tooLarge(limit int) error {
+	return &seb.Error{
+		Code: seb.CodeRequestTooLarge, Limit: int64(limit),
+		Detail: fmt.Sprintf("the request's body has more than %d bytes", limit),
+		Hint:   "send the records in several requests",
+	}
+}
+
+// bodyError tells what err, from reading a body of which got bytes came, means.
+func bodyError(err error, got, want int64) error {
+	var e *seb.Error
+	switch {
+	case errors.As(err, &e) || errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &seb.Error{
+			Code: codeRequestTimeout, Err: err,
+			Detail: fmt.Sprintf("the request's body came too slowly; %d bytes of it were there", got),
+			Hint:   "send smaller requests",
+		}
+	case want > 0:
+		return &seb.Error{
+			Code: seb.CodeInvalidRequest, Err: err,
+			Detail: fmt.Sprintf("the request's body was cut off after %d of %d bytes", got, want),
+		}
+	default:
+		return &seb.Error{
+			Code: seb.CodeInvalidRequest, Err: err,
+			Detail: fmt.Sprintf("the request's chunked body is broken or cut off after %d bytes", got),
+		}
+	}
+}
+
+// bodyReader counts what comes and gives each read its deadline.
+type bodyReader struct {
+	src io.Reader
+	w   *response
+	got progress
+}
+
+func (b *bodyReader) Read(p []byte) (int, error) {
+	// As with writes, a connection without deadlines can't stall.
+	_ = b.w.conn.SetReadDeadline(b.got.deadline(b.w.tempo, time.Now()))
+	n, err := b.src.Read(p)
+	b.got.bytes += int64(n)
+	b.w.bytesIn += int64(n)
+	return n, err
+}
+
+// decoding turns an encoded body into a body of its own, of at most limit bytes.
+type decoding func(ctx context.Context, encoded []byte, limit int) (body, error)
+
+// decoder returns what r's Content-Encoding asks for; nil if nothing.
+func (h *Handler) decoder(r *http.Request) (decoding, error) {
+	switch enc := strings.ToLower(strings.Join(r.Header.Values("Content-Encoding"), ",")); strings.TrimSpace(enc) {
+	case "", "identity":
+		return nil, nil
+	case "gzip", "x-gzip":
+		return h.gunzip, nil
+	case "zstd":
+		return h.unzstd, nil
+	default:
+		return nil, &seb.Error{
+			Code:   codeUnsupportedEncoding,
+			Detail: fmt.Sprintf("the content encoding %q is not supported", enc),
+			Hint:   "use gzip, zstd, or none",
+		}
+	}
+}
+
+var gzipPool sync.Pool // of *gzip.Reader
+
+// gzipRatioMax is the best that deflate can do, so a size beyond it is a lie.
+const gzipRatioMax = 1032
+
+func (h *Handler) gunzip(ctx context.Context, encoded []byte, limit int) (body, error) {
+	z, _ := gzipPool.Get().(*gzip.Reader)
+	if z == nil {
+		z = new(gzip.Reader)
+	}
+	defer gzipPool.Put(z)
+	if err := z.Reset(bytes.NewReader(encoded)); err != nil {
+		return body{}, undecodable("gzip", err)
+	}
+	// The last four bytes tell the size, unless there are several members.
+	size := limit
+	if n := len(encoded); n >= 4 {
+		size = min(limit, int(binary.LittleEndian.Uint32(encoded[n-4:])), gzipRatioMax*n)
+	}
+	b, err := h.readGrowing(ctx, h.broker.ReserveMore, z, size, limit)
+	if err != nil {
+		return body{}, undecodable("gzip", err)
+	}
+	return b, nil
+}
+
+// zstdDecoder decodes whole bodies into the room it is given: it keeps no window
+// of its own, whatever a frame's header says it needs.
+var zstdDecoder = sync.OnceValues(func() (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(1<<29))
+})
+
+// zstdBlockMax is the most that one block of a frame decodes to.
+const zstdBlockMax = 128 << 10
+
+// unzstd tries with the room that the first frame asks for, then with more and
+// more, since frames need not tell their size and others may follow. Each time
+// there is room for one block more, which tells too small a buffer from a broken
+// block: the decoder's error does not always.
+func (h *Handler) unzstd(ctx context.Context, encoded []byte, limit int) (body, error) {
+	dec, err := zstdDecoder()
+	if err != nil {
+		return body{}, fmt.Errorf("set up zstd: %w", err)
+	}
+	room := min(4*len(encoded), limit)
+	var first zstd.Header
+	if err := first.Decode(encoded); err == nil && first.HasFCS {
+		room = int(min(first.FrameContentSize, uint64(limit)))
+	}
+	for {
+		buf, err := newBuffer(ctx, h.broker.ReserveMore, room+zstdBlockMax)
+		if err != nil {
+			return body{}, err
+		}
+		data, err := dec.DecodeAll(encoded, buf.bytes[:0:room+zstdBlockMax])
+		if err == nil && len(data) <= limit {
+			return body{data, buf}, nil
+		}
+		buf.free()
+		switch {
+		case len(data) <= room && !errors.Is(err, zstd.ErrDecoderSizeExceeded):
+			return body{}, undecodable("zstd", err)
+		case room == limit:
+			return body{}, tooLarge(limit)
+		}
+		room = min(4*(room+zstdBlockMax), limit)
+	}
+}
+
+func undecodable(encoding string, err error) error {
+	var e *seb.Error
+	if errors.As(err, &e) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &seb.Error{
+		Code: seb.CodeInvalidRequest, Err: err,
+		Detail: fmt.Sprintf("the body is not valid %s: %v", encoding, err),
+	}
+}

@@ -1,0 +1,238 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// chunkBytes is how much of an answer is gathered before it is written, and how
+// much of one value is escaped at a time, so that a large record never exists a
+// second time as JSON. It is a multiple of 3, base64's unit.
+const chunkBytes = 48 << 10
+
+var chunkPool = sync.Pool{New: func() any { return &chunks{buf: make([]byte, 0, chunkBytes+chunkBytes/2)} }}
+
+// chunks gathers an answer and writes it a chunk at a time. After a write error
+// it does nothing; flush returns that error.
+type chunks struct {
+	w     io.Writer
+	buf   []byte
+	err   error
+	order []int // scratch of headers
+
+	stamped time.Time // whose text stamp is
+	stamp   []byte
+}
+
+// newChunks returns pooled chunks for w, to be freed.
+func newChunks(w io.Writer) *chunks {
+	c := chunkPool.Get().(*chunks)
+	c.w = w
+	return c
+}
+
+func (c *chunks) free() {
+	c.w, c.err, c.buf = nil, nil, c.buf[:0]
+	chunkPool.Put(c)
+}
+
+// flush writes what has been gathered.
+func (c *chunks) flush() error {
+	if c.err == nil && len(c.buf) > 0 {
+		if _, err := c.w.Write(c.buf); err != nil {
+			c.err = fmt.Errorf("write answer: %w", err)
+		}
+	}
+	c.buf = c.buf[:0]
+	return c.err
+}
+
+// full flushes once there is a chunk; the error stays in c for the last flush.
+func (c *chunks) full() {
+	if len(c.buf) >= chunkBytes {
+		_ = c.flush()
+	}
+}
+
+func (c *chunks) text(s string) {
+	c.buf = append(c.buf, s...)
+	c.full()
+}
+
+func (c *chunks) integer(n int64) { c.buf = strconv.AppendInt(c.buf, n, 10) }
+
+func (c *chunks) uint32(n uint32) {
+	c.buf = binary.LittleEndian.AppendUint32(c.buf, n)
+	c.full()
+}
+
+// bytes adds b, without a copy if it is large.
+func (c *chunks) bytes(b []byte) {
+	if len(b) < chunkBytes/4 {
+		c.buf = append(c.buf, b...)
+		c.full()
+		return
+	}
+	if c.flush() != nil {
+		return
+	}
+	if _, err := c.w.Write(b); err != nil {
+		c.err = fmt.Errorf("write answer: %w", err)
+	}
+}
+
+// quoted adds b, which is UTF-8, as a JSON string.
+func (c *chunks) quoted(b []byte) {
+	c.buf = append(c.buf, '"')
+	for len(b) > 0 && c.err == nil {
+		piece := b[:min(len(b), chunkBytes/8)] // at worst six bytes for one
+		c.buf = appendEscaped(c.buf, piece)
+		b = b[len(piece):]
+		c.full()
+	}
+	c.buf = append(c.buf, '"')
+}
+
+// base64 adds b as a JSON string in base64.
+func (c *chunks) base64(b []byte) {
+	c.buf = append(c.buf, '"')
+	for len(b) > 0 && c.err == nil {
+		piece := b[:min(len(b), chunkBytes/4)]
+		c.buf = base64.StdEncoding.AppendEncode(c.buf, piece)
+		b = b[len(piece):]
+		c.full()
+	}
+	c.buf = append(c.buf, '"')
+}
+
+// field adds ,"name":"value", or ,"name_base64":"…" if value isn't UTF-8.
+func (c *chunks) field(name string, value []byte) {
+	c.buf = append(c.buf, `,"`...)
+	c.buf = append(c.buf, name...)
+	if !utf8.Valid(value) {
+		c.buf = append(c.buf, `_base64":`...)
+		c.base64(value)
+		return
+	}
+	c.buf = append(c.buf, `":`...)
+	c.quoted(value)
+}
+
+// record adds r as a JSON object. value is always there, as null if the record's
+// is (another client's doing); key and headers only if r has them.
+func (c *chunks) record(r *seb.Record) {
+	c.buf = append(c.buf, `{"partition":`...)
+	c.integer(int64(r.Partition))
+	c.buf = append(c.buf, `,"offset":`...)
+	c.integer(int64(r.Offset))
+	c.buf = append(c.buf, `,"timestamp":"`...)
+	c.timestamp(r.Timestamp)
+	c.buf = append(c.buf, '"')
+	if r.Key != nil {
+		c.field("key", r.Key)
+	}
+	if r.Value == nil {
+		c.buf = append(c.buf, `,"value":null`...)
+	} else {
+		c.field("value", r.Value)
+	}
+	if len(r.Headers) > 0 {
+		c.headers(r.Headers)
+	}
+	c.buf = append(c.buf, '}')
+}
+
+// timestamp adds t. Neighbours mostly share theirs, so the last text is kept.
+func (c *chunks) timestamp(t time.Time) {
+	if !t.Equal(c.stamped) || len(c.stamp) == 0 {
+		c.stamped = t
+		c.stamp = t.UTC().AppendFormat(c.stamp[:0], timestampLayout)
+	}
+	c.buf = append(c.buf, c.stamp...)
+}
+
+// headers adds those with text values as "headers" and the others as
+// "headers_base64".
+func (c *chunks) headers(hs []seb.Header) {
+	c.headerMap("headers", hs, func(h seb.Header) bool { return utf8.Valid(h.Value) }, c.quoted)
+	c.headerMap("headers_base64", hs, func(h seb.Header) bool { return !utf8.Valid(h.Value) }, c.base64)
+}
+
+// headerMap adds the headers that belong as an object: a string for a name, or a
+// list where it repeats. Nothing is added if none belongs.
+func (c *chunks) headerMap(field string, hs []seb.Header, belongs func(seb.Header) bool, value func([]byte)) {
+	c.order = c.order[:0]
+	for i, h := range hs {
+		if belongs(h) {
+			c.order = append(c.order, i)
+		}
+	}
+	if len(c.order) == 0 {
+		return
+	}
+	slices.SortStableFunc(c.order, func(a, b int) int { return strings.Compare(hs[a].Name, hs[b].Name) })
+	c.buf = append(append(append(c.buf, `,"`...), field...), `":{`...)
+	for i := 0; i < len(c.order); {
+		end := i + 1
+		for end < len(c.order) && hs[c.order[end]].Name == hs[c.order[i]].Name {
+			end++
+		}
+		if i > 0 {
+			c.buf = append(c.buf, ',')
+		}
+		c.quoted([]byte(strings.ToValidUTF8(hs[c.order[i]].Name, "\uFFFD")))
+		c.buf = append(c.buf, ':')
+		c.oneOrList(hs, c.order[i:end], value)
+		i = end
+	}
+	c.buf = append(c.buf, '}')
+}
+
+func (c *chunks) oneOrList(hs []seb.Header, of []int, value func([]byte)) {
+	if len(of) == 1 {
+		value(hs[of[0]].Value)
+		return
+	}
+	for i, at := range of {
+		c.buf = append(c.buf, "[,"[min(i, 1)])
+		value(hs[at].Value)
+	}
+	c.buf = append(c.buf, ']')
+}
+
+// appendEscaped appends b, a piece of UTF-8, as it stands within a JSON string.
+// It looks at single bytes below 0x80 only, so b may begin and end anywhere.
+func appendEscaped(dst, b []byte) []byte {
+	const hex = "0123456789abcdef"
+	done := 0
+	for i, c := range b {
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, b[done:i]...)
+		done = i + 1
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
+		}
+	}
+	return append(dst, b[done:]...)
+}

@@ -1,0 +1,142 @@
+package httpapi
+
+import (
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/simple-event-broker/seb"
+)
+
+// Options configure a [Handler]. Every field may be left zero.
+type Options struct {
+	// Logger receives a line per request, at debug level where the answer was
+	// below 400, at info below 500, at warn above. Bodies, queries and
+	// Authorization are never logged. Default: discarded.
+	Logger *slog.Logger
+	// Registerer receives the metrics of this package. Default: none are registered.
+	Registerer prometheus.Registerer
+	// Gatherer is what GET /metrics shows. Default: there is no such route.
+	Gatherer prometheus.Gatherer
+	// Version is what GET /v1/version tells.
+	Version string
+}
+
+// Handler is the HTTP API of one broker. It is safe for concurrent use.
+//
+// It cuts off clients that stall: whoever sends or takes nothing for ten
+// seconds, or falls ten seconds behind 128 KiB/s, would hold memory that others
+// wait for.
+type Handler struct {
+	broker  *seb.Broker
+	limits  seb.Limits
+	log     *slog.Logger
+	metrics *metrics
+	mux     *http.ServeMux
+	version string
+	tempo   tempo
+
+	drainOnce sync.Once
+	draining  chan struct{} // closed by Drain
+}
+
+// New returns the API of b. b stays the caller's to close, after the server.
+func New(b *seb.Broker, opts Options) *Handler {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	h := &Handler{
+		broker:   b,
+		limits:   b.Limits(),
+		log:      opts.Logger,
+		metrics:  newMetrics(opts.Registerer),
+		mux:      http.NewServeMux(),
+		version:  opts.Version,
+		tempo:    tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
+		draining: make(chan struct{}),
+	}
+	h.routes(opts.Gatherer)
+	return h
+}
+
+// Drain makes reads that wait for records answer with what there is, now and
+// from now on, so that a server can be shut down. It may be called again.
+func (h *Handler) Drain() { h.drainOnce.Do(func() { close(h.draining) }) }
+
+func (h *Handler) drained() bool {
+	select {
+	case <-h.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+func (h *Handler) routes(g prometheus.Gatherer) {
+	h.route("/v1/topics", methods{"GET": h.listTopics})
+	h.route("/v1/topics/{topic}", methods{
+		"GET": h.getTopic, "PUT": h.putTopic, "PATCH": h.patchTopic, "DELETE": h.deleteTopic,
+	})
+	h.route("/v1/topics/{topic}/records", methods{"GET": h.readRecords, "POST": h.appendRecords})
+	h.route("/v1/topics/{topic}/records/{offset}", methods{"GET": h.readRecord})
+	h.route("/v1/version", methods{"GET": h.getVersion})
+	h.route("/livez", methods{"GET": h.livez})
+	h.route("/readyz", methods{"GET": h.readyz})
+	if g != nil {
+		h.route("/metrics", methods{"GET": gathered(g)})
+	}
+	h.route(unmatched, nil)
+}
+
+// unmatched is the pattern of what no other route serves.
+const unmatched = "/"
+
+// action serves one method of a route. The error it returns becomes the answer,
+// so it must not have begun one unless it can't go on.
+type action func(w *response, r *http.Request) error
+
+// methods are a route's actions by HTTP method. HEAD is served by GET's.
+type methods map[string]action
+
+func (m methods) find(method string) action {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	return m[method]
+}
+
+// allow is the value of the Allow header.
+func (m methods) allow() string {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	if m["GET"] != nil {
+		names = append(names, "HEAD")
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// route serves pattern, a path with {wildcards}, by m.
+func (h *Handler) route(pattern string, m methods) {
+	h.mux.HandleFunc(pattern, func(rw http.ResponseWriter, r *http.Request) {
+		w := rw.(*response) // ServeHTTP hands the mux nothing else
+		act := m.find(r.Method)
+		switch {
+		case pattern == unmatched:
+			h.fail(w, r, errNoRoute(r))
+		case act == nil:
+			w.Header().Set("Allow", m.allow())
+			h.fail(w, r, errMethod(r, m.allow()))
+		default:
+			if err := act(w, r); err != nil {
+				h.fail(w, r, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// livez answers as long as the process serves HTTP at all: restarting it would
+// not help a broker that waits for its store.
+func (h *Handler) livez(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
+}
+
+// readyz answers 200 if the broker can serve: it has recovered, and its last
+// store request succeeded. The check itself sends none.
+func (h *Handler) readyz(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	s := h.broker.Status()
+	if s.Err != nil {
+		return notReady{s.Err}
+	}
+	return writeJSON(w, http.StatusOK, struct {
+		Status    string `json:"status"`
+		ClusterID string `json:"cluster_id"`
+		Applied   uint64 `json:"applied"`
+	}{"ready", s.ClusterID, s.Applied})
+}
+
+// notReady is an error that is answered with 503, whatever its code is worth
+// elsewhere: that is what balancers look at.
+type notReady struct{ error }
+
+func (e notReady) Unwrap() error { return e.error }
+
+func (h *Handler) getVersion(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, map[string]string{"version": h.version})
+}
+
+// gathered serves what g has in the Prometheus text format.
+func gathered(g prometheus.Gatherer) action {
+	metrics := promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	return func(w *response, r *http.Request) error {
+		metrics.ServeHTTP(w, r)
+		return nil
+	}
+}

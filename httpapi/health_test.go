@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+func TestHealth(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{Version: "v1.2.3"})
+	s.append("orders", "x")
+	if a := s.get("/livez"); a.StatusCode != 200 || a.body != `{"status":"alive"}`+"\n" {
+		t.Errorf("livez: %d %s", a.StatusCode, a.body)
+	}
+	var ready struct {
+		Status, ClusterID string
+		Applied           int
+	}
+	s.get("/readyz").json(t, &ready)
+	if ready.Status != "ready" || ready.Applied < 1 {
+		t.Errorf("readyz: %+v", ready)
+	}
+	if a := s.get("/v1/version"); a.body != `{"version":"v1.2.3"}`+"\n" {
+		t.Errorf("version: %s", a.body)
+	}
+	for _, path := range []string{"/livez?verbose", "/readyz?verbose", "/v1/version?x=1"} {
+		s.get(path).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	}
+}
+
+// brokenStore fails every request while it is down.
+type brokenStore struct {
+	objstore.Store
+	down atomic.Bool
+}
+
+func (s *brokenStore) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	if s.down.Load() {
+		return time.Time{}, errors.New("host store-17 is down")
+	}
+	return s.Store.Create(ctx, key, parts...)
+}
+
+func (s *brokenStore) Get(ctx context.Context, key string, off, n int64) (objstore.Object, error) {
+	if s.down.Load() {
+		return objstore.Object{}, errors.New("host store-17 is down")
+	}
+	return s.Store.Get(ctx, key, off, n)
+}
+
+func TestStoreDown(t *testing.T) {
+	store := &brokenStore{Store: objstore.NewMemory()}
+	b, err := seb.Open(t.Context(), store, seb.Options{Batching: seb.Immediate(), AppendTimeout: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		store.down.Store(false)
+		if err := b.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	s := serve(t, b, Options{})
+	s.append("orders", "x")
+	store.down.Store(true)
+	p := s.post(ordersPath, "y").wantProblem(t, http.StatusServiceUnavailable, seb.CodeStoreUnavailable)
+	if p.Outcome != string(seb.Unknown) {
+		t.Errorf("outcome is %q, want unknown: the store may have taken it", p.Outcome)
+	}
+	s.get("/readyz").wantProblem(t, http.StatusServiceUnavailable, seb.CodeStoreUnavailable)
+	s.get("/livez").want(t, http.StatusOK)
+}
+
+func TestClosedBroker(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	if err := s.broker.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := s.post(ordersPath, "x").wantProblem(t, http.StatusServiceUnavailable, seb.CodeBrokerClosed)
+	if p.Outcome != string(seb.NotCommitted) {
+		t.Errorf("outcome is %q", p.Outcome)
+	}
+	s.get("/readyz").wantProblem(t, http.StatusServiceUnavailable, seb.CodeBrokerClosed)
+}

@@ -1,0 +1,264 @@
+package httpapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// server is a broker in memory behind HTTP.
+type server struct {
+	t       testing.TB
+	broker  *seb.Broker
+	handler *Handler
+	url     string
+	client  *http.Client
+	connect func() (net.Conn, error)
+	stop    func() // ends when all requests have
+}
+
+func newServer(t testing.TB, opts seb.Options, apiOpts Options) *server {
+	t.Helper()
+	if opts.Batching == nil {
+		opts.Batching = seb.Immediate()
+	}
+	b, err := seb.Open(t.Context(), objstore.NewMemory(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("close broker: %v", err)
+		}
+	})
+	return serve(t, b, apiOpts)
+}
+
+// serve puts b behind HTTP on a loopback port.
+func serve(t testing.TB, b *seb.Broker, apiOpts Options) *server {
+	h := New(b, apiOpts)
+	ts := httptest.NewServer(h)
+	t.Cleanup(ts.Close)
+	return &server{
+		t: t, broker: b, handler: h, url: ts.URL, client: ts.Client(), stop: ts.Close,
+		connect: func() (net.Conn, error) {
+			return new(net.Dialer).DialContext(t.Context(), "tcp", ts.Listener.Addr().String())
+		},
+	}
+}
+
+// bubble runs f in a synctest bubble, with a server that is reached by pipes, so
+// that time is fake and synctest.Wait returns when all requests wait.
+func bubble(t *testing.T, opts seb.Options, f func(t *testing.T, s *server)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, opts, Options{})
+		l := newPipeListener()
+		srv := NewServer(s.handler, nil)
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				t.Errorf("serve: %v", err)
+			}
+		}()
+		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial() }}
+		t.Cleanup(func() {
+			transport.CloseIdleConnections()
+			if err := srv.Close(); err != nil {
+				t.Errorf("close server: %v", err)
+			}
+			<-served
+		})
+		s.stop() // the one on a port: sockets don't belong in bubbles
+		s.url, s.client, s.connect = "http://pipe", &http.Client{Transport: transport}, l.dial
+		s.stop = func() {
+			if err := srv.Shutdown(context.Background()); err != nil {
+				t.Errorf("shut down server: %v", err)
+			}
+		}
+		f(t, s)
+	})
+}
+
+// pipeListener accepts the other ends of the pipes that dial returns.
+type pipeListener struct {
+	conns  chan net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *pipeListener) dial() (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case l.conns <- theirs:
+		return ours, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
+
+// answer is a response whose body has been read.
+type answer struct {
+	*http.Response
+	body string
+}
+
+// do sends a request; header holds names and values in turn.
+func (s *server) do(method, path string, body io.Reader, header ...string) answer {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(context.Background(), method, s.url+path, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header[http.CanonicalHeaderKey(header[i])] = append(req.Header[http.CanonicalHeaderKey(header[i])], header[i+1])
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatalf("%s %s: read answer: %v", method, path, err)
+	}
+	if resp.Header.Get(requestIDHeader) == "" {
+		s.t.Errorf("%s %s: the answer has no %s", method, path, requestIDHeader)
+	}
+	return answer{resp, string(b)}
+}
+
+func (s *server) get(path string, header ...string) answer {
+	s.t.Helper()
+	return s.do("GET", path, nil, header...)
+}
+
+func (s *server) post(path, body string, header ...string) answer {
+	s.t.Helper()
+	return s.do("POST", path, strings.NewReader(body), header...)
+}
+
+// append is a post that must succeed.
+func (s *server) append(topic, body string, header ...string) answer {
+	s.t.Helper()
+	a := s.post("/v1/topics/"+topic+"/records", body, header...)
+	a.want(s.t, http.StatusCreated)
+	return a
+}
+
+func (a answer) want(t testing.TB, status int) {
+	t.Helper()
+	if a.StatusCode != status {
+		t.Fatalf("%s %s: status %d, want %d: %s", a.Request.Method, a.Request.URL, a.StatusCode, status, a.body)
+	}
+}
+
+func (a answer) wantHeader(t testing.TB, name, want string) {
+	t.Helper()
+	if got := a.Header.Get(name); got != want {
+		t.Errorf("%s %s: header %s is %q, want %q", a.Request.Method, a.Request.URL, name, got, want)
+	}
+}
+
+// problem is an error as a client sees it.
+type wireProblem struct {
+	Type, Title, Detail, Code, Hint, Outcome string
+	Status                                   int
+	Limit                                    int64
+	StartOffset                              *int64 `json:"start_offset"`
+	EndOffset                                *int64 `json:"end_offset"`
+}
+
+// wantProblem checks everything that errors have in common.
+func (a answer) wantProblem(t testing.TB, status int, code seb.Code) wireProblem {
+	t.Helper()
+	a.want(t, status)
+	a.wantHeader(t, "Content-Type", "application/problem+json")
+	var p wireProblem
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil {
+		t.Fatalf("the problem is no JSON: %v: %s", err, a.body)
+	}
+	if p.Status != status || p.Code != string(code) || p.Type != "about:blank" || p.Title != http.StatusText(status) || p.Detail == "" {
+		t.Errorf("%s %s: problem is %s, want status %d and code %s", a.Request.Method, a.Request.URL, a.body, status, code)
+	}
+	if retry := a.Header.Get("Retry-After") != ""; retry != (status == 429 || status == 503) {
+		t.Errorf("%s %s: status %d with Retry-After %q", a.Request.Method, a.Request.URL, status, a.Header.Get("Retry-After"))
+	}
+	return p
+}
+
+func (a answer) json(t testing.TB, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(a.body), into); err != nil {
+		t.Fatalf("%s %s: %v: %s", a.Request.Method, a.Request.URL, err, a.body)
+	}
+}
+
+// batchBody is values in the compact form.
+func batchBody(values ...string) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(values)))
+	for _, v := range values {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(v)))
+	}
+	return append(b, strings.Join(values, "")...)
+}
+
+// parseBatchBody is its inverse.
+func parseBatchBody(t testing.TB, body string) []string {
+	t.Helper()
+	b := []byte(body)
+	count := binary.LittleEndian.Uint32(b)
+	values := b[4+4*count:]
+	out := make([]string, count)
+	for i := range out {
+		size := binary.LittleEndian.Uint32(b[4+4*i:])
+		out[i], values = string(values[:size]), values[size:]
+	}
+	if len(values) != 0 {
+		t.Fatalf("%d bytes after the last value", len(values))
+	}
+	return out
+}
+
+func gzipped(t testing.TB, b []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	if _, err := z.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,390 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// writeJSON answers with v on one line.
+func writeJSON(w *response, status int, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	return writeBody(w, status, typeJSON, append(body, '\n'))
+}
+
+func writeBody(w *response, status int, contentType string, body []byte) error {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if _, err := w.Write(body); err != nil {
+		return fmt.Errorf("write answer: %w", err)
+	}
+	return nil
+}
+
+// jsonDepthMax is how deep values may be nested that are not taken apart.
+const jsonDepthMax = 1000
+
+// jsonReader walks JSON that a client sent, in place: what it returns are slices
+// of the text, in which it has decoded strings where they stood. So a body costs
+// no second body's memory, whatever is in it.
+//
+// It is stricter than encoding/json. Names match exactly and once, unknown ones
+// are the caller's to refuse, and so is text that encoding/json would alter:
+// bytes that are not UTF-8, and halves of surrogate pairs.
+type jsonReader struct {
+	text []byte
+	at   int // what comes next
+}
+
+// newJSONReader returns a reader of text, which it may overwrite, or the error
+// that it is not UTF-8.
+func newJSONReader(text []byte) (*jsonReader, error) {
+	if i := invalidUTF8(text); i >= 0 {
+		return nil, invalid("send bytes that are no text as value_base64", "the JSON is not UTF-8 at byte %d", i)
+	}
+	return &jsonReader{text: text}, nil
+}
+
+func (j *jsonReader) malformed(why string) error {
+	return invalid("", "malformed JSON at byte %d: %s", j.at, why)
+}
+
+// peek skips white space and returns the next byte, 0 at the end.
+func (j *jsonReader) peek() byte {
+	for j.at < len(j.text) {
+		switch c := j.text[j.at]; c {
+		case ' ', '\t', '\r', '\n':
+			j.at++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// take consumes c if it is next.
+func (j *jsonReader) take(c byte) bool {
+	if j.peek() != c || j.at == len(j.text) {
+		return false
+	}
+	j.at++
+	return true
+}
+
+// null consumes null if it is next.
+func (j *jsonReader) null() bool {
+	if j.peek() != 'n' || !bytes.HasPrefix(j.text[j.at:], []byte("null")) {
+		return false
+	}
+	j.at += len("null")
+	return true
+}
+
+// end checks that nothing follows.
+func (j *jsonReader) end() error {
+	if j.peek(); j.at < len(j.text) {
+		return j.malformed("there is more after the end")
+	}
+	return nil
+}
+
+// object reads an object called what and has field read the value of each of
+// its names.
+func (j *jsonReader) object(what string, field func(name []byte) error) error {
+	if !j.take('{') {
+		return invalid("", "%s must be an object, at byte %d", what, j.at)
+	}
+	if j.take('}') {
+		return nil
+	}
+	var seen names
+	for {
+		if j.peek() != '"' {
+			return j.malformed("a name is missing")
+		}
+		name, err := j.quoted(true)
+		if err != nil {
+			return err
+		}
+		if !seen.add(name) {
+			return invalid("", "%s has the field %q twice, at byte %d", what, name, j.at)
+		}
+		if !j.take(':') {
+			return j.malformed("a colon is missing")
+		}
+		if err := field(name); err != nil {
+			return err
+		}
+		switch {
+		case j.take(','):
+		case j.take('}'):
+			return nil
+		default:
+			return j.malformed("a comma or the object's end is missing")
+		}
+	}
+}
+
+// names are an object's so far: usually few.
+type names struct {
+	few  [][]byte
+	many map[string]struct{} // all of them, once there are more
+}
+
+// add returns false if name is there already.
+func (n *names) add(name []byte) bool {
+	if n.many == nil {
+		if slices.ContainsFunc(n.few, func(x []byte) bool { return bytes.Equal(x, name) }) {
+			return false
+		}
+		if n.few = append(n.few, name); len(n.few) == 16 {
+			n.many = make(map[string]struct{})
+			for _, x := range n.few {
+				n.many[string(x)] = struct{}{}
+			}
+		}
+		return true
+	}
+	if _, there := n.many[string(name)]; there {
+		return false
+	}
+	n.many[string(name)] = struct{}{}
+	return true
+}
+
+// list reads a list called what and has element read each of its elements.
+func (j *jsonReader) list(what string, element func(index int) error) error {
+	if !j.take('[') {
+		return invalid("", "%s must be a list, at byte %d", what, j.at)
+	}
+	if j.take(']') {
+		return nil
+	}
+	for i := 0; ; i++ {
+		if err := element(i); err != nil {
+			return err
+		}
+		switch {
+		case j.take(','):
+		case j.take(']'):
+			return nil
+		default:
+			return j.malformed("a comma or the list's end is missing")
+		}
+	}
+}
+
+// unknown is the error for a field that what doesn't have.
+func (j *jsonReader) unknown(what string, name []byte, known string) error {
+	return invalid("known are "+known, "%s has an unknown field %q at byte %d", what, name, j.at)
+}
+
+// string reads a string; it is nil for null.
+func (j *jsonReader) string(what string) ([]byte, error) {
+	if j.null() {
+		return nil, nil
+	}
+	if j.peek() != '"' {
+		return nil, invalid("", "%s must be a string, at byte %d", what, j.at)
+	}
+	return j.quoted(true)
+}
+
+// integer reads an integer from lo to hi; given is false for null.
+func (j *jsonReader) integer(what string, lo, hi int64) (n int64, given bool, err error) {
+	if j.null() {
+		return 0, false, nil
+	}
+	raw, err := j.raw()
+	if err != nil {
+		return 0, false, err
+	}
+	n, err = strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n < lo || n > hi {
+		return 0, false, invalid("", "%s must be an integer from %d to %d, at byte %d", what, lo, hi, j.at)
+	}
+	return n, true, nil
+}
+
+// raw reads any value and returns it as it stands.
+func (j *jsonReader) raw() ([]byte, error) {
+	j.peek()
+	start := j.at
+	if err := j.skip(0); err != nil {
+		return nil, err
+	}
+	return j.text[start:j.at:j.at], nil
+}
+
+func (j *jsonReader) skip(depth int) error {
+	if depth > jsonDepthMax {
+		return j.malformed("it is nested too deep")
+	}
+	switch c := j.peek(); {
+	case c == '"':
+		_, err := j.quoted(false)
+		return err
+	case c == '-' || c >= '0' && c <= '9':
+		return j.number()
+	case c == '{':
+		return j.members('{', '}', func() error {
+			if j.peek() != '"' {
+				return j.malformed("a name is missing")
+			}
+			if _, err := j.quoted(false); err != nil {
+				return err
+			}
+			if !j.take(':') {
+				return j.malformed("a colon is missing")
+			}
+			return j.skip(depth + 1)
+		})
+	case c == '[':
+		return j.members('[', ']', func() error { return j.skip(depth + 1) })
+	}
+	for _, word := range []string{"true", "false", "null"} {
+		if bytes.HasPrefix(j.text[j.at:], []byte(word)) {
+			j.at += len(word)
+			return nil
+		}
+	}
+	return j.malformed("a value is missing")
+}
+
+// members skips what stands between first and last, member by member.
+func (j *jsonReader) members(first, last byte, member func() error) error {
+	j.take(first)
+	if j.take(last) {
+		return nil
+	}
+	for {
+		if err := member(); err != nil {
+			return err
+		}
+		if j.take(last) {
+			return nil
+		}
+		if !j.take(',') {
+			return j.malformed("a comma or the end is missing")
+		}
+	}
+}
+
+// number skips a number as RFC 8259 (section 6) defines it.
+func (j *jsonReader) number() error {
+	digits := func() bool {
+		start := j.at
+		for j.at < len(j.text) && j.text[j.at] >= '0' && j.text[j.at] <= '9' {
+			j.at++
+		}
+		return j.at > start
+	}
+	next := func(any string) bool {
+		if j.at < len(j.text) && bytes.IndexByte([]byte(any), j.text[j.at]) >= 0 {
+			j.at++
+			return true
+		}
+		return false
+	}
+	next("-")
+	whole := next("0") || digits()
+	fraction := !next(".") || digits()
+	exponent := true
+	if next("eE") {
+		next("+-")
+		exponent = digits()
+	}
+	if !whole || !fraction || !exponent {
+		return j.malformed("a digit is missing")
+	}
+	return nil
+}
+
+// quoted reads the string that begins here. If it is to be decoded it is so in
+// place, which is always possible: no escape is shorter than what it stands for.
+func (j *jsonReader) quoted(decode bool) ([]byte, error) {
+	j.at++
+	start, out := j.at, j.at
+	for j.at < len(j.text) {
+		run := j.at
+		for j.at < len(j.text) && j.text[j.at] >= ' ' && j.text[j.at] != '"' && j.text[j.at] != '\\' {
+			j.at++
+		}
+		if decode && out < run {
+			copy(j.text[out:], j.text[run:j.at])
+		}
+		out += j.at - run
+		switch {
+		case j.at == len(j.text):
+		case j.text[j.at] == '"':
+			j.at++
+			return j.text[start:out:out], nil
+		case j.text[j.at] < ' ':
+			return nil, j.malformed("a control character stands in a string")
+		default:
+			r, size := unescape(j.text[j.at:])
+			if size == 0 {
+				return nil, j.malformed("an escape in a string is none, or half of a surrogate pair")
+			}
+			j.at += size
+			if decode {
+				out = len(utf8.AppendRune(j.text[:out], r))
+			}
+		}
+	}
+	return nil, j.malformed("a string has no end")
+}
+
+// unescape returns the character that the escape at the start of b stands for,
+// and the escape's size: 0 if it is none.
+func unescape(b []byte) (r rune, size int) {
+	if len(b) < 2 {
+		return 0, 0
+	}
+	if i := bytes.IndexByte([]byte(`"\/bfnrt`), b[1]); i >= 0 {
+		return rune("\"\\/\b\f\n\r\t"[i]), 2
+	}
+	r, ok := escapedUnit(b)
+	switch {
+	case !ok:
+		return 0, 0
+	case !utf16.IsSurrogate(r):
+		return r, 6
+	}
+	low, ok := escapedUnit(b[6:])
+	if r = utf16.DecodeRune(r, low); !ok || r == utf8.RuneError {
+		return 0, 0
+	}
+	return r, 12
+}
+
+// escapedUnit reads the \uXXXX at the start of b.
+func escapedUnit(b []byte) (rune, bool) {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return 0, false
+	}
+	u, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	return rune(u), err == nil
+}
+
+// invalidUTF8 returns where b stops being UTF-8, or -1.
+func invalidUTF8(b []byte) int {
+	if utf8.Valid(b) {
+		return -1
+	}
+	for i := 0; ; {
+		r, size := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && size <= 1 {
+			return i
+		}
+		i += size
+	}
+}

@@ -1,0 +1,70 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are labelled with routes, never with paths, and with well-known
+// methods only, so that clients can't make series.
+type metrics struct {
+	inFlight prometheus.Gauge
+	requests *prometheus.CounterVec   // route, method, code
+	duration *prometheus.HistogramVec // route, method
+	bytesIn  *prometheus.CounterVec   // route
+	bytesOut *prometheus.CounterVec   // route
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "seb_http_requests_in_flight", Help: "HTTP requests being served.",
+		}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "seb_http_requests_total", Help: "HTTP requests served; code 499: the client left or was cut off before an answer.",
+		}, []string{"route", "method", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "seb_http_request_duration_seconds",
+			Help:    "Time from the request's headers to the end of its answer, with the waits that the caller asked for.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"route", "method"}),
+		bytesIn: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "seb_http_request_bytes_total", Help: "Bytes of request bodies that were read, as they came.",
+		}, []string{"route"}),
+		bytesOut: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "seb_http_response_bytes_total", Help: "Bytes of response bodies that were written.",
+		}, []string{"route"}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.inFlight, m.requests, m.duration, m.bytesIn, m.bytesOut)
+	}
+	return m
+}
+
+func (m *metrics) observe(w *response, r *http.Request, took time.Duration) {
+	route, method := routeOf(r), methodOf(r)
+	m.requests.WithLabelValues(route, method, strconv.Itoa(w.status)).Inc()
+	m.duration.WithLabelValues(route, method).Observe(took.Seconds())
+	m.bytesIn.WithLabelValues(route).Add(float64(w.bytesIn))
+	m.bytesOut.WithLabelValues(route).Add(float64(w.bytesOut))
+}
+
+// routeOf returns the pattern that served r.
+func routeOf(r *http.Request) string {
+	if r.Pattern == "" || r.Pattern == unmatched {
+		return "unmatched"
+	}
+	return r.Pattern
+}
+
+func methodOf(r *http.Request) string {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return r.Method
+	default:
+		return "other"
+	}
+}

@@ -1,0 +1,165 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// Codes of errors that only HTTP has.
+const (
+	codeRouteNotFound        seb.Code = "route_not_found"
+	codeMethodNotAllowed     seb.Code = "method_not_allowed"
+	codeNotAcceptable        seb.Code = "not_acceptable"
+	codeUnsupportedMediaType seb.Code = "unsupported_media_type"
+	codeUnsupportedEncoding  seb.Code = "unsupported_encoding"
+	codeNotSupported         seb.Code = "not_supported"
+	codeRequestTimeout       seb.Code = "request_timeout"
+	codeInternal             seb.Code = "internal"
+)
+
+// statuses is the one table from codes to HTTP.
+var statuses = map[seb.Code]int{
+	seb.CodeInvalidRequest:    http.StatusBadRequest,
+	seb.CodeInvalidTopicName:  http.StatusBadRequest,
+	seb.CodeTopicNotFound:     http.StatusNotFound,
+	seb.CodeTopicExists:       http.StatusConflict,
+	seb.CodePartitionNotFound: http.StatusNotFound,
+	seb.CodeOffsetOutOfRange:  http.StatusRequestedRangeNotSatisfiable,
+	seb.CodeRecordTooLarge:    http.StatusRequestEntityTooLarge,
+	seb.CodeRequestTooLarge:   http.StatusRequestEntityTooLarge,
+	seb.CodeTooManyHeaders:    http.StatusBadRequest,
+	seb.CodeTooManyTopics:     http.StatusConflict,
+	seb.CodeTooManyPartitions: http.StatusBadRequest,
+	seb.CodeOverMemoryBudget:  http.StatusTooManyRequests,
+	seb.CodeOverStateBudget:   http.StatusTooManyRequests,
+	seb.CodeStoreUnavailable:  http.StatusServiceUnavailable,
+	seb.CodeStoreUnusable:     http.StatusServiceUnavailable,
+	seb.CodeCanceled:          http.StatusServiceUnavailable,
+	seb.CodeDataLost:          http.StatusInternalServerError,
+	seb.CodeBrokerStopped:     http.StatusServiceUnavailable,
+	seb.CodeBrokerClosed:      http.StatusServiceUnavailable,
+
+	codeRouteNotFound:        http.StatusNotFound,
+	codeMethodNotAllowed:     http.StatusMethodNotAllowed,
+	codeNotAcceptable:        http.StatusNotAcceptable,
+	codeUnsupportedMediaType: http.StatusUnsupportedMediaType,
+	codeUnsupportedEncoding:  http.StatusUnsupportedMediaType,
+	codeNotSupported:         http.StatusNotImplemented,
+	codeRequestTimeout:       http.StatusRequestTimeout,
+	codeInternal:             http.StatusInternalServerError,
+}
+
+// problem is the body of every error: RFC 9457, and ours.
+type problem struct {
+	Type        string      `json:"type"` // about:blank: Code says more than a URI would
+	Title       string      `json:"title"`
+	Status      int         `json:"status"`
+	Detail      string      `json:"detail"`
+	Code        seb.Code    `json:"code"`
+	Hint        string      `json:"hint,omitempty"`
+	Outcome     seb.Outcome `json:"outcome,omitempty"`
+	Limit       int64       `json:"limit,omitempty"`
+	StartOffset *seb.Offset `json:"start_offset,omitempty"`
+	EndOffset   *seb.Offset `json:"end_offset,omitempty"`
+
+	retryAfter time.Duration
+	cause      error
+}
+
+// problemOf returns what err looks like from outside. Causes stay inside: they
+// name hosts and files of the operator's.
+func problemOf(err error) problem {
+	var e *seb.Error
+	if !errors.As(err, &e) {
+		e = &seb.Error{
+			Code: codeInternal, Detail: "the broker met an error of its own",
+			Hint: "the broker's log has it under the id in " + requestIDHeader,
+		}
+	}
+	status, known := statuses[e.Code]
+	if !known {
+		status = http.StatusInternalServerError
+	}
+	if errors.As(err, new(notReady)) {
+		status = http.StatusServiceUnavailable
+	}
+	p := problem{
+		Type: "about:blank", Title: http.StatusText(status), Status: status,
+		Code: e.Code, Detail: e.Detail, Hint: e.Hint, Outcome: e.Outcome, Limit: e.Limit,
+		retryAfter: e.RetryAfter, cause: err,
+	}
+	if e.Code == seb.CodeOffsetOutOfRange {
+		p.StartOffset, p.EndOffset = &e.Start, &e.End
+	}
+	return p
+}
+
+// fail answers r with err. If the answer had begun, or nobody waits for one, it
+// cuts the connection instead, so that neither a part nor an empty 200 is taken
+// for success.
+func (h *Handler) fail(w *response, r *http.Request, err error) {
+	if w.status != 0 || r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		w.err = err
+		panic(http.ErrAbortHandler)
+	}
+	p := problemOf(err)
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		p.Outcome = "" // nothing was to be committed
+	}
+	h.answer(w, p)
+}
+
+func (h *Handler) answer(w *response, p problem) {
+	w.err = p.cause
+	body, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings and integers always marshal
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
+	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+		seconds := max(1, math.Ceil(p.retryAfter.Seconds()))
+		w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+	}
+	if !w.bodyRead {
+		w.Header().Set("Connection", "close") // else net/http would first wait for the rest of the body
+	}
+	w.WriteHeader(p.Status)
+	if _, err := w.Write(append(body, '\n')); err != nil {
+		w.err = errors.Join(p.cause, fmt.Errorf("write answer: %w", err))
+	}
+}
+
+// invalid returns a 400 whose hint tells what would be right.
+func invalid(hint, format string, args ...any) error {
+	return &seb.Error{Code: seb.CodeInvalidRequest, Detail: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+func notSupported(what, hint string) error {
+	return &seb.Error{Code: codeNotSupported, Detail: "this version does not support " + what, Hint: hint}
+}
+
+func errNoRoute(r *http.Request) error {
+	hint := "topics are under /v1/topics, a topic's records under /v1/topics/TOPIC/records"
+	if strings.HasSuffix(r.URL.Path, "/") && r.URL.Path != "/" {
+		hint = "leave out the slash at the end; " + hint
+	}
+	return &seb.Error{Code: codeRouteNotFound, Detail: fmt.Sprintf("there is nothing at %q", r.URL.Path), Hint: hint}
+}
+
+func errMethod(r *http.Request, allow string) error {
+	return &seb.Error{
+		Code:   codeMethodNotAllowed,
+		Detail: fmt.Sprintf("%s is not possible at %q", r.Method, r.URL.Path),
+		Hint:   "possible are " + allow,
+	}
+}

@@ -1,0 +1,72 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// The table must have every code that the library has.
+func TestEveryCodeHasAStatus(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../errors.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found int
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Code") {
+			return true
+		}
+		code, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found++
+		if _, known := statuses[seb.Code(code)]; !known {
+			t.Errorf("%s has no HTTP status", code)
+		}
+		return true
+	})
+	if found < 10 {
+		t.Errorf("only %d codes found: has the source moved?", found)
+	}
+}
+
+func TestNotReadyIs503WhateverTheReason(t *testing.T) {
+	p := problemOf(notReady{&seb.Error{Code: seb.CodeDataLost, Detail: "log/7 is missing"}})
+	if p.Status != http.StatusServiceUnavailable || p.Code != seb.CodeDataLost || p.Detail != "log/7 is missing" {
+		t.Errorf("problem is %+v", p)
+	}
+}
+
+func TestProblemCarriesWhatTheErrorSays(t *testing.T) {
+	h := &Handler{}
+	rec := httptest.NewRecorder()
+	w := &response{ResponseWriter: rec, conn: http.NewResponseController(rec), tempo: tempo{time.Second, 1}}
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
+	h.fail(w, r, fmt.Errorf("append: %w", &seb.Error{
+		Code: seb.CodeStoreUnavailable, Detail: "the store is away", Hint: "wait", Outcome: seb.Unknown,
+		RetryAfter: 1500 * time.Millisecond, Limit: 7, Err: errors.New("dial tcp 10.1.2.3: refused"),
+	}))
+	p := answer{rec.Result(), rec.Body.String()}
+	p.Request = r
+	got := p.wantProblem(t, http.StatusServiceUnavailable, seb.CodeStoreUnavailable)
+	if got.Detail != "the store is away" || got.Hint != "wait" || got.Outcome != "unknown" || got.Limit != 7 {
+		t.Errorf("problem is %+v", got)
+	}
+	p.wantHeader(t, "Retry-After", "2")
+	if strings.Contains(p.body, "10.1.2.3") {
+		t.Errorf("the cause leaks: %s", p.body)
+	}
+}

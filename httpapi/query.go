@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// query is a request's parameters, each at most once and all of them known.
+type query map[string]string
+
+// parseQuery reads r's query, which may hold no other names than known.
+func parseQuery(r *http.Request, known ...string) (query, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, invalid("write & and % inside a value as %26 and %25", "the query is malformed: %v", err)
+	}
+	q := make(query, len(values))
+	for name, v := range values {
+		if !slices.Contains(known, name) {
+			hint := "there are none here"
+			if len(known) > 0 {
+				hint = "known here are " + strings.Join(known, ", ")
+			}
+			return nil, invalid(hint, "unknown query parameter %q", name)
+		}
+		if len(v) > 1 {
+			return nil, invalid("give it once", "query parameter %q is given %d times", name, len(v))
+		}
+		q[name] = v[0]
+	}
+	return q, nil
+}
+
+// count returns the integer under name, which must be lo to hi, or otherwise.
+func (q query) count(name string, lo, hi, otherwise int64) (int64, error) {
+	s, given := q[name]
+	if !given {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < lo || n > hi {
+		return 0, invalid("", "%s is %q; it must be an integer from %d to %d", name, s, lo, hi)
+	}
+	return n, nil
+}
+
+// partition returns the partition, or otherwise.
+func (q query) partition(otherwise int32) (int32, error) {
+	n, err := q.count("partition", 0, math.MaxInt32, int64(otherwise))
+	return int32(n), err
+}
+
+// duration returns the duration under name, which must be 0 to hi; 0 if it isn't given.
+func (q query) duration(name string, hi time.Duration) (time.Duration, error) {
+	s, given := q[name]
+	if !given {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 || d > hi {
+		return 0, invalid("", "%s is %q; it must be a duration such as 500ms or 30s, up to %v", name, s, hi)
+	}
+	return d, nil
+}

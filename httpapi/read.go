@@ -1,0 +1,190 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const (
+	defaultReadRecords = 1000
+	defaultReadBytes   = 1 << 20
+	// Answers end here whatever was asked for; the caller goes on from Seb-Next-Offset.
+	readRecordsMax = 64 << 10
+	readBytesMax   = 8 << 20
+	readWaitMax    = 5 * time.Minute
+)
+
+// readSpec is what a read's query says.
+type readSpec struct {
+	partition int32
+	from      seb.Position
+	limit     int
+	maxBytes  int64
+	wait      time.Duration
+}
+
+// readRecords answers with what one fetch returns, so that the headers can say
+// where it ends before the body begins.
+func (h *Handler) readRecords(w *response, r *http.Request) error {
+	spec, err := h.parseRead(r)
+	if err != nil {
+		return err
+	}
+	mediaType, err := negotiate(r.Header.Values("Accept"))
+	if err != nil {
+		return err
+	}
+	found, release, err := h.fetch(r.Context(), r.PathValue("topic"), spec)
+	if err != nil {
+		return err
+	}
+	defer release()
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Vary", "Accept")
+	w.Header().Set("Seb-Next-Offset", strconv.FormatInt(int64(found.Next), 10))
+	w.Header().Set("Seb-End-Offset", strconv.FormatInt(int64(found.End), 10))
+	out := newChunks(w)
+	defer out.free()
+	switch mediaType {
+	case typeBatch:
+		first := found.Next - seb.Offset(len(found.Records))
+		w.Header().Set("Seb-Offset", strconv.FormatInt(int64(first), 10))
+		w.Header().Set("Content-Length", strconv.FormatInt(batchBytes(found.Records), 10))
+		return writeBatch(out, found.Records)
+	case typeJSON:
+		return writeRecordsJSON(out, found)
+	default:
+		return writeNDJSON(out, found.Records)
+	}
+}
+
+func writeNDJSON(out *chunks, records []seb.Record) error {
+	for i := range records {
+		out.record(&records[i])
+		out.text("\n")
+	}
+	return out.flush()
+}
+
+func writeRecordsJSON(out *chunks, found seb.Fetched) error {
+	out.text(`{"records":[`)
+	for i := range found.Records {
+		if i > 0 {
+			out.text(",")
+		}
+		out.record(&found.Records[i])
+	}
+	out.text(`],"next_offset":`)
+	out.integer(int64(found.Next))
+	out.text(`,"end_offset":`)
+	out.integer(int64(found.End))
+	out.text("}\n")
+	return out.flush()
+}
+
+func (h *Handler) parseRead(r *http.Request) (readSpec, error) {
+	var s readSpec
+	q, err := parseQuery(r, "partition", "offset", "limit", "max_bytes", "wait")
+	if err != nil {
+		return s, err
+	}
+	if s.partition, err = q.partition(0); err != nil {
+		return s, err
+	}
+	if s.from, err = seb.ParsePosition(q["offset"]); err != nil {
+		return s, err
+	}
+	limit, err := q.count("limit", 1, math.MaxInt64, defaultReadRecords)
+	if err != nil {
+		return s, err
+	}
+	maxBytes, err := q.count("max_bytes", 1, math.MaxInt64, defaultReadBytes)
+	if err != nil {
+		return s, err
+	}
+	s.limit = int(min(limit, readRecordsMax, int64(h.recordsMax())))
+	s.maxBytes = min(maxBytes, readBytesMax, int64(h.limits.RequestBytes))
+	s.wait, err = q.duration("wait", readWaitMax)
+	return s, err
+}
+
+// fetch returns the records that spec asks for, with the memory they take
+// reserved until release is called. While it waits for the first of them it
+// holds none.
+func (h *Handler) fetch(ctx context.Context, topic string, spec readSpec) (_ seb.Fetched, release func(), _ error) {
+	deadline := time.Now().Add(spec.wait)
+	for {
+		found, release, err := h.fetchNow(ctx, topic, spec)
+		wait := time.Until(deadline)
+		if err != nil || len(found.Records) > 0 || wait <= 0 || h.drained() {
+			return found, release, err
+		}
+		release()
+		// From now on "latest" and -N mean where they were when the request came.
+		spec.from = seb.At(found.Next)
+		if err := h.waitFor(ctx, topic, spec, wait); err != nil {
+			return found, nil, err
+		}
+	}
+}
+
+// fetchNow fetches without waiting, under a reservation.
+func (h *Handler) fetchNow(ctx context.Context, topic string, spec readSpec) (seb.Fetched, func(), error) {
+	reserved := spec.maxBytes + int64(spec.limit)*int64(recordStructBytes)
+	release, err := h.broker.Reserve(ctx, reserved)
+	if err != nil {
+		return seb.Fetched{}, nil, err
+	}
+	found, err := h.broker.Fetch(ctx, topic, spec.partition, spec.from, seb.FetchOptions{Limit: spec.limit, MaxBytes: spec.maxBytes})
+	if err != nil {
+		release()
+		return found, nil, err
+	}
+	more := heldBytes(found.Records) - reserved
+	if more <= 0 {
+		return found, release, nil
+	}
+	// The first record comes whatever its size.
+	releaseMore, err := h.broker.ReserveMore(ctx, more)
+	if err != nil {
+		release()
+		return found, nil, err
+	}
+	return found, func() { release(); releaseMore() }, nil
+}
+
+func heldBytes(records []seb.Record) int64 {
+	n := int64(len(records) * recordStructBytes)
+	for i := range records {
+		r := &records[i]
+		n += int64(len(r.Key) + len(r.Value) + len(r.Headers)*headerStructBytes)
+	}
+	return n
+}
+
+// waitFor returns when there is a record at spec.from, after wait, or when the
+// handler drains.
+func (h *Handler) waitFor(ctx context.Context, topic string, spec readSpec, wait time.Duration) error {
+	waiting, cancel := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-h.draining:
+			cancel()
+		case <-waiting.Done():
+		}
+	}()
+	defer func() { cancel(); <-watched }()
+	_, err := h.broker.Fetch(waiting, topic, spec.partition, spec.from, seb.FetchOptions{Limit: 1, MaxBytes: 1, Wait: wait})
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
+		return nil // draining: the answer is what there is
+	}
+	return err
+}

@@ -1,0 +1,103 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+)
+
+func TestTopicLifecycle(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	const path = "/v1/topics/orders"
+	put := func(body string) answer { return s.do("PUT", path, strings.NewReader(body)) }
+
+	s.get(path).wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound)
+	put(`{"partitions":2,"config":{}}`).want(t, http.StatusCreated)
+	put(`{"partitions":2}`).want(t, http.StatusOK)
+	put(`{"partitions":3}`).wantProblem(t, http.StatusConflict, seb.CodeTopicExists)
+	put("").wantProblem(t, http.StatusConflict, seb.CodeTopicExists)
+
+	const empty = `{"partition":0,"start_offset":0,"end_offset":0,"bytes":0,"last_timestamp":null}`
+	want := `{"name":"orders","partitions":[` + empty + `,` + strings.Replace(empty, ":0", ":1", 1) + `],"config":{}}` + "\n"
+	if got := s.get(path); got.body != want {
+		t.Errorf("topic is %s, want %s", got.body, want)
+	}
+
+	patch := func(body string) answer { return s.do("PATCH", path, strings.NewReader(body)) }
+	grown := patch(`{"partitions":3}`)
+	grown.want(t, http.StatusOK)
+	var topic topicJSON
+	if grown.json(t, &topic); len(topic.Partitions) != 3 {
+		t.Errorf("patched topic has %d partitions, want 3", len(topic.Partitions))
+	}
+	patch(`{"partitions":1}`).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	patch(`{}`).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+
+	s.do("DELETE", path, nil).want(t, http.StatusNoContent)
+	s.do("DELETE", path, nil).wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound)
+	patch(`{"partitions":4}`).wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound)
+}
+
+func TestTopicShowsWhatItHolds(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.append("orders", "one", "Seb-Timestamp", "2026-01-31T12:00:00.25Z")
+	var topic topicJSON
+	s.get("/v1/topics/orders").json(t, &topic)
+	p := topic.Partitions[0]
+	if p.EndOffset != 1 || p.Bytes == 0 || p.LastTimestamp == nil || *p.LastTimestamp != "2026-01-31T12:00:00.250Z" {
+		t.Errorf("partition is %+v", p)
+	}
+}
+
+func TestTopicList(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	if got := s.get("/v1/topics").body; got != `{"topics":[]}`+"\n" {
+		t.Errorf("empty list is %s", got)
+	}
+	for _, name := range []string{"b", "a"} {
+		s.do("PUT", "/v1/topics/"+name, nil).want(t, http.StatusCreated)
+	}
+	var list struct{ Topics []topicJSON }
+	a := s.get("/v1/topics")
+	a.json(t, &list)
+	if len(list.Topics) != 2 || list.Topics[0].Name != "a" || list.Topics[1].Name != "b" {
+		t.Errorf("list is %s", a.body)
+	}
+}
+
+func TestTopicRefusals(t *testing.T) {
+	s := newServer(t, seb.Options{Limits: seb.Limits{Topics: 1, Partitions: 4}}, Options{})
+	for _, c := range []struct {
+		name, path, body string
+		status           int
+		code             seb.Code
+		detail           string
+	}{
+		{"a name that is none", "/v1/topics/a%20b", "", 400, seb.CodeInvalidTopicName, ""},
+		{"a name with a slash", "/v1/topics/a%2Fb", "", 400, seb.CodeInvalidTopicName, ""},
+		{"an unknown field", "/v1/topics/a", `{"partition":1}`, 400, seb.CodeInvalidRequest, `"partition"`},
+		{"a field twice", "/v1/topics/a", `{"partitions":1,"partitions":2}`, 400, seb.CodeInvalidRequest, "twice"},
+		{"a field in capitals", "/v1/topics/a", `{"Partitions":1}`, 400, seb.CodeInvalidRequest, `"Partitions"`},
+		{"a config key", "/v1/topics/a", `{"config":{"retention":"1h"}}`, 400, seb.CodeInvalidRequest, `"retention"`},
+		{"a config that is no object", "/v1/topics/a", `{"config":1}`, 400, seb.CodeInvalidRequest, "config"},
+		{"no partitions", "/v1/topics/a", `{"partitions":0}`, 400, seb.CodeInvalidRequest, "partitions"},
+		{"partitions that are no number", "/v1/topics/a", `{"partitions":"1"}`, 400, seb.CodeInvalidRequest, "partitions"},
+		{"broken JSON", "/v1/topics/a", `{"partitions":1`, 400, seb.CodeInvalidRequest, "byte 15"},
+		{"JSON that goes on", "/v1/topics/a", `{} {}`, 400, seb.CodeInvalidRequest, "byte"},
+		{"a list", "/v1/topics/a", `[]`, 400, seb.CodeInvalidRequest, "object"},
+		{"a query", "/v1/topics/a?partitions=2", "", 400, seb.CodeInvalidRequest, `"partitions"`},
+		{"too many partitions", "/v1/topics/a", `{"partitions":5}`, 400, seb.CodeTooManyPartitions, ""},
+		{"a body too large", "/v1/topics/a", strings.Repeat(" ", topicBodyBytesMax+1), 413, seb.CodeRequestTooLarge, "65536"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := s.do("PUT", c.path, strings.NewReader(c.body)).wantProblem(t, c.status, c.code)
+			if !strings.Contains(p.Detail, c.detail) {
+				t.Errorf("detail %q does not tell of %s", p.Detail, c.detail)
+			}
+		})
+	}
+	s.do("PUT", "/v1/topics/a", strings.NewReader(`{"partitions":null,"config":null}`)).want(t, http.StatusCreated)
+	s.do("PUT", "/v1/topics/b", nil).wantProblem(t, http.StatusConflict, seb.CodeTooManyTopics)
+}
