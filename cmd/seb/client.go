@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const (
+	batchType = "application/vnd.seb.batch"
+
+	// A request takes as long as the store does; the broker's own time-out
+	// for appends (30 s) answers first unless the connection is dead.
+	requestTimeout = 90 * time.Second
+	// Less than a broker keeps an idle connection: a request never meets one
+	// that is just being closed, which would leave its outcome unknown.
+	idleConnTimeout = 5 * time.Second
+	// The answers read whole are small; errors of proxies may not be.
+	answerBytesMax = 4 << 20
+
+	backoffMin = 100 * time.Millisecond
+	backoffMax = 5 * time.Second
+)
+
+// serverFlag names a broker, on every command that talks to one.
+type serverFlag struct {
+	Server string `default:"http://127.0.0.1:51313" placeholder:"URL" help:"The broker's URL (default ${default})."`
+}
+
+// client sends requests to one broker.
+type client struct {
+	base *url.URL
+	http *http.Client
+}
+
+// client checks the flag; it connects to nothing yet.
+func (f serverFlag) client() (*client, error) {
+	base, err := url.Parse(f.Server)
+	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
+		return nil, usage(fmt.Errorf("--server: %q is no http:// or https:// URL", f.Server))
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.IdleConnTimeout = idleConnTimeout
+	return &client{base, &http.Client{
+		Transport: transport,
+		// A redirected append would arrive as a read.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// url returns the address of a path below /v1; segments are escaped.
+func (c *client) url(query url.Values, segments ...string) string {
+	for i, s := range segments {
+		segments[i] = url.PathEscape(s)
+	}
+	u := strings.TrimRight(c.base.String(), "/") + "/v1/" + strings.Join(segments, "/")
+	if len(query) > 0 {
+		u += "?" + query.Encode()
+	}
+	return u
+}
+
+// do sends req and returns its successful answer, whose body the caller
+// closes. Errors are *apiError, or say that no answer came.
+func (c *client) do(req *http.Request) (*http.Response, error) {
+	req.Header.Set("User-Agent", "seb/"+version())
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, unanswered(c.base, err)
+	}
+	if res.StatusCode/100 != 2 {
+		defer res.Body.Close()
+		return nil, readProblem(res)
+	}
+	return res, nil
+}
+
+// call sends body as JSON unless it is nil, and decodes the answer into
+// answer unless that is nil. It returns the status.
+func (c *client) call(ctx context.Context, method, u string, body, answer any) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var content io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return 0, err
+		}
+		content = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u, content)
+	if err != nil {
+		return 0, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	res, err := c.do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
+	if err != nil {
+		return 0, unanswered(c.base, err)
+	}
+	if answer == nil {
+		return res.StatusCode, nil
+	}
+	if err := json.Unmarshal(b, answer); err != nil {
+		return 0, fmt.Errorf("%s: the answer is not what a broker sends: %w", c.base, err)
+	}
+	return res.StatusCode, nil
+}
+
+// transportError is a request that got no answer. unsent tells that it never
+// reached a broker; otherwise it may have been carried out.
+type transportError struct {
+	error
+	unsent bool
+}
+
+func (e transportError) Unwrap() error { return e.error }
+
+func unanswered(base *url.URL, err error) error {
+	// The URL of the request says nothing that the command line doesn't.
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		err = ue.Err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		err = hinted(fmt.Errorf("no broker answers at %s: %w", base, err),
+			"start one with `seb serve`, or say where it is with --server or SEB_SERVER")
+		return transportError{err, true}
+	}
+	return transportError{fmt.Errorf("no answer from %s: %w", base, err), false}
+}
+
+// apiError is a broker's refusal: an application/problem+json answer.
+type apiError struct {
+	Status  int         `json:"status"`
+	Title   string      `json:"title"`
+	Code    seb.Code    `json:"code"`
+	Detail  string      `json:"detail"`
+	Hint    string      `json:"hint"`
+	Outcome seb.Outcome `json:"outcome"`
+
+	retryAfter time.Duration
+}
+
+func (e *apiError) Error() string {
+	switch {
+	case e.Code != "" && e.Detail != "":
+		return fmt.Sprintf("%s: %s", e.Code, e.Detail)
+	case e.Detail != "":
+		return fmt.Sprintf("status %d: %s", e.Status, e.Detail)
+	default:
+		return fmt.Sprintf("status %d %s", e.Status, http.StatusText(e.Status))
+	}
+}
+
+// readProblem reads an error answer, whoever wrote it: a proxy's may be HTML.
+func readProblem(res *http.Response) error {
+	e := &apiError{}
+	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
+	if err != nil || json.Unmarshal(b, e) != nil {
+		// The status alone still decides what happened.
+		*e = apiError{}
+	}
+	e.Status = res.StatusCode
+	if to := res.Header.Get("Location"); to != "" && e.Detail == "" {
+		e.Detail = "the server redirects to " + to
+	}
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s >= 0 {
+		e.retryAfter = time.Duration(s) * time.Second
+	}
+	if e.Hint != "" {
+		return hinted(e, e.Hint)
+	}
+	return e
+}
+
+// retryable tells whether asking again may help, and what became of the
+// request: a server that refused it without saying so may have let it through.
+func retryable(err error) (retry bool, outcome seb.Outcome) {
+	var t transportError
+	if errors.As(err, &t) {
+		if t.unsent {
+			return true, seb.NotCommitted
+		}
+		return true, seb.Unknown
+	}
+	var e *apiError
+	if !errors.As(err, &e) {
+		return false, seb.Unknown
+	}
+	outcome = e.Outcome
+	switch e.Status {
+	case http.StatusTooManyRequests:
+		retry = true
+		if outcome == "" {
+			outcome = seb.NotCommitted
+		}
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		retry = true
+		if outcome == "" {
+			outcome = seb.Unknown
+		}
+	default:
+		if outcome == "" && e.Status < 500 {
+			outcome = seb.NotCommitted
+		} else if outcome == "" {
+			outcome = seb.Unknown
+		}
+	}
+	return retry, outcome
+}
+
+// backoff paces retries: each pause twice the last, or what the broker asks for.
+type backoff struct{ last time.Duration }
+
+// wait pauses after err, and returns false once ctx ends.
+func (b *backoff) wait(ctx context.Context, err error) bool {
+	b.last = min(max(2*b.last, backoffMin), backoffMax)
+	pause := b.last
+	var e *apiError
+	if errors.As(err, &e) {
+		pause = max(pause, e.retryAfter)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// fakeLog serves records as a broker does. before, if set, may answer the n-th
+// request (from 1) in its place by returning true.
+type fakeLog struct {
+	before func(n int, w http.ResponseWriter, r *http.Request) bool
+
+	mu       sync.Mutex
+	requests int
+	offsets  []string // asked for
+	records  []string
+	perFetch int
+}
+
+func newFakeLog(t *testing.T, f *fakeLog) string {
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func (f *fakeLog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests++
+	q := r.URL.Query()
+	f.offsets = append(f.offsets, q.Get("offset"))
+	if f.before != nil && f.before(f.requests, w, r) {
+		return
+	}
+	first := f.resolve(q.Get("offset"))
+	next := len(f.records)
+	if limit, err := strconv.Atoi(q.Get("limit")); err == nil {
+		next = min(next, first+limit)
+	}
+	if f.perFetch > 0 {
+		next = min(next, first+f.perFetch)
+	}
+	writeFetched(w, first, next, len(f.records), f.records[first:next])
+}
+
+func (f *fakeLog) resolve(offset string) int {
+	n, err := strconv.Atoi(offset)
+	switch {
+	case offset == "latest":
+		return len(f.records)
+	case err != nil:
+		return 0
+	case n < 0:
+		return max(0, len(f.records)+n)
+	}
+	return n
+}
+
+func writeFetched(w http.ResponseWriter, first, next, end int, records []string) {
+	b := &lineBatch{}
+	b.reset()
+	for _, r := range records {
+		b.add([]byte(r))
+	}
+	w.Header().Set("Content-Type", batchType)
+	if len(records) > 0 {
+		w.Header().Set("Seb-Offset", strconv.Itoa(first))
+	}
+	w.Header().Set("Seb-Next-Offset", strconv.Itoa(next))
+	w.Header().Set("Seb-End-Offset", strconv.Itoa(end))
+	_, _ = io.Copy(w, b.body())
+}
+
+func TestConsumeWritesARecordALine(t *testing.T) {
+	for _, test := range []struct {
+		args string
+		want string
+	}{
+		{"", "a\n\nc\r\nd\ne\n"},
+		{"--from 3", "d\ne\n"},
+		{"--from -2", "d\ne\n"},
+		{"--from -9", "a\n\nc\r\nd\ne\n"},
+		{"--from latest", ""},
+		{"--from 5", ""},
+		{"--limit 3", "a\n\nc\r\n"},
+		{"--from 1 --limit 1", "\n"},
+		{"--limit 9", "a\n\nc\r\nd\ne\n"},
+		{"--limit 4 --follow", "a\n\nc\r\nd\n"},
+	} {
+		for perFetch := range 4 {
+			url := newFakeLog(t, &fakeLog{records: []string{"a", "", "c\r", "d", "e"}, perFetch: perFetch})
+			r := runSeb(t, nil, append([]string{"consume", "orders", "--server", url}, strings.Fields(test.args)...)...)
+			r.want(t, exitOK)
+			if r.out != test.want {
+				t.Errorf("consume %s, %d records a fetch: %q, not %q", test.args, perFetch, r.out, test.want)
+			}
+		}
+	}
+}
+
+// What comes in while it reads is not awaited, or a busy topic would never end.
+func TestConsumeStopsAtTheEndSeenAtStart(t *testing.T) {
+	f := &fakeLog{records: []string{"a", "b", "c"}, perFetch: 2}
+	f.before = func(int, http.ResponseWriter, *http.Request) bool {
+		f.records = append(f.records, "late")
+		return false
+	}
+	url := newFakeLog(t, f)
+	r := runSeb(t, nil, "consume", "orders", "--server", url)
+	r.want(t, exitOK)
+	if want := "a\nb\nc\nlate\n"; r.out != want { // one came before the first answer
+		t.Errorf("%q, not %q", r.out, want)
+	}
+}
+
+func TestConsumeFollowReconnects(t *testing.T) {
+	f := &fakeLog{records: []string{"a", "b", "c", "d"}, perFetch: 1}
+	f.before = func(n int, w http.ResponseWriter, r *http.Request) bool {
+		switch n {
+		case 2:
+			panic(http.ErrAbortHandler)
+		case 3:
+			problem(http.StatusServiceUnavailable, "broker_closed", "")(w, r)
+			return true
+		case 5: // an answer that is cut off
+			w.Header().Set("Content-Length", "1000")
+			writeFetched(w, 2, 3, 4, []string{"c"})
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	}
+	url := newFakeLog(t, f)
+	r := runSeb(t, nil, "consume", "orders", "--server", url, "--follow", "--limit", "4")
+	r.want(t, exitOK, "trying again")
+	if r.out != "a\nb\nc\nd\n" {
+		t.Errorf("records: %q", r.out)
+	}
+}
+
+func TestConsumeFollowEndsQuietlyWhenInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	f := &fakeLog{records: []string{"a"}}
+	f.before = func(n int, _ http.ResponseWriter, r *http.Request) bool {
+		if n < 2 {
+			return false
+		}
+		interrupt()
+		<-r.Context().Done()
+		return true
+	}
+	url := newFakeLog(t, f)
+	r := runSebContext(ctx, t, nil, "consume", "orders", "--server", url, "--follow")
+	r.want(t, exitOK)
+	if r.out != "a\n" || r.err != "" {
+		t.Errorf("%q, %q", r.out, r.err)
+	}
+}
+
+func TestConsumeReportsRefusals(t *testing.T) {
+	f := &fakeLog{records: []string{"a", "b"}, perFetch: 1}
+	f.before = func(n int, w http.ResponseWriter, r *http.Request) bool {
+		if n == 2 {
+			problem(http.StatusNotFound, "topic_not_found", "")(w, r)
+		}
+		return n == 2
+	}
+	url := newFakeLog(t, f)
+	runSeb(t, nil, "consume", "orders", "--server", url).want(t, exitFailure, "topic_not_found")
+}
+
+// The only way to tell that nobody reads any more is that writing fails.
+func TestConsumeEndsQuietlyWhenNobodyReads(t *testing.T) {
+	url := newFakeLog(t, &fakeLog{records: []string{"a", "b"}})
+	var stderr bytes.Buffer
+	code := run(t.Context(), []string{"consume", "orders", "--server", url}, streams{nil, brokenPipe{}, &stderr})
+	if code != exitOK || stderr.Len() > 0 {
+		t.Errorf("exit code %d, %s", code, &stderr)
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+func TestConsumeRefusesAnswersThatMakeNoSense(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"no headers": func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "\x00\x00\x00\x00") },
+		"empty":      func(w http.ResponseWriter, _ *http.Request) { offsets(w, "", "0", "0") },
+		"count too large": func(w http.ResponseWriter, _ *http.Request) {
+			offsets(w, "0", "1", "1")
+			_, _ = fmt.Fprint(w, "\xff\xff\xff\xff")
+		},
+		"sizes too large": func(w http.ResponseWriter, _ *http.Request) {
+			offsets(w, "0", "1", "1")
+			_, _ = fmt.Fprint(w, "\x01\x00\x00\x00\x02\x00\x00\x00x")
+		},
+		"bytes left over": func(w http.ResponseWriter, _ *http.Request) {
+			offsets(w, "0", "1", "1")
+			_, _ = fmt.Fprint(w, "\x01\x00\x00\x00\x01\x00\x00\x00xy")
+		},
+		"a gap":    func(w http.ResponseWriter, _ *http.Request) { writeFetched(w, 0, 2, 2, []string{"x"}) },
+		"no bytes": func(w http.ResponseWriter, _ *http.Request) { writeFetched(w, 0, 0, 2, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(answer)
+			defer server.Close()
+			r := runSeb(t, nil, "consume", "orders", "--server", server.URL)
+			r.want(t, exitFailure, "consume orders")
+			if r.out != "" {
+				t.Errorf("it wrote %q", r.out)
+			}
+		})
+	}
+}
+
+func offsets(w http.ResponseWriter, first, next, end string) {
+	w.Header().Set("Seb-Offset", first)
+	w.Header().Set("Seb-Next-Offset", next)
+	w.Header().Set("Seb-End-Offset", end)
+}
+
+func FuzzParseFetched(f *testing.F) {
+	f.Add("0", "1", "1", []byte("\x01\x00\x00\x00\x01\x00\x00\x00x"))
+	f.Add("", "0", "0", []byte("\x00\x00\x00\x00"))
+	f.Add("-1", "0", "0", []byte("\x01\x00\x00\x00\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, first, next, end string, body []byte) {
+		header := http.Header{"Seb-Offset": {first}, "Seb-Next-Offset": {next}, "Seb-End-Offset": {end}}
+		got, err := parseFetched(header, body)
+		if err != nil {
+			return
+		}
+		lines, ok := decodeLines(body)
+		if !ok || int64(len(lines)) != got.next-got.first || got.first < 0 {
+			t.Errorf("%q is taken for records %d to %d", body, got.first, got.next)
+		}
+	})
+}
+
+// retryable must never call a write safe to repeat that may be in the log.
+func TestRetryableKeepsUnknownApart(t *testing.T) {
+	for _, test := range []struct {
+		err     error
+		retry   bool
+		outcome seb.Outcome
+	}{
+		{transportError{io.EOF, true}, true, seb.NotCommitted},
+		{transportError{io.EOF, false}, true, seb.Unknown},
+		{&apiError{Status: 429}, true, seb.NotCommitted},
+		{&apiError{Status: 503, Outcome: seb.NotCommitted}, true, seb.NotCommitted},
+		{&apiError{Status: 503, Outcome: seb.Unknown}, true, seb.Unknown},
+		{&apiError{Status: 503}, true, seb.Unknown},
+		{&apiError{Status: 502}, true, seb.Unknown},
+		{&apiError{Status: 504}, true, seb.Unknown},
+		{&apiError{Status: 500}, false, seb.Unknown},
+		{&apiError{Status: 413}, false, seb.NotCommitted},
+		{&apiError{Status: 404}, false, seb.NotCommitted},
+		{io.EOF, false, seb.Unknown},
+	} {
+		retry, outcome := retryable(fmt.Errorf("wrapped: %w", test.err))
+		if retry != test.retry || outcome != test.outcome {
+			t.Errorf("%v: %v, %s; want %v, %s", test.err, retry, outcome, test.retry, test.outcome)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+)
+
+// serveDebug serves profiles on --debug-addr, if given, until stop is called.
+func (c *serveCmd) serveDebug(ctx context.Context, log *slog.Logger) (stop func(), err error) {
+	if c.DebugAddr == "" {
+		return func() {}, nil
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.DebugAddr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for --debug-addr: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("serve profiles", "error", err)
+		}
+	}()
+	log.Info("profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
+	return func() {
+		if err := server.Close(); err != nil {
+			log.Warn("close the profile server", "error", err)
+		}
+		<-done
+	}, nil
+}

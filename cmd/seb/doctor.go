@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+const (
+	doctorSmall  = 1 << 10
+	doctorLarge  = 1 << 20
+	doctorRanged = 64 << 10
+	// Beyond this the clocks deserve a word: S3 refuses requests at 15 minutes.
+	skewNoted = 30 * time.Second
+)
+
+type doctorCmd struct {
+	storeFlag
+	Rounds  int `default:"8" help:"Rounds of racing creates (default ${default})."`
+	Racers  int `default:"24" help:"Creates that race in a round (default ${default})."`
+	Samples int `default:"20" help:"Requests to take latencies from (default ${default})."`
+}
+
+// Help shows examples.
+func (doctorCmd) Help() string {
+	return `Examples:
+
+    seb doctor --store ./seb-data
+    seb doctor --store 's3://bucket/prefix?region=eu-central-1'
+    seb doctor --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1'
+
+It writes a few dozen small objects under probe/ and deletes them again; the log is not touched. The exit code
+is 0 if the store is fit for Seb, 1 if not.`
+}
+
+// Run probes the store and prints a verdict.
+func (c *doctorCmd) Run(ctx context.Context, std streams) error {
+	if c.Rounds < 1 || c.Racers < 2 || c.Samples < 1 {
+		return usage(errors.New("--rounds and --samples must be at least 1, --racers at least 2"))
+	}
+	store, kind, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	d := &diagnosis{prober: newProber(store), printer: printer{w: std.out}}
+	d.printf("store %s (%v)\n\n", c.Store, kind)
+	d.examine(ctx, c)
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	if d.failed != nil {
+		d.printf("\nverdict: NOT usable for Seb\n")
+		return hinted(fmt.Errorf("store %s is not usable: %w", c.Store, d.failed),
+			"a store must keep every promise above at all times; see docs/operations.md for stores that do")
+	}
+	d.estimate(kind)
+	d.printf("\nverdict: usable by any number of brokers\n")
+	return d.err
+}
+
+// diagnosis prints one line per check and remembers the first that failed.
+type diagnosis struct {
+	*prober
+	printer
+	failed error
+}
+
+// examine runs all checks, and removes their objects whatever they find.
+func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
+	if !d.check("answers", func() (string, error) { return d.answers(ctx) }) {
+		return // everything else would only run into time-outs
+	}
+	d.check("racing creates", func() (string, error) { return d.race(ctx, c.Rounds, c.Racers) })
+	d.check("create of existing", func() (string, error) { return d.exists(ctx, c.Rounds) })
+	d.check("read what was written", func() (string, error) { return d.roundTrips(ctx, c.Samples) })
+	d.check("list after write", func() (string, error) { return d.lists(ctx) })
+	d.check("ranged reads", func() (string, error) { return d.ranges(ctx) })
+	d.check("delete", func() (string, error) { return d.deletes(ctx) })
+	d.check("store time", d.clock)
+}
+
+func (d *diagnosis) check(name string, run func() (string, error)) (ok bool) {
+	detail, err := run()
+	mark := "ok"
+	if err != nil {
+		mark, detail = "BAD", err.Error()
+		if d.failed == nil {
+			d.failed = fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	d.printf("  %-4s %-22s %s\n", mark, name, detail)
+	return err == nil
+}
+
+func (d *diagnosis) answers(ctx context.Context) (string, error) {
+	if _, err := d.list(ctx, "", "", 1); err != nil {
+		return "", err
+	}
+	return "it can be reached", nil
+}
+
+// roundTrips writes objects of two sizes and reads them at once; it is where
+// most latencies come from.
+func (d *diagnosis) roundTrips(ctx context.Context, samples int) (string, error) {
+	for i, body := range [][]byte{make([]byte, doctorSmall), make([]byte, doctorLarge)} {
+		n, what := samples, "1 KiB"
+		if i == 1 {
+			n, what = (samples+3)/4, "1 MiB"
+		}
+		for j := range n {
+			body[0], body[len(body)-1] = byte(j), ^byte(j)
+			key := d.key("object-%d-%d", i, j)
+			if err := d.create(ctx, "create "+what, key, body); err != nil {
+				return "", fmt.Errorf("create: %w", err)
+			}
+			o, err := d.get(ctx, "get "+what, key, 0, -1)
+			if err != nil {
+				return "", fmt.Errorf("get: %w", err)
+			}
+			if !bytes.Equal(o.Body, body) {
+				return "", errors.New("an object came back with other bytes")
+			}
+		}
+	}
+	return "1 KiB and 1 MiB, bytes unchanged", nil
+}
+
+// lists expects all keys created so far, whole and in pages.
+func (d *diagnosis) lists(ctx context.Context) (string, error) {
+	want := slices.Sorted(slices.Values(d.keys))
+	var got []string
+	after := ""
+	for page := (objstore.Page{More: true}); page.More; {
+		var err error
+		if page, err = d.list(ctx, "list", after, 7); err != nil {
+			return "", err
+		}
+		if len(page.Keys) == 0 {
+			break
+		}
+		got = append(got, page.Keys...)
+		after = got[len(got)-1]
+		if len(got) > 2*len(want) {
+			return "", errors.New("the list does not end")
+		}
+	}
+	if !slices.Equal(got, want) {
+		return "", fmt.Errorf("%d keys were created; the list has %d, or has them out of order", len(want), len(got))
+	}
+	return fmt.Sprintf("%d keys, in order, in pages", len(want)), nil
+}
+
+func (d *diagnosis) ranges(ctx context.Context) (string, error) {
+	body := make([]byte, doctorRanged)
+	for i := range body {
+		body[i] = byte(i * 7 >> 3)
+	}
+	key := d.key("ranges")
+	if err := d.create(ctx, "", key, body); err != nil {
+		return "", err
+	}
+	const end = doctorRanged
+	for _, r := range []struct{ off, n, from, to int64 }{
+		{1000, 5000, 1000, 6000},       // inside
+		{end - 10, 100, end - 10, end}, // beyond the end
+		{end, 10, end, end},            // behind it
+		{100, -1, 100, end},            // to the end
+	} {
+		o, err := d.get(ctx, "", key, r.off, r.n)
+		if err != nil {
+			return "", fmt.Errorf("%d bytes at %d: %w", r.n, r.off, err)
+		}
+		if !bytes.Equal(o.Body, body[r.from:r.to]) || o.Size != end {
+			return "", fmt.Errorf("%d bytes at %d of %d: got %d bytes of %d", r.n, r.off, end, len(o.Body), o.Size)
+		}
+	}
+	if _, err := d.get(ctx, "", d.key("never-created"), 0, -1); !errors.Is(err, objstore.ErrNotFound) {
+		return "", fmt.Errorf("a key that holds nothing does not say so: %w", orNil(err))
+	}
+	return "inside, beyond and behind the end; missing objects are told", nil
+}
+
+// orNil makes a missing error printable.
+func orNil(err error) error {
+	if err == nil {
+		return errors.New("success")
+	}
+	return err
+}
+
+func (d *diagnosis) deletes(ctx context.Context) (string, error) {
+	if err := d.cleanup(ctx); err != nil {
+		return "", err
+	}
+	page, err := d.list(ctx, "", "", 1)
+	if err != nil {
+		return "", err
+	}
+	if len(page.Keys) > 0 {
+		return "", fmt.Errorf("%s is still listed", page.Keys[0])
+	}
+	if _, err := d.get(ctx, "", d.keys[0], 0, -1); !errors.Is(err, objstore.ErrNotFound) {
+		return "", fmt.Errorf("%s can still be read: %w", d.keys[0], orNil(err))
+	}
+	return "all of it", nil
+}
+
+// clock judges the dates that all answers carried, or should have.
+func (d *diagnosis) clock() (string, error) {
+	if d.undated > 0 {
+		return "", fmt.Errorf("%d of %d answers carried no date", d.undated, d.undated+len(d.dates))
+	}
+	if len(d.dates) == 0 {
+		return "", errors.New("no answer carried a date")
+	}
+	// The smallest and largest skew that every answer admits: the request was
+	// executed between sent and received, and its date may be cut to seconds.
+	granularity := time.Second
+	for _, at := range d.dates {
+		if at.store.Nanosecond() != 0 {
+			granularity = time.Nanosecond
+			break
+		}
+	}
+	least, most := time.Duration(math.MinInt64), time.Duration(math.MaxInt64)
+	for _, at := range d.dates {
+		least = max(least, at.store.Sub(at.received))
+		most = min(most, at.store.Add(granularity).Sub(at.sent))
+	}
+	skew := (least/2 + most/2).Round(10 * time.Millisecond)
+	detail := "on every answer"
+	if granularity == time.Second {
+		detail += ", in whole seconds"
+	}
+	switch {
+	case skew > 0:
+		detail += fmt.Sprintf(", about %v ahead of this machine", skew)
+	case skew < 0:
+		detail += fmt.Sprintf(", about %v behind this machine", -skew)
+	}
+	if skew.Abs() > skewNoted {
+		detail += " (harmless to the log; set this machine's clock)"
+	}
+	return detail, nil
+}
+
+// estimate prints latencies, and what they mean for appends and for the bill.
+func (d *diagnosis) estimate(kind storeKind) {
+	ms := func(t time.Duration) string { return fmt.Sprintf("%.1f ms", float64(t)/1e6) }
+	d.printf("\n")
+	d.table(func(t *printer) {
+		t.printf("  LATENCY\tN\tP50\tP90\tP99\tMAX\n")
+		for _, name := range []string{"create 1 KiB", "create 1 MiB", "get 1 KiB", "get 1 MiB", "list", "delete"} {
+			s := d.samples[name]
+			t.printf("  %s\t%d\t%s\t%s\t%s\t%s\n", name, len(s),
+				ms(percentile(s, 50)), ms(percentile(s, 90)), ms(percentile(s, 99)), ms(percentile(s, 100)))
+		}
+	})
+	linger := kind.linger()
+	creates := d.samples["create 1 KiB"]
+	d.printf("\n  a lone append is acknowledged in about %v linger + %s, at worst %s more\n",
+		linger, ms(percentile(creates, 50)), ms(percentile(creates, 100)-percentile(creates, 50)))
+	d.printf("  cost: %s\n", kind.cost(batchTimed, linger))
+}
+
+// percentile returns the smallest sample that p percent don't exceed.
+func percentile(samples []time.Duration, p int) time.Duration {
+	if len(samples) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(samples))
+	return sorted[max(0, (len(sorted)*p+99)/100-1)]
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/s3test"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+func TestDoctorFindsADirectoryUsableAndLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	r := runSeb(t, nil, "doctor", "--store", dir, "--rounds", "3", "--racers", "8", "--samples", "4")
+	r.want(t, exitOK)
+	for _, want := range []string{"verdict: usable", "3 rounds of 8, one winner each", "create 1 MiB", "a lone append"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("it does not say %q:\n%s", want, r.out)
+		}
+	}
+	store, err := objstore.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := store.List(t.Context(), "", "", 10)
+	if err != nil || len(page.Keys) > 0 {
+		t.Errorf("it left %v, %v", page.Keys, err)
+	}
+}
+
+// A store is a broken one: it keeps all promises of the one inside but one.
+type overwriting struct{ objstore.Store }
+
+func (s overwriting) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	at, err := s.Store.Create(ctx, key, parts...)
+	if errors.Is(err, objstore.ErrExists) {
+		if _, err := s.Delete(ctx, key); err != nil {
+			return at, err
+		}
+		_, _ = s.Store.Create(ctx, key, parts...) // a lost race is a success here
+		return at, nil
+	}
+	return at, err
+}
+
+// refusing stores what it says it did not.
+type refusing struct{ objstore.Store }
+
+func (s refusing) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	at, err := s.Store.Create(ctx, key, parts...)
+	return at, errors.Join(err, objstore.ErrExists)
+}
+
+// unclear can't say that a key is taken.
+type unclear struct{ objstore.Store }
+
+func (s unclear) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	at, err := s.Store.Create(ctx, key, parts...)
+	if errors.Is(err, objstore.ErrExists) {
+		err = errors.New("something went wrong")
+	}
+	return at, err
+}
+
+// misplacing tells one racer that it won, and stores another's bytes.
+type misplacing struct {
+	objstore.Store
+	mu    sync.Mutex
+	first map[string][]byte
+}
+
+func (s *misplacing) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	if !strings.Contains(key, "race") {
+		return s.Store.Create(ctx, key, parts...)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, seen := s.first[key]
+	if !seen {
+		s.first[key] = slices.Concat(parts...)
+		return time.Now(), objstore.ErrExists
+	}
+	return s.Store.Create(ctx, key, before)
+}
+
+// forgetful lists only what is older.
+type forgetful struct{ objstore.Store }
+
+func (s forgetful) List(ctx context.Context, prefix, after string, limit int) (objstore.Page, error) {
+	page, err := s.Store.List(ctx, prefix, after, limit)
+	if len(page.Keys) > 0 && !page.More {
+		page.Keys = page.Keys[:len(page.Keys)-1]
+	}
+	return page, err
+}
+
+// whole ignores ranges.
+type whole struct{ objstore.Store }
+
+func (s whole) Get(ctx context.Context, key string, _, _ int64) (objstore.Object, error) {
+	return s.Store.Get(ctx, key, 0, -1)
+}
+
+// timeless sends no dates with its refusals.
+type timeless struct{ objstore.Store }
+
+func (s timeless) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	at, err := s.Store.Create(ctx, key, parts...)
+	if err != nil {
+		at = time.Time{}
+	}
+	return at, err
+}
+
+// keeping deletes nothing.
+type keeping struct{ objstore.Store }
+
+func (s keeping) Delete(context.Context, string) (time.Time, error) { return time.Now(), nil }
+
+// down answers nothing.
+type down struct{ objstore.Store }
+
+func (s down) List(context.Context, string, string, int) (objstore.Page, error) {
+	return objstore.Page{}, errors.New("connection refused")
+}
+
+func TestDoctorFindsWhatAStoreLacks(t *testing.T) {
+	memory := func() objstore.Store { return objstore.NewMemory() }
+	for _, test := range []struct {
+		name  string
+		store objstore.Store
+		want  string
+	}{
+		{"sound", memory(), ""},
+		{"overwriting", overwriting{memory()}, "racing creates"},
+		{"refusing", refusing{memory()}, "racing creates"},
+		{"misplacing", &misplacing{Store: memory(), first: map[string][]byte{}}, "racing creates"},
+		{"unclear", unclear{memory()}, "create of existing"},
+		{"forgetful", forgetful{memory()}, "list after write"},
+		{"whole", whole{memory()}, "ranged reads"},
+		{"timeless", timeless{memory()}, "store time"},
+		{"keeping", keeping{memory()}, "delete"},
+		{"down", down{memory()}, "answers"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out strings.Builder
+			d := &diagnosis{prober: newProber(test.store), printer: printer{w: &out}}
+			d.examine(t.Context(), &doctorCmd{Rounds: 3, Racers: 8, Samples: 4})
+			switch {
+			case test.want == "" && d.failed != nil:
+				t.Errorf("it found %v", d.failed)
+			case test.want != "" && (d.failed == nil || !strings.HasPrefix(d.failed.Error(), test.want)):
+				t.Errorf("it found %v; %s is broken\n%s", d.failed, test.want, &out)
+			}
+		})
+	}
+}
+
+func TestDoctorMeasuresTheStoresClock(t *testing.T) {
+	ahead := objstore.NewMemory(objstore.WithClock(func() time.Time { return time.Now().Add(time.Hour).Truncate(time.Second) }))
+	d := &diagnosis{prober: newProber(ahead), printer: printer{w: io.Discard}}
+	d.examine(t.Context(), &doctorCmd{Rounds: 1, Racers: 2, Samples: 1})
+	detail, err := d.clock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"whole seconds", "ahead of this machine", "set this machine's clock"} {
+		if !strings.Contains(detail, want) {
+			t.Errorf("it does not say %q: %s", want, detail)
+		}
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	samples := []time.Duration{5, 1, 4, 2, 3}
+	for p, want := range map[int]time.Duration{1: 1, 20: 1, 50: 3, 90: 5, 99: 5, 100: 5} {
+		if got := percentile(samples, p); got != want {
+			t.Errorf("p%d is %d, not %d", p, got, want)
+		}
+	}
+	if percentile(nil, 50) != 0 {
+		t.Error("no samples have a percentile")
+	}
+}
+
+func TestCostIsTheListPrice(t *testing.T) {
+	if got := kindS3.cost(batchTimed, 250*time.Millisecond); !strings.Contains(got, "at most 4 commits/s, $53 a month") {
+		t.Error(got)
+	}
+	if got := kindDirectory.cost(batchTimed, 10*time.Millisecond); strings.Contains(got, "$") {
+		t.Error(got)
+	}
+}
+
+func TestDoctorFindsARealS3ServerUsable(t *testing.T) {
+	store := s3test.VersityGW(t)
+	for _, variable := range s3test.Env() {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
+	r := runSeb(t, nil, "doctor", "--store", store, "--rounds", "4", "--samples", "4")
+	r.want(t, exitOK)
+	for _, want := range []string{"4 rounds of 24, one winner each", "verdict: usable", "$53 a month"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("it does not say %q:\n%s", want, r.out)
+		}
+	}
+}

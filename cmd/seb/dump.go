@@ -1,0 +1,326 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+type dumpCmd struct {
+	storeFlag
+	Object  string `arg:"" help:"A file, or else a key in --store."`
+	Records bool   `help:"Show the records of every batch too."`
+}
+
+// Help shows examples.
+func (dumpCmd) Help() string {
+	return `Examples:
+
+    seb dump seb-data/log/00000000000000000001
+    seb dump --store s3://bucket/prefix checkpoint/00000000000000001000
+    seb dump --store s3://bucket/prefix seb.json
+    seb dump --records ./data/00000000000000000007-1f2e3d4c5b6a7988
+
+Shows prologue, head, rows and batches, and verifies every checksum on the way. Batches in data objects are
+shown by dumping these; their records count from 0, since only the commit knows the offsets. The exit code is
+1 if anything is damaged.`
+}
+
+// Run prints the object.
+func (c *dumpCmd) Run(ctx context.Context, std streams) error {
+	b, err := c.read(ctx)
+	if err != nil {
+		return err
+	}
+	d := &dumper{printer: printer{w: std.out}, records: c.Records}
+	if err := d.dump(b, filepath.ToSlash(c.Object)); err != nil {
+		return fmt.Errorf("dump %s: %w", c.Object, err)
+	}
+	if d.bad > 0 {
+		return fmt.Errorf("%s: %w in %d places, marked BAD above", c.Object, commitlog.ErrCorrupt, d.bad)
+	}
+	return d.err
+}
+
+// read returns the bytes of the file, or of the store's object.
+func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
+	b, err := os.ReadFile(c.Object)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return b, err
+	}
+	if isDirectory(c.Store) {
+		// Opening a store sets its directory up, which is not what looking should do.
+		if _, err := os.Stat(c.Store); err != nil {
+			return nil, fmt.Errorf("there is no file %s, nor a store %s", c.Object, c.Store)
+		}
+	}
+	store, _, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, err := store.Get(ctx, c.Object, 0, -1)
+	if err != nil {
+		return nil, fmt.Errorf("get %s from %s: %w", c.Object, c.Store, err)
+	}
+	return o.Body, nil
+}
+
+// dumper writes what an object holds, and counts what is wrong with it.
+type dumper struct {
+	printer
+	records bool
+	bad     int
+}
+
+func (d *dumper) line(label, format string, args ...any) {
+	d.printf("%-12s %s\n", label, fmt.Sprintf(format, args...))
+}
+
+// dump writes the object b, which stands under a key that ends like name.
+func (d *dumper) dump(b []byte, name string) error {
+	if path.Base(name) == commitlog.ClusterKey {
+		return d.cluster(b)
+	}
+	if isOriginal(b) {
+		return d.original(b)
+	}
+	p, err := commitlog.DecodePrologue(b)
+	if err != nil {
+		return err
+	}
+	d.line("object", "%v, version %d, %d bytes, head %d bytes with CRC %08x", p.Kind, p.Version, len(b), p.HeadSize, p.HeadCRC)
+	d.line("written", "%v (by the writer's clock)", micros(p.Created))
+	switch p.Kind {
+	case commitlog.KindCommit:
+		return d.commit(b, name)
+	case commitlog.KindData:
+		return d.data(b, name)
+	case commitlog.KindCheckpoint:
+		return d.checkpoint(b, name)
+	default:
+		return fmt.Errorf("%w: %v", commitlog.ErrVersion, p.Kind)
+	}
+}
+
+func (d *dumper) cluster(b []byte) error {
+	c, err := commitlog.DecodeCluster(b)
+	if err != nil {
+		return err
+	}
+	d.line("object", "constants of the bucket, %d bytes", len(b))
+	d.line("cluster", "%v", c.ID)
+	d.line("format", "%d", c.Format)
+	d.line("delete delay", "%v", time.Duration(c.DeleteDelay))
+	d.line("margin", "%v", time.Duration(c.Margin))
+	d.line("created", "%v", c.Created.UTC())
+	return nil
+}
+
+func (d *dumper) commit(b []byte, name string) error {
+	c, err := commitlog.DecodeCommit(b)
+	if err != nil {
+		return err
+	}
+	d.line("cluster", "%v", c.Cluster)
+	d.line("slot", "%d%s", c.Seq, d.standsAt(name, commitlog.LogKey(c.Seq)))
+	d.line("nonce", "%x", c.Nonce)
+	d.line("previous", "%v", c.Prev)
+	d.line("this", "%v", c.Hash)
+	d.line("time", "%v (by the store's clock)", micros(c.Time))
+	d.line("payload", "%d bytes at %d%s", c.PayloadSize, c.PayloadStart, d.mark(c.Size() != int64(len(b)), "the object has another size"))
+	for i, ref := range c.Data {
+		d.line("data", "%d: %s, %d bytes", i+1, ref.Key(), ref.Size)
+	}
+	for i, item := range c.Items {
+		switch x := item.(type) {
+		case *commitlog.Batch:
+			d.row(i, x, b, c)
+		case *commitlog.TopicCreated:
+			d.line("item", "%d: topic %d created: %q, %d partitions", i, x.ID, x.Name, x.Partitions)
+		case *commitlog.TopicDeleted:
+			d.line("item", "%d: topic %d deleted", i, x.ID)
+		case *commitlog.PartitionsAdded:
+			d.line("item", "%d: topic %d has %d partitions from here on", i, x.Topic, x.Partitions)
+		case *commitlog.DataFloor:
+			d.line("item", "%d: no later commit first refers to a data object below %d", i, x.Seq)
+		case *commitlog.UnknownItem:
+			d.line("item", "%d: unknown kind %d, not critical, %d bytes", i, x.Kind, len(x.Body))
+		default:
+			d.line("item", "%d: %T", i, x)
+		}
+	}
+	return nil
+}
+
+// row shows where a commit says that a batch is, and the batch if it is there.
+func (d *dumper) row(i int, x *commitlog.Batch, b []byte, c *commitlog.Commit) {
+	where := "inline"
+	if x.Object > 0 {
+		where = fmt.Sprintf("in data %d", x.Object)
+	}
+	d.line("item", "%d: batch of topic %d partition %d: offsets %d to %d, latest %v, %s at %d, %d bytes, CRC %08x",
+		i, x.Topic, x.Partition, x.Base, x.Base+int64(x.Count)-1, millis(x.MaxTime), where, x.Pos, x.Size, x.CRC)
+	if x.Object > 0 {
+		return
+	}
+	from := int64(c.PayloadStart) + int64(x.Pos)
+	if from+int64(x.Size) > int64(len(b)) {
+		d.line("", "%s", d.mark(true, "the object ends before the batch does"))
+		return
+	}
+	batch, ok := d.batch(b[from:from+int64(x.Size)], x.Base)
+	if ok && (batch.Count != int(x.Count) || batch.CRC != x.CRC) {
+		d.line("", "%s", d.mark(true, "the row and the batch differ"))
+	}
+}
+
+// batch shows one batch whose first record has the offset base, and tells
+// whether it is intact.
+func (d *dumper) batch(b []byte, base int64) (x record.Batch, ok bool) {
+	x, err := record.Check(b, record.Limits{})
+	if err != nil {
+		d.line("", "%s", d.mark(true, err.Error()))
+		return x, false
+	}
+	d.line("", "batch: %d records, compression %v, attributes %#x, CRC %08x: ok", x.Count, x.Codec, x.Attributes, x.CRC)
+	if !d.records {
+		return x, true
+	}
+	for r, err := range x.Records(b, base, record.Limits{}) {
+		if err != nil {
+			d.line("", "%s", d.mark(true, err.Error()))
+			return x, false
+		}
+		d.printf("%14d %v key %s value %s", r.Offset, millis(r.Timestamp), quoted(r.Key), quoted(r.Value))
+		for _, h := range r.Headers {
+			d.printf(" %q=%s", h.Key, quoted(h.Value))
+		}
+		d.printf("\n")
+	}
+	return x, true
+}
+
+func (d *dumper) data(b []byte, name string) error {
+	h, err := commitlog.DecodeDataHead(b)
+	if err != nil {
+		return err
+	}
+	d.line("cluster", "%v", h.Cluster)
+	d.line("begun after", "slot %d%s", h.Ref.Seq, d.standsAt(name, h.Ref.Key()))
+	rest := b[commitlog.DataPayloadStart:]
+	d.line("payload", "%d batches, %d bytes at %d%s", h.Batches, h.PayloadSize, commitlog.DataPayloadStart,
+		d.mark(int64(h.PayloadSize) != int64(len(rest)), "the object has another size"))
+	for i := range h.Batches {
+		x, err := record.Parse(rest)
+		if err == nil && x.Size > len(rest) {
+			err = fmt.Errorf("batch %d has %d bytes; %d follow", i, x.Size, len(rest))
+		}
+		if err != nil {
+			return fmt.Errorf("no batch at %d: %w", len(b)-len(rest), err)
+		}
+		d.line("batch", "%d at %d: %d bytes", i, len(b)-len(rest)-commitlog.DataPayloadStart, x.Size)
+		d.batch(rest[:x.Size], 0)
+		rest = rest[x.Size:]
+	}
+	if len(rest) > 0 {
+		d.line("", "%s", d.mark(true, fmt.Sprintf("%d bytes follow the last batch", len(rest))))
+	}
+	return nil
+}
+
+func (d *dumper) checkpoint(b []byte, name string) error {
+	c, err := commitlog.DecodeCheckpoint(b)
+	if err != nil {
+		return err
+	}
+	d.line("cluster", "%v", c.Cluster)
+	d.line("slot", "%d%s", c.Seq, d.standsAt(name, commitlog.CheckpointKey(c.Seq)))
+	d.line("its hash", "%v", c.Hash)
+	s, err := state.Decode(c.Seq, c.Body)
+	if err != nil {
+		return err
+	}
+	d.line("state", "%d bytes: %d topics, %d batches in %d objects", len(c.Body), s.TopicCount(), s.Batches(), s.Objects())
+	d.line("time", "%v (by the store's clock)", micros(s.Time()))
+	for _, t := range s.Topics() {
+		d.line("topic", "%d: %q, created %v", t.ID, t.Name, micros(t.Created))
+		for i, p := range t.Partitions {
+			d.line("", "partition %d: offsets %d to %d, %d bytes", i, p.Start, p.End, p.Bytes)
+		}
+	}
+	return nil
+}
+
+// isOriginal recognises version 1, the original Seb's single-topic file.
+func isOriginal(b []byte) bool {
+	return len(b) >= commitlog.PrologueSize && string(b[:4]) == "seb!" && binary.LittleEndian.Uint16(b[4:]) == 1
+}
+
+// original shows a version 1 file: the prologue, a position (uint32) for each
+// record relative to the start of the data, the data.
+func (d *dumper) original(b []byte) error {
+	le := binary.LittleEndian
+	count := int64(le.Uint32(b[14:]))
+	d.line("object", "record batch of the original Seb, version 1, %d bytes", len(b))
+	d.line("written", "%v", micros(int64(le.Uint64(b[6:]))))
+	d.line("records", "%d", count)
+	index := b[commitlog.PrologueSize:]
+	if int64(len(index)) < 4*count {
+		return fmt.Errorf("%w: %d positions don't fit", commitlog.ErrCorrupt, count)
+	}
+	data := index[4*count:]
+	d.line("data", "%d bytes at %d", len(data), len(b)-len(data))
+	for i := range count {
+		from, to := int64(le.Uint32(index[4*i:])), int64(len(data))
+		if i+1 < count {
+			to = int64(le.Uint32(index[4*(i+1):]))
+		}
+		if from > to || to > int64(len(data)) {
+			d.line("record", "%d at %d%s", i, from, d.mark(true, "it ends before it begins, or behind the data"))
+			return nil
+		}
+		if d.records {
+			d.line("record", "%d at %d: %s", i, from, quoted(data[from:to]))
+		}
+	}
+	return nil
+}
+
+// mark counts and describes a fault, if it is one.
+func (d *dumper) mark(fault bool, what string) string {
+	if !fault {
+		return ""
+	}
+	d.bad++
+	return " BAD: " + what
+}
+
+// standsAt compares the name that was asked for with the key that the object
+// says is its own. Only names of that form can be wrong: a copy may be called anything.
+func (d *dumper) standsAt(name, key string) string {
+	dir, base := path.Split(name)
+	if path.Base(dir) != path.Dir(key) {
+		return ""
+	}
+	return d.mark(base != path.Base(key), "its own key is "+key)
+}
+
+func quoted(b []byte) string {
+	if b == nil {
+		return "null"
+	}
+	return fmt.Sprintf("%q", b)
+}
+
+func micros(us int64) string { return time.UnixMicro(us).UTC().Format("2006-01-02T15:04:05.000000Z") }
+func millis(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// greet tells a person at a terminal where the broker is and what to try.
+func (c *serveCmd) greet(w io.Writer, address net.Addr, kind storeKind, linger time.Duration) error {
+	url := "http://" + reachable(address)
+	batch := c.Batch
+	if batch == batchTimed {
+		batch = fmt.Sprintf("timed: a commit %v after its first record, or at %v", linger, c.CommitBytes)
+	}
+	_, err := fmt.Fprintf(w, `Seb is ready at %[1]s
+
+Try:
+  curl -d 'hello' %[1]s/v1/topics/greetings/records
+  curl %[1]s/v1/topics/greetings/records
+  curl %[1]s/v1/topics/greetings
+
+store  %[2]s (%[3]v)
+batch  %[4]s
+cost   %[5]s
+
+`, url, c.Store, kind, batch, kind.cost(c.Batch, linger))
+	return err
+}
+
+// reachable returns address with a host that a client on this machine can use.
+func reachable(address net.Addr) string {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return address.String()
+	}
+	return net.JoinHostPort("localhost", fmt.Sprint(tcp.Port))
+}

@@ -1,0 +1,148 @@
+// Command seb is the Simple Event Broker: the broker itself (serve), a client
+// for a shell (topic, produce, consume), and the tools an operator needs when
+// in doubt about a store (doctor) or an object (dump).
+//
+// It wires packages together and talks to people; what a broker does lives in
+// the root package, what its HTTP API says in httpapi.
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+	"github.com/simple-event-broker/seb"
+)
+
+// Exit codes. They are documented in the help.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+const description = `Seb keeps an event log in an object store, and nothing anywhere else.
+
+Every flag can be given as an environment variable too: --commit-bytes is
+SEB_COMMIT_BYTES. Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h.
+
+Exit codes: 0 success, 1 failure, 2 wrong usage.`
+
+// cli is the command line, one field per subcommand.
+type cli struct {
+	Serve   serveCmd   `cmd:"" help:"Run a broker."`
+	Topic   topicCmd   `cmd:"" help:"Create, list, show and delete topics."`
+	Produce produceCmd `cmd:"" help:"Append lines to a topic, a record each."`
+	Consume consumeCmd `cmd:"" help:"Write a topic's records, a line each."`
+	Doctor  doctorCmd  `cmd:"" help:"Probe a store, and say what it may be used for."`
+	Dump    dumpCmd    `cmd:"" help:"Show what an object of the log holds."`
+	Version versionCmd `cmd:"" help:"Show the version."`
+}
+
+// streams are the process's three, passed along so that tests can replace them.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func main() {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2) // none is lost while the other is handled
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel() // asks the command to end
+		<-signals
+		os.Exit(exitFailure)
+	}()
+	// A reader that went away shows as an error of Write instead of a kill,
+	// so that `seb consume | head` succeeds.
+	signal.Ignore(syscall.SIGPIPE)
+	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+// run executes one command line and returns the exit code. Whatever went wrong
+// has been written to std.err.
+func run(ctx context.Context, args []string, std streams) (code int) {
+	// Kong's --help exits from within Parse; there is no other way out of it.
+	type exit int
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case exit:
+			code = int(r)
+		default:
+			panic(r)
+		}
+	}()
+	parser, err := kong.New(&cli{},
+		kong.Name("seb"),
+		kong.Description(description),
+		kong.DefaultEnvars("SEB"),
+		kong.WithHyphenPrefixedParameters(true), // --from -10
+		kong.Writers(std.out, std.err),
+		kong.Exit(func(code int) { panic(exit(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(std),
+	)
+	if err != nil {
+		panic(err) // the cli struct is wrong
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		report(std.err, usage(err))
+		return exitUsage
+	}
+	if err := command.Run(); err != nil {
+		report(std.err, err)
+		if errors.As(err, new(usageError)) {
+			return exitUsage
+		}
+		return exitFailure
+	}
+	return exitOK
+}
+
+// usageError is a mistake in how the command was called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// usage turns err into a usageError that points at the help.
+func usage(err error) error {
+	return usageError{hinted(err, "see seb --help, or seb COMMAND --help")}
+}
+
+// hintError is an error with advice for the person who sees it.
+type hintError struct {
+	error
+	hint string
+}
+
+func (e hintError) Unwrap() error { return e.error }
+
+func hinted(err error, hint string) error { return hintError{err, hint} }
+
+// report writes err on one line, and what to do about it on the next.
+func report(w io.Writer, err error) {
+	message, hint := err.Error(), ""
+	var h hintError
+	var b *seb.Error
+	switch {
+	case errors.As(err, &h):
+		hint = h.hint
+	case errors.As(err, &b) && b.Hint != "":
+		hint = b.Hint
+		message = strings.Replace(message, "; "+hint, "", 1)
+	}
+	note(w, "seb: %s\n", strings.ReplaceAll(message, "\n", "; "))
+	if hint != "" {
+		note(w, "     %s\n", hint)
+	}
+}

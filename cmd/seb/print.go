@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// printer writes for people. It keeps the first error, so that a full disk
+// behind standard output is told once, at the end.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+// table writes rows of tab-separated cells in aligned columns. A heading is the
+// first row.
+func (p *printer) table(rows func(*printer)) {
+	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
+	inner := &printer{w: t}
+	rows(inner)
+	if p.err == nil {
+		p.err = inner.err
+	}
+	if err := t.Flush(); p.err == nil {
+		p.err = err
+	}
+}
+
+// note writes to standard error. There is nowhere to say that it can't.
+func note(w io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(w, format, args...)
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+type produceCmd struct {
+	serverFlag
+	Topic        string        `arg:"" help:"Name of the topic; created if there is none."`
+	File         string        `type:"existingfile" placeholder:"FILE" help:"Read lines from FILE (default: standard input)."`
+	Partition    *int32        `placeholder:"N" help:"Append to partition N (default: round robin)."`
+	Skip         int64         `placeholder:"N" help:"Leave out the first N lines, which an earlier call appended."`
+	BatchBytes   size          `default:"8MiB" help:"Largest request to send (default ${default})."`
+	BatchRecords int           `default:"50000" help:"Most records in a request (default ${default})."`
+	RetryFor     time.Duration `default:"2m" help:"How long to retry what is certain not to have been appended (default ${default})."`
+	RetryUnknown bool          `help:"Retry also what may have been appended: its lines may then be there twice."`
+}
+
+// Help shows examples.
+func (produceCmd) Help() string {
+	return `Every line becomes a record, without its LF. An empty line is an empty record; CR is kept; the last
+line needs no LF. Lines keep their order within a partition. Lines are sent as they come, those that come
+while a request is under way together.
+
+Examples:
+
+    echo hello | seb produce greetings
+    seb produce events --file events.log
+    tail -F app.log | seb produce app --partition 0
+
+If it fails, it says up to which line the records are acknowledged, and how to go on.`
+}
+
+// Run appends all lines, one request after the other: two at a time could swap
+// their order when the first one has to be retried.
+func (c *produceCmd) Run(ctx context.Context, std streams) error {
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	if c.BatchBytes < 1 || c.BatchRecords < 1 || c.Skip < 0 {
+		return usage(errors.New("--batch-bytes and --batch-records must be at least 1, --skip at least 0"))
+	}
+	in, total, err := c.input(std)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+
+	g := newGatherer(int(c.BatchBytes), c.BatchRecords)
+	// Nothing can wait for this goroutine: reading a terminal or a pipe ends
+	// when the other side says so, or with the process.
+	go g.read(ctx, in, c.Skip)
+
+	p := &producer{cmd: c, broker: broker, acked: c.Skip, progress: newProgress(std.err, total)}
+	err = p.sendAll(ctx, g)
+	p.progress.clear()
+	if err != nil {
+		return err
+	}
+	took := time.Since(p.progress.start)
+	note(std.err, "%d records, %s, in %v\n", p.acked-c.Skip, size(p.bytes), took.Round(time.Millisecond))
+	return nil
+}
+
+// input opens what to read, and tells its size if it has one.
+func (c *produceCmd) input(std streams) (io.ReadCloser, int64, error) {
+	f, ok := std.in.(*os.File)
+	if c.File != "" {
+		var err error
+		if f, err = os.Open(c.File); err != nil {
+			return nil, 0, err
+		}
+	} else if !ok {
+		return io.NopCloser(std.in), 0, nil
+	}
+	var total int64
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		total = info.Size()
+	}
+	return f, total, nil
+}
+
+// producer is one run of produce.
+type producer struct {
+	cmd      *produceCmd
+	broker   *client
+	progress *progress
+	acked    int64 // lines from the first one on that are in the log, those skipped included
+	bytes    int64 // of the lines acknowledged in this run, with their LF
+	answered bool  // a broker has answered before
+}
+
+func (p *producer) sendAll(ctx context.Context, g *gatherer) error {
+	var batch *lineBatch
+	for {
+		var err error
+		batch, err = g.next(ctx, batch)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return p.stopped(0, seb.NotCommitted, errors.New("interrupted"))
+		}
+		if err != nil {
+			return p.stopped(0, seb.NotCommitted, fmt.Errorf("read lines: %w", err))
+		}
+		if outcome, err := p.sendBatch(ctx, batch); err != nil {
+			return p.stopped(batch.count(), outcome, err)
+		}
+		p.acked += int64(batch.count())
+		p.bytes += int64(len(batch.values) + batch.count())
+		p.progress.update(time.Now(), p.acked-p.cmd.Skip, p.bytes)
+	}
+}
+
+// sendBatch appends a batch, retrying as far as the flags allow. ctx ends the
+// retrying, not a request under way, whose outcome would be lost.
+func (p *producer) sendBatch(ctx context.Context, batch *lineBatch) (seb.Outcome, error) {
+	var pause backoff
+	outcome := seb.NotCommitted // of all attempts together
+	retrying, cancel := context.WithTimeout(ctx, p.cmd.RetryFor)
+	defer cancel()
+	for {
+		err := p.post(context.WithoutCancel(ctx), batch)
+		if err == nil {
+			p.answered = true
+			return "", nil
+		}
+		retry, this := retryable(err)
+		if this == seb.Unknown {
+			outcome = seb.Unknown
+			retry = retry && p.cmd.RetryUnknown
+		}
+		var t transportError
+		unreachable := errors.As(err, &t)
+		// A broker that never answered is more likely a wrong URL than one
+		// that is being restarted.
+		if !retry || (unreachable && !p.answered) || !pause.wait(retrying, err) {
+			return outcome, err
+		}
+		p.answered = p.answered || !unreachable
+	}
+}
+
+func (p *producer) post(ctx context.Context, batch *lineBatch) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	query := url.Values{}
+	if p.cmd.Partition != nil {
+		query.Set("partition", strconv.Itoa(int(*p.cmd.Partition)))
+	}
+	u := p.broker.url(query, "topics", p.cmd.Topic, "records")
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u, batch.body())
+	if err != nil {
+		return err
+	}
+	req.ContentLength = int64(batch.size())
+	req.Header.Set("Content-Type", batchType)
+	res, err := p.broker.do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Count int `json:"count"`
+	}
+	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
+	if err != nil {
+		return unanswered(p.broker.base, err)
+	}
+	if err := json.Unmarshal(b, &answer); err != nil || answer.Count != batch.count() {
+		return fmt.Errorf("%s answered %d without the count of %d records sent: is it a broker?",
+			p.broker.base, res.StatusCode, batch.count())
+	}
+	return nil
+}
+
+// stopped describes a failure: what is in the log, what may be, how to go on.
+// count lines after the acknowledged ones had been sent.
+func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
+	from, to := p.acked+1, p.acked+int64(count)
+	var h hintError
+	if p.acked == p.cmd.Skip && outcome == seb.NotCommitted && errors.As(err, &h) {
+		return fmt.Errorf("produce %s: nothing appended: %w", p.cmd.Topic, err)
+	}
+	done := fmt.Sprintf("%d lines are acknowledged", p.acked)
+	if outcome == seb.Unknown {
+		return hinted(fmt.Errorf("produce %s: lines %d to %d: %w", p.cmd.Topic, from, to, err),
+			fmt.Sprintf("%s; lines %d to %d may or may not be in the log: look at its end with `seb consume %s --from -1`,"+
+				" then go on with --skip %d if they are missing, --skip %d if not",
+				done, from, to, p.cmd.Topic, p.acked, to))
+	}
+	goOn := fmt.Sprintf("go on with --skip %d", p.acked)
+	var e *apiError
+	if errors.As(err, &e) && e.Code == seb.CodeRequestTooLarge && count > 1 {
+		goOn += " and a smaller --batch-bytes or --batch-records"
+	}
+	return hinted(fmt.Errorf("produce %s: %w", p.cmd.Topic, err),
+		fmt.Sprintf("%s, and none after them is in the log; %s", done, goOn))
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fakeBroker takes appends and answers them as told: the n-th request is
+// answered by answers[n], or accepted if there is none.
+type fakeBroker struct {
+	t       *testing.T
+	answers []http.HandlerFunc
+
+	mu       sync.Mutex
+	requests int
+	queries  []string
+	lines    []string // of the appends accepted
+}
+
+func newFakeBroker(t *testing.T, answers ...http.HandlerFunc) (*fakeBroker, string) {
+	f := &fakeBroker{t: t, answers: answers}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	return f, server.URL
+}
+
+func (f *fakeBroker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests++
+	f.queries = append(f.queries, r.URL.RawQuery)
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		f.t.Error(err)
+	}
+	if r.Method != http.MethodPost || r.URL.Path != "/v1/topics/orders/records" || r.Header.Get("Content-Type") != batchType {
+		f.t.Errorf("unexpected request %s %s of %s", r.Method, r.URL, r.Header.Get("Content-Type"))
+	}
+	lines, ok := decodeLines(body)
+	if !ok || int64(len(body)) != r.ContentLength {
+		f.t.Errorf("no batch: %q", body)
+	}
+	if f.requests <= len(f.answers) && f.answers[f.requests-1] != nil {
+		f.answers[f.requests-1](w, r)
+		return
+	}
+	f.lines = append(f.lines, lines...)
+	w.WriteHeader(http.StatusCreated)
+	_, _ = fmt.Fprintf(w, `{"topic":"orders","count":%d,"partition":0,"offset":0}`, len(lines))
+}
+
+// accepted returns the lines of the appends accepted so far.
+func (f *fakeBroker) accepted() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lines
+}
+
+// asked returns how many requests came.
+func (f *fakeBroker) asked() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.requests
+}
+
+// problem answers as a broker refuses.
+func problem(status int, code, outcome string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(status)
+		p := map[string]any{"status": status, "code": code, "detail": "because of a test", "hint": "none"}
+		if outcome != "" {
+			p["outcome"] = outcome
+		}
+		_ = json.NewEncoder(w).Encode(p)
+	}
+}
+
+// hangUp ends the connection without an answer.
+func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+const fiveLines = "one\ntwo\n\nfour\r\nfive"
+
+var fiveRecords = []string{"one", "two", "", "four\r", "five"}
+
+func TestProduceSendsLinesInOrder(t *testing.T) {
+	f, url := newFakeBroker(t)
+	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2", "--partition", "3")
+	r.want(t, exitOK, "5 records")
+	if diff := cmp.Diff(fiveRecords, f.accepted()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"partition=3", "partition=3", "partition=3"}, f.queries); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestProduceRetriesWhatIsCertainlyNotInTheLog(t *testing.T) {
+	f, url := newFakeBroker(t, nil,
+		problem(http.StatusServiceUnavailable, "store_unavailable", "not_committed"),
+		problem(http.StatusTooManyRequests, "over_memory_budget", ""))
+	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
+	r.want(t, exitOK, "5 records")
+	if diff := cmp.Diff(fiveRecords, f.accepted()); diff != "" {
+		t.Error(diff)
+	}
+	if n := f.asked(); n != 5 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestProduceStopsAtAnUnknownOutcome(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"said so":          problem(http.StatusServiceUnavailable, "store_unavailable", "unknown"),
+		"no answer":        hangUp,
+		"a proxy's answer": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) },
+		"no broker": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprint(w, "It works!")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, url := newFakeBroker(t, nil, answer)
+			r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
+			r.want(t, exitFailure, "lines 3 to 4", "2 lines are acknowledged", "--skip 2", "--skip 4")
+			if n := f.asked(); n != 2 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+}
+
+func TestProduceRetriesUnknownOutcomesIfTold(t *testing.T) {
+	f, url := newFakeBroker(t, nil, hangUp, problem(http.StatusServiceUnavailable, "store_unavailable", "unknown"))
+	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2", "--retry-unknown")
+	r.want(t, exitOK, "5 records")
+	if diff := cmp.Diff(fiveRecords, f.accepted()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// An unknown outcome stays unknown, whatever the attempts after it were told.
+func TestProduceRemembersThatAnOutcomeIsUnknown(t *testing.T) {
+	_, url := newFakeBroker(t, nil, hangUp, problem(http.StatusRequestEntityTooLarge, "record_too_large", "not_committed"))
+	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2", "--retry-unknown")
+	r.want(t, exitFailure, "lines 3 to 4", "may or may not be in the log")
+}
+
+func TestProduceSaysHowToGoOn(t *testing.T) {
+	f, url := newFakeBroker(t, nil, problem(http.StatusRequestEntityTooLarge, "record_too_large", "not_committed"))
+	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
+	r.want(t, exitFailure, "record_too_large", "2 lines are acknowledged, and none after them", "--skip 2")
+
+	r = runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--skip", "2")
+	r.want(t, exitOK, "3 records")
+	if diff := cmp.Diff(fiveRecords, f.accepted()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestProduceGivesUpRetrying(t *testing.T) {
+	busy := problem(http.StatusTooManyRequests, "over_memory_budget", "not_committed")
+	_, url := newFakeBroker(t, busy, busy, busy, busy, busy, busy)
+	r := runSeb(t, strings.NewReader("a"), "produce", "orders", "--server", url, "--retry-for", "150ms")
+	r.want(t, exitFailure, "over_memory_budget")
+}
+
+func TestProduceReportsInputThatBreaksOff(t *testing.T) {
+	f, url := newFakeBroker(t)
+	in := io.MultiReader(strings.NewReader("one\ntwo\nhal"), iotest.ErrReader(errors.New("cable cut")))
+	r := runSeb(t, in, "produce", "orders", "--server", url)
+	r.want(t, exitFailure, "cable cut", "--skip 2")
+	if diff := cmp.Diff([]string{"one", "two"}, f.accepted()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// An interrupt lets the request under way end, since its outcome counts.
+func TestProduceInterruptedKnowsWhatIsAcknowledged(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	f, url := newFakeBroker(t)
+	f.answers = []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
+		interrupt()
+		w.WriteHeader(http.StatusCreated)
+		_, _ = fmt.Fprint(w, `{"count":2}`)
+	}}
+	r := runSebContext(ctx, t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
+	r.want(t, exitFailure, "interrupted", "2 lines are acknowledged", "--skip 2")
+}
+
+func TestProduceDoesNotFollowRedirects(t *testing.T) {
+	f, url := newFakeBroker(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	})
+	runSeb(t, strings.NewReader("a"), "produce", "orders", "--server", url).want(t, exitFailure, "redirects to /elsewhere")
+	if n := f.asked(); n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestScripts runs testdata/script/*.txtar. Beside testscript's own commands
+// they have:
+//
+//	serve NAME [flags]  starts a broker; $NAME and $SEB_SERVER are its URL
+//	stop NAME           ends it by SIGTERM; it must leave in time and well
+//	crash NAME          ends it by SIGKILL
+//
+// What a broker wrote is in NAME.stdout and NAME.stderr once it has ended.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Values[brokersKey{}] = map[string]*process{}
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"serve": scriptServe,
+			"stop":  scriptStop,
+			"crash": scriptCrash,
+		},
+	})
+}
+
+type brokersKey struct{}
+
+func scriptBrokers(ts *testscript.TestScript) map[string]*process {
+	return ts.Value(brokersKey{}).(map[string]*process)
+}
+
+func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: serve NAME [flags]")
+	}
+	env := append(os.Environ(), "HOME="+ts.Getenv("HOME"))
+	p, err := startServe(context.Background(), ts.MkAbs("."), env, args[1:]...)
+	ts.Check(err)
+	ts.Defer(p.kill)
+	scriptBrokers(ts)[args[0]] = p
+	ts.Setenv(args[0], p.url)
+	ts.Setenv("SEB_SERVER", p.url)
+}
+
+func scriptStop(ts *testscript.TestScript, neg bool, args []string) {
+	p := scriptBroker(ts, neg, args)
+	code, err := p.stop()
+	ts.Check(err)
+	writeOutputs(ts, args[0], p)
+	if code != exitOK {
+		ts.Fatalf("serve ended with exit code %d:\n%s", code, p.stderr)
+	}
+}
+
+func scriptCrash(ts *testscript.TestScript, neg bool, args []string) {
+	p := scriptBroker(ts, neg, args)
+	p.kill()
+	writeOutputs(ts, args[0], p)
+}
+
+func scriptBroker(ts *testscript.TestScript, neg bool, args []string) *process {
+	if neg || len(args) != 1 || scriptBrokers(ts)[args[0]] == nil {
+		ts.Fatalf("usage: stop|crash NAME, with the name of a broker that was started")
+	}
+	return scriptBrokers(ts)[args[0]]
+}
+
+func writeOutputs(ts *testscript.TestScript, name string, p *process) {
+	ts.Check(os.WriteFile(ts.MkAbs(name+".stdout"), []byte(p.stdout.String()), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs(name+".stderr"), []byte(p.stderr.String()), 0o600))
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/httpapi"
+)
+
+const (
+	// A supervisor's patience is 10 s at least; these together keep within it.
+	drainTimeout  = 4 * time.Second
+	closeTimeout  = 5 * time.Second
+	answerTimeout = 500 * time.Millisecond
+
+	// What the process needs beside its two budgets: code, stacks, connections,
+	// and room for the garbage collector not to run all the time.
+	memoryHeadroom = 64 << 20
+)
+
+type serveCmd struct {
+	storeFlag
+	HTTP string `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
+
+	Batch         string         `enum:"timed,immediate,each" default:"timed" help:"When to commit: timed, immediate, or each append alone (default ${default})."`
+	Linger        *time.Duration `placeholder:"DURATION" help:"How long a timed batch gathers (default: 10ms in a directory, 250ms on S3, which is at most 4 PUTs a second)."`
+	CommitBytes   size           `default:"4MiB" help:"Commit a timed batch when it holds this much (default ${default})."`
+	AppendTimeout time.Duration  `default:"30s" help:"How long an append waits for the store before it is answered 503 (default ${default})."`
+
+	CheckpointCommits int           `default:"1000" placeholder:"N" help:"Commits between two checkpoints, 1 to 1024 (default ${default})."`
+	AutoCreate        bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
+	MaxConnections    int           `default:"1024" placeholder:"N" help:"Connections open at a time; further ones wait (default ${default})."`
+	StaleMax          time.Duration `default:"1s" help:"How old the last look at the log may be when its end is told (default ${default})."`
+
+	Memory      size   `default:"128MiB" help:"Memory for requests, open batches and the cache together (default ${default})."`
+	StateMemory size   `default:"256MiB" help:"Memory for what the broker knows about the log; when full, appends are refused (default ${default})."`
+	CacheDir    string `placeholder:"DIR" help:"Where to cache what was read from the store (default: nowhere)."`
+	CacheBytes  size   `default:"1GiB" help:"Largest size of the cache directory (default ${default})."`
+
+	RecordBytesMax  size `placeholder:"SIZE" help:"Largest record: key, value and headers (default: 8MiB, or an eighth of --memory)."`
+	RequestBytesMax size `placeholder:"SIZE" help:"Largest request (default: 32MiB, or a quarter of --memory)."`
+	HeadersMax      int  `default:"100" placeholder:"N" help:"Most headers of a record (default ${default})."`
+	TopicsMax       int  `default:"10000" placeholder:"N" help:"Most topics (default ${default})."`
+	PartitionsMax   int  `default:"1000" placeholder:"N" help:"Most partitions of a topic (default ${default})."`
+
+	DeleteDelay time.Duration `default:"24h" help:"For a new bucket: how long objects stay after the log stopped needing them (default ${default})."`
+	Margin      time.Duration `default:"1h" help:"For a new bucket: the largest error of the store's clocks (default ${default})."`
+
+	LogLevel  slog.Level `default:"info" help:"Log what is at least this: debug, info, warn, error (default ${default})."`
+	LogFormat string     `enum:"text,json" default:"text" help:"Format of the log on standard error: text or json (default ${default})."`
+	DebugAddr string     `placeholder:"HOST:PORT" help:"Serve profiles (pprof) here (default: nowhere)."`
+	Insecure  bool       `help:"Allow addresses that other machines can reach: anyone there can read and write."`
+}
+
+// Help shows examples.
+func (serveCmd) Help() string {
+	return `Examples:
+
+    seb serve
+    seb serve --store 's3://bucket/prefix?region=eu-central-1' --linger 100ms
+    seb serve --store 's3://bucket?endpoint=http://127.0.0.1:9000&region=us-east-1' --cache-dir /var/cache/seb
+    seb serve --http 0.0.0.0:51313 --insecure
+
+Any number of brokers may serve one store. S3 credentials come from the usual AWS variables and files. SIGTERM
+lets requests end, commits what is held and writes a checkpoint, within 10 seconds; a second signal ends the
+process at once. If the broker stops itself, because the log is damaged or the store can't be trusted any more,
+the process ends with exit code 1 and says why.`
+}
+
+// Run serves until ctx ends or the broker stops itself.
+func (c *serveCmd) Run(ctx context.Context, std streams) error {
+	if err := c.checkAddresses(); err != nil {
+		return err
+	}
+	log := c.logger(std)
+	c.limitMemory()
+
+	// Before the store is touched: an address in use is a common mistake.
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.HTTP)
+	if err != nil {
+		return hinted(fmt.Errorf("listen for HTTP: %w", err), "another broker may be running there; choose with --http")
+	}
+	defer func() { _ = listener.Close() }() // the server closes it first, if there is one
+	stopDebug, err := c.serveDebug(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer stopDebug()
+
+	store, kind, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	linger := kind.linger()
+	if c.Linger != nil {
+		linger = *c.Linger
+	}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	broker, err := seb.Open(ctx, store, c.options(batching(c.Batch, linger, c.CommitBytes), log, metrics))
+	if err != nil {
+		return fmt.Errorf("open the log in %s: %w", c.Store, err)
+	}
+	server := httpapi.NewServer(httpapi.New(broker, httpapi.Options{
+		Logger: log, Registerer: metrics, Gatherer: metrics, Version: version(),
+	}), log)
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(httpapi.LimitListener(listener, c.MaxConnections)) }()
+
+	if err := c.greet(std.out, listener.Addr(), kind, linger); err != nil {
+		log.Warn("standard output is not readable", "error", err)
+	}
+	log.Info("ready", "address", listener.Addr().String(), "store", c.Store, "cluster", broker.Status().ClusterID,
+		"applied", broker.Status().Applied, "version", version())
+	cause := c.watch(ctx, broker, failed, log)
+	return errors.Join(cause, shutdown(server, broker, log))
+}
+
+// watch waits until there is a reason to end, and returns it if it is a failure.
+func (c *serveCmd) watch(ctx context.Context, broker *seb.Broker, failed <-chan error, log *slog.Logger) error {
+	select {
+	case <-ctx.Done():
+		log.Info("shutting down")
+		return nil
+	case err := <-failed:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-broker.Stopped():
+		// A process that stays, but serves nothing, looks alive to everything
+		// that watches processes.
+		return fmt.Errorf("serve %s: %w", c.Store, broker.Status().Err)
+	}
+}
+
+// shutdown lets requests end, then commits what is held and writes a checkpoint.
+func shutdown(server *http.Server, broker *seb.Broker, log *slog.Logger) error {
+	drain, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	late := server.Shutdown(drain)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := broker.Shutdown(ctx)
+	if late != nil {
+		// The broker has given every append its outcome; their clients should hear of it.
+		answer, cancel := context.WithTimeout(context.Background(), answerTimeout)
+		defer cancel()
+		late = server.Shutdown(answer)
+	}
+	if late != nil {
+		log.Warn("requests did not end in time and are cut off", "error", late)
+		if err := server.Close(); err != nil {
+			log.Warn("close HTTP connections", "error", err)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("shut down: %w", err)
+	}
+	log.Info("shut down", "applied", broker.Status().Applied)
+	return nil
+}
+
+func (c *serveCmd) options(b seb.Batching, log *slog.Logger, metrics prometheus.Registerer) seb.Options {
+	return seb.Options{
+		Batching:          b,
+		AppendTimeout:     c.AppendTimeout,
+		CheckpointCommits: c.CheckpointCommits,
+		NoAutoCreate:      !c.AutoCreate,
+		StaleMax:          c.StaleMax,
+		Memory:            int64(c.Memory),
+		StateMemory:       int64(c.StateMemory),
+		CacheDir:          c.CacheDir,
+		CacheBytes:        int64(c.CacheBytes),
+		Limits: seb.Limits{
+			RecordBytes:   int(c.RecordBytesMax),
+			RequestBytes:  int(c.RequestBytesMax),
+			RecordHeaders: c.HeadersMax,
+			Topics:        c.TopicsMax,
+			Partitions:    c.PartitionsMax,
+		},
+		Logger:  log,
+		Metrics: metrics,
+		Cluster: seb.ClusterOptions{DeleteDelay: c.DeleteDelay, Margin: c.Margin},
+	}
+}
+
+func (c *serveCmd) logger(std streams) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(std.err, opts))
+	}
+	return slog.New(slog.NewTextHandler(std.err, opts))
+}
+
+// limitMemory tells the garbage collector what the budgets add up to, unless
+// the user has told it.
+func (c *serveCmd) limitMemory() {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	sum := float64(c.Memory) + float64(c.StateMemory) + memoryHeadroom
+	debug.SetMemoryLimit(int64(min(sum, math.MaxInt64/2)))
+}
+
+// checkAddresses refuses addresses that others can reach: there are no keys
+// yet, so whoever reaches the broker may do everything.
+func (c *serveCmd) checkAddresses() error {
+	for _, flag := range []struct{ name, address string }{{"--http", c.HTTP}, {"--debug-addr", c.DebugAddr}} {
+		if flag.address == "" {
+			continue
+		}
+		host, _, err := net.SplitHostPort(flag.address)
+		if err != nil {
+			return usage(fmt.Errorf("%s: %w", flag.name, err))
+		}
+		if ip := net.ParseIP(host); c.Insecure || host == "localhost" || (ip != nil && ip.IsLoopback()) {
+			continue
+		}
+		return usageError{hinted(
+			fmt.Errorf("%s %s can be reached from other machines, and there is no access control", flag.name, flag.address),
+			"put a proxy that checks who asks in front of 127.0.0.1, or add --insecure if everyone may read and write")}
+	}
+	if c.HTTP == "" {
+		return usage(errors.New("--http is empty"))
+	}
+	if c.Linger != nil && *c.Linger < 0 {
+		return usage(errors.New("--linger is negative"))
+	}
+	return c.checkPositive()
+}
+
+// checkPositive refuses zeros where the library would take its own default.
+func (c *serveCmd) checkPositive() error {
+	for _, flag := range []struct {
+		name  string
+		value int64
+	}{
+		{"--commit-bytes", int64(c.CommitBytes)}, {"--append-timeout", int64(c.AppendTimeout)},
+		{"--checkpoint-commits", int64(c.CheckpointCommits)}, {"--max-connections", int64(c.MaxConnections)},
+		{"--stale-max", int64(c.StaleMax)}, {"--memory", int64(c.Memory)}, {"--state-memory", int64(c.StateMemory)},
+		{"--cache-bytes", int64(c.CacheBytes)}, {"--headers-max", int64(c.HeadersMax)}, {"--topics-max", int64(c.TopicsMax)},
+		{"--partitions-max", int64(c.PartitionsMax)}, {"--delete-delay", int64(c.DeleteDelay)}, {"--margin", int64(c.Margin)},
+	} {
+		if flag.value <= 0 {
+			return usage(fmt.Errorf("%s must be greater than 0", flag.name))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/s3store"
+)
+
+// storeFlag names a store, on every command that opens one.
+type storeFlag struct {
+	Store string `default:"./seb-data" placeholder:"DIR|URL" help:"Where the log lives: a directory, s3://BUCKET/PREFIX?endpoint=URL&region=NAME, or memory: (default ${default})."`
+}
+
+// storeKind tells what the store's requests cost.
+type storeKind int
+
+const (
+	kindDirectory storeKind = iota
+	kindMemory
+	kindS3
+)
+
+func (k storeKind) String() string {
+	return [...]string{"directory", "memory, gone when the process ends", "S3"}[k]
+}
+
+// isDirectory tells whether spec names a directory rather than a URL.
+func isDirectory(spec string) bool {
+	return spec != "memory:" && !strings.HasPrefix(spec, "s3:") && !strings.Contains(spec, "://")
+}
+
+// open maps the flag to a store. Nothing else in Seb knows about store URLs.
+func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) {
+	switch {
+	case f.Store == "memory:":
+		return objstore.NewMemory(), kindMemory, nil
+	case strings.HasPrefix(f.Store, "s3:"):
+		store, err := s3store.Open(ctx, f.Store)
+		if err != nil {
+			return nil, kindS3, err
+		}
+		return store, kindS3, nil
+	case !isDirectory(f.Store):
+		return nil, 0, usage(fmt.Errorf("--store %s: use memory:, s3://BUCKET/PREFIX or a directory", f.Store))
+	}
+	store, err := objstore.OpenDir(f.Store)
+	if err != nil {
+		return nil, kindDirectory, err
+	}
+	return store, kindDirectory, nil
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+type topicCmd struct {
+	Create topicCreateCmd `cmd:"" help:"Create a topic."`
+	List   topicListCmd   `cmd:"" help:"List all topics."`
+	Show   topicShowCmd   `cmd:"" help:"Show a topic's partitions."`
+	Delete topicDeleteCmd `cmd:"" help:"Delete a topic and all its records."`
+}
+
+// topicInfo is a topic as the API describes it.
+type topicInfo struct {
+	Name       string `json:"name"`
+	Partitions []struct {
+		Partition     int32      `json:"partition"`
+		StartOffset   int64      `json:"start_offset"`
+		EndOffset     int64      `json:"end_offset"`
+		Bytes         int64      `json:"bytes"`
+		LastTimestamp *time.Time `json:"last_timestamp"`
+	} `json:"partitions"`
+}
+
+type topicCreateCmd struct {
+	serverFlag
+	Topic      string `arg:"" help:"Name of the topic."`
+	Partitions int32  `default:"1" help:"Number of partitions; each is a log of its own."`
+}
+
+// Help shows examples.
+func (topicCreateCmd) Help() string {
+	return `Examples:
+
+    seb topic create orders
+    seb topic create clicks --partitions 8
+
+A topic that exists alike is left as it is.`
+}
+
+// Run creates the topic, or finds that it is there already.
+func (c *topicCreateCmd) Run(ctx context.Context, std streams) error {
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	body := map[string]any{"partitions": c.Partitions}
+	status, err := broker.call(ctx, http.MethodPut, broker.url(nil, "topics", c.Topic), body, nil)
+	if err != nil {
+		return fmt.Errorf("create topic %s: %w", c.Topic, err)
+	}
+	state := "exists"
+	if status == http.StatusCreated {
+		state = "created"
+	}
+	_, err = fmt.Fprintf(std.out, "%s %s\n", c.Topic, state)
+	return err
+}
+
+type topicListCmd struct{ serverFlag }
+
+// Help shows examples.
+func (topicListCmd) Help() string {
+	return `Examples:
+
+    seb topic list
+    seb topic list --server http://broker.example:51313`
+}
+
+// Run prints a line per topic.
+func (c *topicListCmd) Run(ctx context.Context, std streams) error {
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Topics []topicInfo `json:"topics"`
+	}
+	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics"), nil, &answer); err != nil {
+		return fmt.Errorf("list topics: %w", err)
+	}
+	out := &printer{w: std.out}
+	out.table(func(row *printer) {
+		row.printf("TOPIC\tPARTITIONS\tRECORDS\tSTORED\n")
+		for _, t := range answer.Topics {
+			var records, stored int64
+			for _, p := range t.Partitions {
+				records += p.EndOffset - p.StartOffset
+				stored += p.Bytes
+			}
+			row.printf("%s\t%d\t%d\t%s\n", t.Name, len(t.Partitions), records, size(stored))
+		}
+	})
+	return out.err
+}
+
+type topicShowCmd struct {
+	serverFlag
+	Topic string `arg:"" help:"Name of the topic."`
+}
+
+// Help shows examples.
+func (topicShowCmd) Help() string {
+	return `Examples:
+
+    seb topic show orders
+
+END is the offset that the next record will get.`
+}
+
+// Run prints a line per partition.
+func (c *topicShowCmd) Run(ctx context.Context, std streams) error {
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	var t topicInfo
+	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic), nil, &t); err != nil {
+		return fmt.Errorf("show topic %s: %w", c.Topic, err)
+	}
+	out := &printer{w: std.out}
+	out.table(func(row *printer) {
+		row.printf("PARTITION\tSTART\tEND\tSTORED\tLAST RECORD\n")
+		for _, p := range t.Partitions {
+			last := "-"
+			if p.LastTimestamp != nil && !p.LastTimestamp.IsZero() {
+				last = p.LastTimestamp.UTC().Format(time.RFC3339)
+			}
+			row.printf("%d\t%d\t%d\t%s\t%s\n", p.Partition, p.StartOffset, p.EndOffset, size(p.Bytes), last)
+		}
+	})
+	return out.err
+}
+
+type topicDeleteCmd struct {
+	serverFlag
+	Topic string `arg:"" help:"Name of the topic."`
+}
+
+// Help shows examples.
+func (topicDeleteCmd) Help() string {
+	return `Examples:
+
+    seb topic delete orders
+
+A topic created later under the same name shares nothing with the deleted one.`
+}
+
+// Run deletes the topic.
+func (c *topicDeleteCmd) Run(ctx context.Context, std streams) error {
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	if _, err := broker.call(ctx, http.MethodDelete, broker.url(nil, "topics", c.Topic), nil, nil); err != nil {
+		return fmt.Errorf("delete topic %s: %w", c.Topic, err)
+	}
+	_, err = fmt.Fprintf(std.out, "%s deleted\n", c.Topic)
+	return err
+}
