@@ -1,0 +1,106 @@
+# Seb's tasks: `make help` lists them. mise.toml and .ci/run call these same
+# targets, so there is one definition of each.
+
+.DEFAULT_GOAL := help
+
+# The packages that test, race, vet, fuzz and bench work on: make race PKG=./objstore/...
+PKG ?= ./...
+# The command behind `make test`; .ci/run puts gotestsum here.
+GOTEST ?= go test
+# How long each fuzz target runs.
+FUZZTIME ?= 5s
+# Which benchmarks run, and for how long each: make bench BENCH=Append BENCHTIME=5s
+BENCH ?= .
+BENCHTIME ?= 1s
+
+# Built tools live outside the tree, so that every clone on a machine shares
+# them. The name holds what the binary depends on: the version that the tool's
+# own module file pins, and the Go version, because a linter built with an older
+# Go refuses newer code.
+TOOLS := $(or $(SEB_CI_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/seb-tools)
+GOVERSION := $(shell go env GOVERSION)
+pinned = $(shell awk '$$1 == "$(2)" { print $$2 }' tools/$(1)/go.mod)
+VERSITYGW := $(TOOLS)/versitygw-$(call pinned,versitygw,github.com/versity/versitygw)-$(GOVERSION)
+LINTER := $(TOOLS)/golangci-lint-$(call pinned,lint,github.com/golangci/golangci-lint/v2)-$(GOVERSION)
+GOTESTSUM := $(TOOLS)/gotestsum-$(call pinned,gotestsum,gotest.tools/gotestsum)-$(GOVERSION)
+
+# $(call install,DIR,PACKAGE) builds a tool of module tools/DIR as $@. The name
+# appears only when the binary is whole.
+define install
+@mkdir -p $(TOOLS)
+go build -C tools/$(1) -o $@.partial $(2)
+@mv $@.partial $@
+endef
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: build
+build: ## build bin/seb
+	go build -trimpath -o bin/seb ./cmd/seb
+
+.PHONY: test
+test: ## run all tests
+	$(GOTEST) $(PKG)
+
+.PHONY: race
+race: ## run the tests with the race detector, without the long ones
+	go test -race -short $(PKG)
+
+.PHONY: vet
+vet: ## run go vet
+	go vet $(PKG)
+
+.PHONY: lint
+lint: $(LINTER) ## run the linters of .golangci.yml
+	$(LINTER) run $(PKG)
+
+.PHONY: fmt
+fmt: ## format every Go file
+	gofmt -s -w .
+
+.PHONY: fmt-check
+fmt-check: ## fail if a Go file is not formatted
+	@out=$$(gofmt -s -l .) || exit 1; \
+	test -z "$$out" || { echo "not formatted, run make fmt:"; echo "$$out"; exit 1; }
+
+.PHONY: tidy-check
+tidy-check: ## fail if go.mod or go.sum is not tidy
+	go mod tidy -diff
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (5s)
+	.ci/fuzz $(FUZZTIME) $(PKG)
+
+.PHONY: bench
+bench: ## run the benchmarks that match BENCH (.)
+	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem $(PKG)
+
+.PHONY: tools
+tools: $(VERSITYGW) $(LINTER) $(GOTESTSUM) ## build the pinned tools into the cache
+
+.PHONY: versitygw
+versitygw: $(VERSITYGW) ## build the S3 server that store tests run against, print its path
+	@echo $(VERSITYGW)
+
+.PHONY: gotestsum
+gotestsum: $(GOTESTSUM) ## build the test runner that .ci/run uses, print its path
+	@echo $(GOTESTSUM)
+
+.PHONY: ci
+ci: ## run everything that a change must pass
+	.ci/run
+
+.PHONY: clean
+clean: ## remove what the other targets left in the tree
+	rm -rf bin
+
+$(VERSITYGW):
+	$(call install,versitygw,github.com/versity/versitygw/cmd/versitygw)
+
+$(LINTER):
+	$(call install,lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+
+$(GOTESTSUM):
+	$(call install,gotestsum,gotest.tools/gotestsum)

@@ -1,0 +1,189 @@
+package hygiene
+
+import (
+	"fmt"
+	"go/ast"
+	"maps"
+	"path"
+	"slices"
+	"testing"
+)
+
+// use is a name of an imported package that some files may not use.
+type use struct {
+	imported string
+	names    []string // none means the whole package
+	in       func(source) bool
+	why      string
+}
+
+// pure holds for code that decides or translates and so takes time and
+// randomness as arguments: it can be stepped through, replayed and explored
+// exhaustively. Of the log that is all but the files that drive it.
+func pure(src source) bool {
+	switch src.pkg {
+	case "internal/record", "internal/state":
+		return code(src)
+	case "internal/commitlog":
+		return code(src) && !slices.Contains([]string{"cluster.go", "log.go"}, path.Base(src.path))
+	}
+	return false
+}
+
+// clocks are what reads or waits for the machine's clock.
+var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTicker", "NewTimer"}
+
+var uses = []use{
+	{"time", clocks, pure,
+		"pure code takes time as an argument"},
+	{"math/rand/v2", nil, pure,
+		"pure code takes random bytes as an argument"},
+	{"crypto/rand", nil, pure,
+		"pure code takes random bytes as an argument"},
+	{"os", nil, pure,
+		"pure code does no I/O"},
+	{"net/http", nil, all(code, outside("cmd/seb", "httpapi", "objstore/s3store", "objstore/storetest", "internal/s3test")),
+		"HTTP is for adapters and stores"},
+	{"math/rand", nil, everywhere,
+		"math/rand/v2 has the better API and no global seed"},
+	{"log", nil, everywhere,
+		"logs are structured: use log/slog"},
+	{"fmt", []string{"Print", "Printf", "Println"}, all(code, outside("cmd/seb")),
+		"standard output belongs to the command"},
+	{"os", []string{"Exit"}, all(code, outside("cmd/seb")),
+		"only the command may end the process"},
+	{"time", []string{"Sleep"}, code,
+		"it doesn't end with its context: wait on a timer and ctx.Done"},
+	{"time", []string{"Sleep"}, all(tests, withoutBubble),
+		"a test that sleeps is slow or flaky: use testing/synctest, whose clock it advances, or channels"},
+	{"unsafe", []string{"Add", "Pointer", "Slice", "SliceData", "String", "StringData"}, code,
+		"no speed is worth a torn record"},
+}
+
+func everywhere(source) bool { return true }
+func code(src source) bool   { return !src.test }
+func tests(src source) bool  { return src.test }
+
+// withoutBubble holds for files that can't be in a synctest bubble, where
+// sleeping is how a test moves the clock on.
+func withoutBubble(src source) bool {
+	_, ok := src.imports()["testing/synctest"]
+	return !ok
+}
+
+func outside(pkgs ...string) func(source) bool {
+	return func(src source) bool { return !slices.Contains(pkgs, src.pkg) }
+}
+
+func all(conditions ...func(source) bool) func(source) bool {
+	return func(src source) bool {
+		return !slices.ContainsFunc(conditions, func(c func(source) bool) bool { return !c(src) })
+	}
+}
+
+func checkUses(tr *tree, uses []use) []string {
+	var findings []string
+	for _, src := range tr.sources {
+		for _, u := range uses {
+			if !u.in(src) {
+				continue
+			}
+			for _, found := range u.find(src) {
+				findings = append(findings, fmt.Sprintf("%s uses %s: %s", src.path, found, u.why))
+			}
+		}
+	}
+	return findings
+}
+
+// find returns the forbidden names that src uses, each once, sorted.
+func (u use) find(src source) []string {
+	name, ok := src.imports()[u.imported]
+	if !ok {
+		return nil
+	}
+	if u.names == nil {
+		return []string{u.imported}
+	}
+	found := make(map[string]bool)
+	ast.Inspect(src.syntax, func(node ast.Node) bool {
+		sel, ok := node.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if x, ok := sel.X.(*ast.Ident); ok && x.Name == name && slices.Contains(u.names, sel.Sel.Name) {
+			found[u.imported+"."+sel.Sel.Name] = true
+		}
+		return true
+	})
+	return slices.Sorted(maps.Keys(found))
+}
+
+// checkGoroutines reports pure files that start a goroutine.
+func checkGoroutines(tr *tree) []string {
+	var findings []string
+	for _, src := range tr.sources {
+		ast.Inspect(src.syntax, func(node ast.Node) bool {
+			if _, ok := node.(*ast.GoStmt); ok && pure(src) {
+				findings = append(findings, src.path+" starts a goroutine: pure code runs in one order only")
+			}
+			return true
+		})
+	}
+	return findings
+}
+
+func TestForbiddenUses(t *testing.T) {
+	tr := realTree(t)
+	report(t, checkUses(tr, uses))
+	report(t, checkGoroutines(tr))
+}
+
+func TestUseCheckFinds(t *testing.T) {
+	const (
+		now     = "package p\nimport \"time\"\nvar _ = time.Now()"
+		renamed = "package p\nimport clock \"time\"\nvar _ = clock.Since"
+		sleep   = "package p\nimport \"time\"\nfunc f() { time.Sleep(1) }"
+		bubble  = "package p\nimport (\"testing/synctest\"; \"time\")\nfunc f() { synctest.Wait(); time.Sleep(1) }"
+		print   = "package p\nimport \"fmt\"\nfunc f() { fmt.Println() }"
+		sprint  = "package p\nimport \"fmt\"\nvar _ = fmt.Sprintln()"
+		start   = "package p\nfunc f() { go f() }"
+		random  = "package p\nimport \"crypto/rand\"\nvar _ = rand.Text"
+		sized   = "package p\nimport \"unsafe\"\nvar _ = unsafe.Sizeof(0)"
+		client  = "package p\nimport \"net/http\"\nvar _ http.Client"
+		logger  = "package p\nimport \"log\"\nvar _ = log.Default()"
+	)
+	tests := map[string]struct{ path, text, finding string }{
+		"clock in the fold":         {"internal/state/a.go", now, "time.Now: pure"},
+		"renamed clock":             {"internal/commitlog/protocol.go", renamed, "time.Since: pure"},
+		"clock in the log's driver": {"internal/commitlog/log.go", now, ""},
+		"goroutine in the fold":     {"internal/state/a.go", start, "one order"},
+		"goroutine in the broker":   {"a.go", start, ""},
+		"chance in the fold":        {"internal/state/a.go", random, "random bytes"},
+		"size of a type":            {"internal/state/a.go", sized, ""},
+		"HTTP in the broker":        {"a.go", client, "adapters and stores"},
+		"HTTP in an adapter":        {"httpapi/a.go", client, ""},
+		"clock in the fold's test":  {"internal/state/a_test.go", now, ""},
+		"clock in the broker":       {"a.go", now, ""},
+		"type of the package":       {"internal/state/a.go", "package p\nimport \"time\"\nvar _ time.Time", ""},
+		"sleep in code":             {"a.go", sleep, "ctx.Done"},
+		"sleep in a test":           {"a_test.go", sleep, "slow or flaky"},
+		"sleep in a bubble":         {"a_test.go", bubble, ""},
+		"print in the broker":       {"a.go", print, "belongs to the command"},
+		"print in the command":      {"cmd/seb/a.go", print, ""},
+		"print in an example":       {"example_test.go", print, ""},
+		"format in the broker":      {"a.go", sprint, ""},
+		"log in a test":             {"a_test.go", logger, "log/slog"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			tr := fakeTree(t, test.path, test.text)
+			findings := slices.Concat(checkUses(tr, uses), checkGoroutines(tr))
+			if test.finding == "" {
+				want(t, findings)
+				return
+			}
+			want(t, findings, test.finding)
+		})
+	}
+}
