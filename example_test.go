@@ -1,0 +1,135 @@
+package seb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// A broker on a store in memory; for one that lasts, open it on
+// objstore.OpenDir or s3store.Open.
+func Example() {
+	ctx := context.Background()
+	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer broker.Close()
+
+	appended, err := broker.Append(ctx, "orders", []seb.Record{
+		{Key: []byte("42"), Value: []byte("ordered")},
+		{Key: []byte("42"), Value: []byte("paid")},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("appended", appended.Count, "at", appended.Ranges[0].Offset)
+
+	for record, err := range broker.Read(ctx, "orders", 0, seb.Earliest) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%d %s=%s\n", record.Offset, record.Key, record.Value)
+	}
+	// Output:
+	// appended 2 at 0
+	// 0 42=ordered
+	// 1 42=paid
+}
+
+// Follow goes on for ever; break, or an end of the context, ends it.
+func ExampleBroker_Follow() {
+	ctx := context.Background()
+	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer broker.Close()
+
+	go func() {
+		for _, v := range []string{"one", "two", "three"} {
+			if _, err := broker.Append(ctx, "numbers", []seb.Record{{Value: []byte(v)}}); err != nil {
+				log.Print(err)
+			}
+		}
+	}()
+	if _, _, err := broker.CreateTopic(ctx, "numbers", seb.TopicOptions{}); err != nil {
+		log.Fatal(err)
+	}
+	for record, err := range broker.Follow(ctx, "numbers", 0, seb.Earliest) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(string(record.Value))
+		if record.Offset == 2 {
+			break
+		}
+	}
+	// Output:
+	// one
+	// two
+	// three
+}
+
+// Appends that one caller begins one after the other keep their order, and share commits.
+func ExampleBroker_AppendAsync() {
+	ctx := context.Background()
+	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer broker.Close()
+
+	var pending []*seb.Pending
+	for i := range 3 {
+		p, err := broker.AppendAsync(ctx, "events", []seb.Record{{Value: fmt.Append(nil, i)}})
+		if err != nil {
+			log.Fatal(err)
+		}
+		pending = append(pending, p)
+	}
+	for _, p := range pending {
+		appended, err := p.Wait(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(appended.Ranges[0].Offset)
+	}
+	// Output:
+	// 0
+	// 1
+	// 2
+}
+
+// Fetch reads one page, and can wait for it at the end of a partition.
+func ExampleBroker_Fetch() {
+	ctx := context.Background()
+	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer broker.Close()
+	if _, err := broker.Append(ctx, "events", []seb.Record{{Value: []byte("a")}, {Value: []byte("b")}, {Value: []byte("c")}}); err != nil {
+		log.Fatal(err)
+	}
+
+	page, err := broker.Fetch(ctx, "events", 0, seb.Last(2), seb.FetchOptions{Limit: 1, Wait: time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s, next %d of %d\n", page.Records[0].Value, page.Next, page.End)
+
+	_, err = broker.Fetch(ctx, "events", 0, seb.At(99), seb.FetchOptions{})
+	var e *seb.Error
+	if errors.As(err, &e) {
+		fmt.Println(e.Code, e.Start, e.End)
+	}
+	// Output:
+	// b, next 2 of 3
+	// offset_out_of_range 0 3
+}
