@@ -73,6 +73,10 @@ tidy-check: ## fail if go.mod or go.sum is not tidy
 fuzz: ## run every fuzz target for FUZZTIME (5s)
 	.ci/fuzz $(FUZZTIME) $(PKG)
 
+.PHONY: roundtrip
+roundtrip: ## a million real lines through a broker that is killed, on a directory and on S3
+	scripts/roundtrip all
+
 .PHONY: bench
 bench: ## run the benchmarks that match BENCH (.)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem $(PKG)

@@ -162,6 +162,8 @@ func damageHint(err error) string {
 		return "the bucket was changed by something that does not keep the order of the log, such as a partial restore: restore it to one point in time, then start again"
 	case errors.Is(err, commitlog.ErrClock):
 		return "the store's clock went back by more than the margin: set it right, then start again"
+	case errors.Is(err, objstore.ErrStopped):
+		return "the store gave up, as a directory does after an fsync that failed: check the disk, then start again"
 	case errors.Is(err, commitlog.ErrCorrupt), errors.Is(err, state.ErrNonsense):
 		return "an object of the log is damaged: restore it from a copy or an earlier version, then start again"
 	}
@@ -174,8 +176,14 @@ func (b *Broker) observe(op objstore.Op) {
 	switch {
 	case op.Outcome != objstore.OutcomeError:
 		b.storeErr.Store(nil)
+	case errors.Is(op.Err, objstore.ErrStopped):
+		// Nothing that is under way or waits can succeed any more.
+		b.stop(op.Err)
+		b.end()
 	case !errors.Is(op.Err, context.Canceled): // else it was the caller who ended it
-		b.storeErr.Store(&op.Err)
+		if b.storeErr.Swap(&op.Err) == nil {
+			b.tail.wakeLoop()
+		}
 	}
 }
 

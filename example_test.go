@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -17,7 +16,7 @@ func Example() {
 	ctx := context.Background()
 	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer broker.Close()
 
@@ -26,13 +25,13 @@ func Example() {
 		{Key: []byte("42"), Value: []byte("paid")},
 	})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println("appended", appended.Count, "at", appended.Ranges[0].Offset)
 
 	for record, err := range broker.Read(ctx, "orders", 0, seb.Earliest) {
 		if err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 		fmt.Printf("%d %s=%s\n", record.Offset, record.Key, record.Value)
 	}
@@ -47,23 +46,23 @@ func ExampleBroker_Follow() {
 	ctx := context.Background()
 	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer broker.Close()
 
 	go func() {
 		for _, v := range []string{"one", "two", "three"} {
 			if _, err := broker.Append(ctx, "numbers", []seb.Record{{Value: []byte(v)}}); err != nil {
-				log.Print(err)
+				panic(err)
 			}
 		}
 	}()
 	if _, _, err := broker.CreateTopic(ctx, "numbers", seb.TopicOptions{}); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	for record, err := range broker.Follow(ctx, "numbers", 0, seb.Earliest) {
 		if err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 		fmt.Println(string(record.Value))
 		if record.Offset == 2 {
@@ -81,7 +80,7 @@ func ExampleBroker_AppendAsync() {
 	ctx := context.Background()
 	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer broker.Close()
 
@@ -89,14 +88,14 @@ func ExampleBroker_AppendAsync() {
 	for i := range 3 {
 		p, err := broker.AppendAsync(ctx, "events", []seb.Record{{Value: fmt.Append(nil, i)}})
 		if err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 		pending = append(pending, p)
 	}
 	for _, p := range pending {
 		appended, err := p.Wait(ctx)
 		if err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 		fmt.Println(appended.Ranges[0].Offset)
 	}
@@ -111,16 +110,16 @@ func ExampleBroker_Fetch() {
 	ctx := context.Background()
 	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer broker.Close()
 	if _, err := broker.Append(ctx, "events", []seb.Record{{Value: []byte("a")}, {Value: []byte("b")}, {Value: []byte("c")}}); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	page, err := broker.Fetch(ctx, "events", 0, seb.Last(2), seb.FetchOptions{Limit: 1, Wait: time.Second})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Printf("%s, next %d of %d\n", page.Records[0].Value, page.Next, page.End)
 

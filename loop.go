@@ -24,18 +24,19 @@ func (b *Broker) loop() {
 	for b.life.Err() == nil && b.stopped.Load() == nil {
 		now := time.Now()
 		wait, ok := b.gather.due(now)
+		poll, polling := b.tail.nextPoll(now, b.lastStoreError() != nil)
 		looks := b.tail.takeLooks()
 		switch {
 		case ok && wait == 0:
 			b.commit(looks)
 			continue
-		case len(looks) > 0 || b.tail.pollDue(now):
+		case len(looks) > 0 || polling && poll == 0 && !b.closing.Load():
 			b.look(looks)
 			continue
 		case b.closing.Load() && b.gather.empty():
 			return
 		}
-		if poll, polling := b.tail.nextPoll(now); polling && (!ok || poll < wait) {
+		if polling && (!ok || poll < wait) {
 			wait, ok = poll, true
 		}
 		if !ok {

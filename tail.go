@@ -65,16 +65,13 @@ func (t *tail) wait() (leave func()) {
 	}
 }
 
-// nextPoll returns how long until the next look for the readers that wait.
-func (t *tail) nextPoll(now time.Time) (time.Duration, bool) {
+// nextPoll returns how long until the next look that nobody asked for: for the
+// readers that wait, or because the store is failing, so that a broker without
+// requests learns when it is back. ok is false when there is no need for one.
+func (t *tail) nextPoll(now time.Time, failing bool) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return max(0, t.interval-now.Sub(t.triedAt)), t.waiting > 0
-}
-
-func (t *tail) pollDue(now time.Time) bool {
-	d, ok := t.nextPoll(now)
-	return ok && d == 0
+	return max(0, t.interval-now.Sub(t.triedAt)), t.waiting > 0 || failing
 }
 
 // looked notes a proof of the end by reading it; foreign tells whether commits

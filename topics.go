@@ -65,9 +65,6 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 	if err := b.stateRoom(); err != nil {
 		return Topic{}, false, err
 	}
-	if err := b.lookIfTaken(ctx, name); err != nil {
-		return Topic{}, false, notSent(err)
-	}
 	var item *commitlog.TopicCreated
 	err = b.change(ctx, name, func(d *state.Draft) (commitlog.Item, *Error) {
 		item = nil
@@ -90,22 +87,10 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 	return t, item != nil, err
 }
 
-// lookIfTaken looks at the log before a topic of that name could be refused: it
-// may have been deleted, or made room for, by another broker.
-func (b *Broker) lookIfTaken(ctx context.Context, name string) error {
-	b.mu.RLock()
-	taken := b.state.Topic(name) != nil || b.state.TopicCount() >= b.opts.Limits.Topics
-	b.mu.RUnlock()
-	if !taken {
-		return nil
-	}
-	return b.lookNow(ctx, false)
-}
-
 // DeleteTopic deletes a topic with all its records.
 func (b *Broker) DeleteTopic(ctx context.Context, name string) error {
-	if _, _, err := b.lookUp(ctx, name); err != nil {
-		return notSent(err)
+	if err := CheckTopicName(name); err != nil {
+		return err
 	}
 	return b.change(ctx, name, func(d *state.Draft) (commitlog.Item, *Error) {
 		id, _, ok := d.TopicID(name)
@@ -126,8 +111,8 @@ func (b *Broker) AddPartitions(ctx context.Context, name string, count int32) (T
 	if err := b.stateRoom(); err != nil {
 		return Topic{}, err
 	}
-	if _, _, err := b.lookUp(ctx, name); err != nil {
-		return Topic{}, notSent(err)
+	if err := CheckTopicName(name); err != nil {
+		return Topic{}, err
 	}
 	err := b.change(ctx, name, func(d *state.Draft) (commitlog.Item, *Error) {
 		id, n, ok := d.TopicID(name)
@@ -172,10 +157,14 @@ func (b *Broker) Topics(ctx context.Context) ([]Topic, error) {
 	return ts, nil
 }
 
-// change has a request about topics committed.
+// change has a request about topics committed. It looks at the log first: the
+// request may be refused on any state from here on, but not on an older one.
 func (b *Broker) change(ctx context.Context, topic string, f func(*state.Draft) (commitlog.Item, *Error)) error {
 	if err := b.usable(); err != nil {
 		return err
+	}
+	if err := b.lookNow(ctx, false); err != nil {
+		return notSent(err)
 	}
 	r := &request{topic: topic, began: time.Now(), change: f, done: make(chan struct{})}
 	if err := b.gather.joinChange(r); err != nil {

@@ -20,7 +20,7 @@ const (
 
 	// AWS's list price for PUT in most regions, in dollars. Others ask less.
 	dollarsPerMillionPuts = 5.0
-	secondsPerMonth       = 365.25 / 12 * 24 * 3600
+	secondsPerMonth       = 30 * 24 * 3600
 )
 
 // linger is how long a timed batch gathers unless told otherwise: a directory

@@ -189,7 +189,7 @@ func TestPercentile(t *testing.T) {
 }
 
 func TestCostIsTheListPrice(t *testing.T) {
-	if got := kindS3.cost(batchTimed, 250*time.Millisecond); !strings.Contains(got, "at most 4 commits/s, $53 a month") {
+	if got := kindS3.cost(batchTimed, 250*time.Millisecond); !strings.Contains(got, "at most 4 commits/s, $52 a month") {
 		t.Error(got)
 	}
 	if got := kindDirectory.cost(batchTimed, 10*time.Millisecond); strings.Contains(got, "$") {
@@ -205,7 +205,7 @@ func TestDoctorFindsARealS3ServerUsable(t *testing.T) {
 	}
 	r := runSeb(t, nil, "doctor", "--store", store, "--rounds", "4", "--samples", "4")
 	r.want(t, exitOK)
-	for _, want := range []string{"4 rounds of 24, one winner each", "verdict: usable", "$53 a month"} {
+	for _, want := range []string{"4 rounds of 24, one winner each", "verdict: usable", "$52 a month"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("it does not say %q:\n%s", want, r.out)
 		}

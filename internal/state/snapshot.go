@@ -3,7 +3,6 @@ package state
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -39,7 +38,7 @@ import (
 // It is canonical: equal states give equal bytes, however they came about.
 const snapshotVersion = 1
 
-var errSnapshot = errors.New("snapshot is damaged")
+var errSnapshot = fmt.Errorf("snapshot: %w", commitlog.ErrCorrupt)
 
 // View is the state as it was when it was taken. It may be read while the state
 // goes on.
