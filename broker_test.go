@@ -81,6 +81,23 @@ func TestAppendedRecordsAreReadBackInOrderAlsoAfterReopening(t *testing.T) {
 	check(open(t, store, seb.Options{}))
 }
 
+// Also where a part of the log was known before: a read up to what one knows of
+// the end must find out whether it still is.
+func TestReadUpToTheKnownEndFindsWhatOthersAppended(t *testing.T) {
+	store := objstore.NewMemory()
+	a := open(t, store, seb.Options{Batching: seb.Immediate()})
+	b := open(t, store, seb.Options{Batching: seb.Immediate(), StaleMax: time.Nanosecond})
+	for i := range 3 {
+		if _, err := a.Append(t.Context(), "t", values("v")); err != nil {
+			t.Fatal(err)
+		}
+		f, err := b.Fetch(t.Context(), "t", 0, seb.Earliest, seb.FetchOptions{})
+		if err != nil || len(f.Records) != i+1 || f.End != seb.Offset(i+1) {
+			t.Fatalf("after %d appends: %d records, end %d, %v", i+1, len(f.Records), f.End, err)
+		}
+	}
+}
+
 func TestTwoBrokersOnOneStore(t *testing.T) {
 	store := objstore.NewMemory()
 	brokers := []*seb.Broker{

@@ -125,6 +125,7 @@ func (m *model) Append(t *rapid.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch seb.OutcomeOf(err) {
+			case seb.NotCommitted: // and so it must never turn up
 			case "":
 				for i, v := range vs {
 					topic.acked[a.Ranges[0].Offset+seb.Offset(i)] = v

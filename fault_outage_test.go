@@ -210,7 +210,7 @@ func TestThrottlingStore(t *testing.T) {
 		b := open(t, faulty, immediate())
 		mustCreateTopic(t, b, "t", 1)
 		// Bursts: of every 10 s, the first 3 are refused, on all verbs.
-		faulty.On("", "", func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+		heal := faulty.On("", "", func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 			if time.Now().Second()%10 < 3 {
 				return storetest.Fail(ctx, r, next)
 			}
@@ -224,6 +224,7 @@ func TestThrottlingStore(t *testing.T) {
 			}
 			time.Sleep(150 * time.Millisecond)
 		}
+		heal()
 		wantValues(t, open(t, memory, immediate()), "t", want...)
 	})
 }

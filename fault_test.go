@@ -67,7 +67,12 @@ func wantValues(t testing.TB, b *seb.Broker, topic string, want ...string) {
 	}
 }
 
-func wantCode(t testing.TB, err error, code seb.Code) *seb.Error {
+func wantCode(t testing.TB, err error, code seb.Code) {
+	t.Helper()
+	_ = wantError(t, err, code)
+}
+
+func wantError(t testing.TB, err error, code seb.Code) *seb.Error {
 	t.Helper()
 	var e *seb.Error
 	if !errors.As(err, &e) || e.Code != code {

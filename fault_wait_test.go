@@ -20,7 +20,7 @@ type answer struct {
 }
 
 // fetching begins a fetch that waits at the end of a partition.
-func fetching(t *testing.T, ctx context.Context, b *seb.Broker, topic string, at seb.Offset, wait time.Duration) <-chan answer {
+func fetching(ctx context.Context, b *seb.Broker, topic string, at seb.Offset, wait time.Duration) <-chan answer {
 	done := make(chan answer, 1)
 	begun := time.Now()
 	go func() {
@@ -79,7 +79,7 @@ func TestReadAtLogEndWaits(t *testing.T) {
 				b, foreign := openOnly(t, store, immediate()), open(t, store, immediate())
 				defer b.Close()
 				mustCreateTopic(t, b, "t", 1)
-				done := fetching(t, t.Context(), b, "t", 0, time.Hour)
+				done := fetching(t.Context(), b, "t", 0, time.Hour)
 				time.Sleep(time.Minute)
 				test.act(t, b, foreign)
 				got := <-done
@@ -88,7 +88,7 @@ func TestReadAtLogEndWaits(t *testing.T) {
 				}
 				switch {
 				case test.code != "":
-					if e := wantCode(t, got.err, test.code); e.Outcome != "" {
+					if e := wantError(t, got.err, test.code); e.Outcome != "" {
 						t.Errorf("a read has no outcome: %v", e)
 					}
 				case got.err != nil:
@@ -107,7 +107,7 @@ func TestWaitingReaderHearsThatTheBrokerStopped(t *testing.T) {
 		b := openOnly(t, memory, immediate())
 		defer kill(t, b)
 		mustAppend(t, b, "t", "v")
-		done := fetching(t, t.Context(), b, "t", 1, time.Hour)
+		done := fetching(t.Context(), b, "t", 1, time.Hour)
 		// Another log's commit lies where the next one should.
 		replaceByForeignCommit(t, memory, 3)
 		got := <-done
@@ -182,7 +182,7 @@ func TestIdleBrokerSendsNoRequest(t *testing.T) {
 		}
 		hour("after traffic", 0)
 		ctx, cancel := context.WithCancel(t.Context())
-		done := fetching(t, ctx, b, "t", 101, 24*time.Hour)
+		done := fetching(ctx, b, "t", 101, 24*time.Hour)
 		hour("with a reader that waits", 3600/10+10)
 		cancel()
 		<-done

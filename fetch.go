@@ -192,8 +192,21 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 	for {
 		next := c.b.waiters.channel(c.key())
 		start, end, err = c.locate(opts.MaxBytes, opts.Limit)
-		if err != nil || len(c.locations) > 0 {
-			return start, end, err
+		if err != nil {
+			return 0, 0, err
+		}
+		if n := len(c.locations); n > 0 {
+			last := c.locations[n-1]
+			// Up to the end, as far as is known here: is it still the end? A
+			// store that doesn't answer is no reason to hold back what there is.
+			if atEnd := last.Base+last.Count == end; looked || !atEnd || c.b.fresh() || c.b.lastStoreError() != nil {
+				return start, end, nil
+			}
+			looked = true
+			if err := c.b.freshen(ctx); err != nil {
+				return 0, 0, err
+			}
+			continue
 		}
 		if c.offset < start || c.offset > end {
 			if c.offset > end && !looked {
@@ -211,7 +224,7 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 		}
 		if !looked {
 			looked = true
-			if before := c.b.tail.age(); before > c.b.opts.StaleMax {
+			if !c.b.fresh() {
 				if err := c.b.freshen(ctx); err != nil {
 					return 0, 0, err
 				}

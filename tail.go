@@ -144,11 +144,13 @@ func (b *Broker) lookNow(ctx context.Context, relist bool) error {
 	}
 }
 
-// freshen looks unless the last look is recent enough to answer where the log
-// ends. Without a store the broker goes on with what it knows, which is true,
-// only not new.
+// fresh tells whether the last look is recent enough to answer where the log ends.
+func (b *Broker) fresh() bool { return b.tail.age() <= b.opts.StaleMax }
+
+// freshen looks unless the last look is recent enough. Without a store the
+// broker goes on with what it knows, which is true, only not new.
 func (b *Broker) freshen(ctx context.Context) error {
-	if b.tail.age() <= b.opts.StaleMax {
+	if b.fresh() {
 		return nil
 	}
 	if err := b.lookNow(ctx, false); err != nil && CodeOf(err) != CodeStoreUnavailable {

@@ -1,7 +1,6 @@
 package commitlog
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -353,95 +352,4 @@ func TestNamesInMessages(t *testing.T) {
 	if got := goldenNonce.Tag(); got != 0xa7a6a5a4a3a2a1a0 {
 		t.Fatalf("tag is %x", got)
 	}
-}
-
-// FuzzDecode targets bend bytes and then make the checksums agree, so that the
-// fuzzer gets past them. What is accepted must mean the same once written again.
-
-func FuzzDecodeCommit(f *testing.F) {
-	f.Add(golden(f, "commit.golden"))
-	f.Add(EncodeCommit(&Commit{Seq: 1, Items: []Item{&UnknownItem{Kind: 9}}}))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		fuzzDecode(t, b, func(b []byte) (*Commit, []byte, error) {
-			c, err := DecodeCommit(b)
-			if err != nil {
-				return nil, nil, err
-			}
-			for _, it := range c.Items {
-				if x, ok := it.(*Batch); ok && int64(x.Pos)+int64(x.Size) > 1<<32-1 {
-					t.Fatalf("batch %+v", x)
-				}
-			}
-			if c.Size() > math.MaxUint32 {
-				t.Fatalf("a commit of %d bytes", c.Size())
-			}
-			again := *c
-			encoded := EncodeCommit(&again)
-			c.Hash = again.Hash // a known item's critical flag may differ
-			return c, encoded, nil
-		})
-	})
-}
-
-func FuzzDecodeData(f *testing.F) {
-	f.Add(golden(f, "data.golden"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		fuzzDecode(t, b, func(b []byte) (*DataHead, []byte, error) {
-			h, err := DecodeDataHead(b)
-			if err != nil {
-				return nil, nil, err
-			}
-			return h, EncodeDataHead(h), nil
-		})
-	})
-}
-
-func FuzzDecodeCheckpoint(f *testing.F) {
-	f.Add(golden(f, "checkpoint.golden"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		fuzzDecode(t, b, func(b []byte) (*Checkpoint, []byte, error) {
-			c, err := DecodeCheckpoint(b)
-			if err != nil {
-				return nil, nil, err
-			}
-			return c, append(EncodeCheckpoint(c), c.Body...), nil
-		})
-	})
-}
-
-// fuzzDecode decodes b as it is and sealed. decode returns what b means and
-// those bytes written again.
-func fuzzDecode[T any](t *testing.T, b []byte, decode func([]byte) (*T, []byte, error)) {
-	for range 2 {
-		got, encoded, err := decode(b)
-		switch {
-		case err == nil:
-			again, _, err := decode(encoded)
-			if err != nil {
-				t.Fatalf("what was accepted is refused when it is written again: %v", err)
-			}
-			requireEqual(t, again, got)
-		case !known(err):
-			t.Fatalf("the error says neither damaged nor version nor foreign: %v", err)
-		}
-		b = bytes.Clone(b)
-		if len(b) >= PrologueSize {
-			copy(b, "seb!\x02\x00")
-			le.PutUint32(b[20:], min(le.Uint32(b[20:]), uint32(len(b)-PrologueSize)))
-		}
-		seal(b)
-	}
-}
-
-func FuzzDecodeCluster(f *testing.F) {
-	f.Add([]byte(`{"cluster_id": "5eb002030405060708090a0b0c0d0e0f", "format": 2, "delete_delay": "24h", "margin": "1h"}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := DecodeCluster(b)
-		switch {
-		case err == nil && (c.Margin < 0 || c.DeleteDelay/4 < c.Margin || c.DeleteDelay <= 0 || c.ID == ClusterID{}):
-			t.Fatalf("accepted %+v", c)
-		case err != nil && !known(err):
-			t.Fatalf("the error says neither damaged nor version: %v", err)
-		}
-	})
 }

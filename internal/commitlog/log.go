@@ -34,7 +34,8 @@ const (
 	backoffMax       = 5 * time.Second
 	contendedFor     = 5 * time.Second
 	listPageKeys     = 1000
-	getLatencyWeight = 8 // of the past in the moving average
+	getLatencyWeight = 8  // of the past in the moving average
+	winsMax          = 32 // between two pauses of a broker that sees no other
 )
 
 // Fold is what the log means to its owner. Calls never overlap.
@@ -71,6 +72,8 @@ type Log struct {
 
 	seen       Stamp // last store time seen
 	wonLast    bool
+	row        uint64        // wins of ours, one right after the other
+	wonAt      time.Duration // boot time of the last one
 	foreignAt  time.Duration // boot time of the last foreign commit, 0 = none
 	getLatency time.Duration // moving average
 
@@ -289,6 +292,7 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*Commit, [][]byte), 
 		case err == nil && act.Do == DoApply && claimed != nil:
 			l.claim, l.claimParts = nil, nil
 			if l.wonLast {
+				l.countWin()
 				return claimed, nil
 			}
 			l.stats.LostRaces.Add(1)
@@ -330,11 +334,23 @@ func (l *Log) abandon(err error) error {
 
 // giveWay pauses after a win while other brokers want slots too, so that the
 // next one is anybody's: the others have to Get what this one wrote.
+//
+// A broker that never wins is never seen, so a long row of wins, each right
+// after the other, is interrupted too.
 func (l *Log) giveWay(ctx context.Context) error {
-	if !l.wonLast || !l.Contended() || l.getLatency == 0 {
+	if !l.wonLast || l.getLatency == 0 || !l.Contended() && l.row%winsMax != 0 {
 		return nil
 	}
 	return sleep(ctx, rand.N(2*l.getLatency))
+}
+
+func (l *Log) countWin() {
+	now := l.clock.Boot()
+	if now-l.wonAt > 4*l.getLatency {
+		l.row = 0 // there was room for others in between
+	}
+	l.row++
+	l.wonAt = now
 }
 
 func (l *Log) propose(build func(Next) (*Commit, [][]byte)) bool {
@@ -409,7 +425,7 @@ func (l *Log) list(ctx context.Context, applied Seq) error {
 	if page.Time.IsZero() {
 		return errors.New("the store's answer to a List carries no date")
 	}
-	out.LogAt = l.note(l.stamp(page.Time))
+	out.LogAt, out.More = l.note(l.stamp(page.Time)), page.More
 	for _, k := range page.Keys {
 		if s, ok := ParseSeqKey(LogPrefix, k); ok {
 			if out.First == 0 {
@@ -600,7 +616,11 @@ func (l *Log) create(ctx context.Context, s Seq) error {
 	key, hash := LogKey(s), l.claim.Hash
 	ctx, cancel := timeout(ctx, l.claim.Size())
 	defer cancel()
+	begin := l.clock.Boot()
 	t, err := l.store.Create(ctx, key, l.claimParts...)
+	if l.getLatency == 0 { // the best guess before the first Get
+		l.getLatency = l.clock.Boot() - begin
+	}
 	switch {
 	case err == nil:
 		at := l.note(l.stamp(t))
@@ -626,9 +646,10 @@ func (l *Log) apply(s Seq) error {
 	if err := l.fold.Apply(r.commit, r.object); err != nil {
 		return l.stop(fmt.Errorf("apply %s: %w", LogKey(s), err))
 	}
+	recovered := l.settled()
 	l.with(func(p *Protocol) { l.wonLast = p.Applied() })
 	if !own {
-		if l.settled() {
+		if recovered {
 			l.foreignAt = l.clock.Boot()
 		}
 		l.stats.ForeignCommits.Add(1)

@@ -60,6 +60,8 @@ type Listing struct {
 	// First and Last are the first and the last slot seen in log/ from From on; 0 if
 	// there was none.
 	First, Last Seq
+	// More tells that log/ goes on after Last.
+	More bool
 	// LogAt is the stamp of that List of log/.
 	LogAt Stamp
 }
@@ -106,6 +108,9 @@ type Claim struct {
 // Window is how many slots are read ahead at most.
 const Window = 64
 
+// streakMax is the streak from which on all of the window is read ahead.
+const streakMax = 8
+
 // Protocol decides. Give it every answer of the store; do what Next wants.
 // It is not safe for concurrent use.
 type Protocol struct {
@@ -124,16 +129,22 @@ type Protocol struct {
 	newer struct {
 		seq   Seq
 		at    Stamp
-		isEnd bool // log/ held nothing above it
+		end   Seq  // the last slot that log/ held then
+		ended bool // end is known
 	}
 	// known is the highest slot seen to exist.
 	known Seq
-	// settled: a List showed nothing in log/ above the applied slot since the
-	// start, so the end that was recovered is the end.
+	// ended: a List showed nothing in log/ above end.
+	ended bool
+	end   Seq
+	// settled: all up to such an end was applied since the start, so no tail of
+	// the log can have been deleted behind it.
 	settled bool
 
 	claim   Claim
 	look    bool
+	streak  uint     // reads in a row that did not find the end of the log
+	upTo    Seq      // of the last read
 	answers []Answer // of slots above applied, fewer than Window
 
 	peak time.Time // largest store time ever seen
@@ -162,7 +173,11 @@ func (p *Protocol) Err() error { return p.halt }
 func (p *Protocol) Claim() Claim { return p.claim }
 
 // Look asks for the end of the log to be read, until Next answers Tail.
-func (p *Protocol) Look() { p.look = true }
+func (p *Protocol) Look() {
+	p.look = true
+	// An end that was seen before is not an answer.
+	p.answers = slices.DeleteFunc(p.answers, func(a Answer) bool { return !a.Found })
+}
 
 // Relist asks for a List before anything else, since a reader holds an answer
 // that the lease does not cover.
@@ -249,7 +264,7 @@ func (p *Protocol) Next(boot time.Duration) Action {
 	case p.expired || p.lease.Store.IsZero():
 		return Action{Do: DoList, Seq: p.applied}
 	case p.Known() >= n:
-		return Action{Do: DoGet, Seq: n, To: min(p.Known(), p.applied+Window-1)}
+		return p.read(n)
 	case !p.settled:
 		return Action{Do: DoList, Seq: p.applied}
 	case (p.look || p.claim.Seq != 0) && boot-p.lease.Boot >= p.deleteDelay/2:
@@ -258,26 +273,42 @@ func (p *Protocol) Next(boot time.Duration) Action {
 		p.claim.Sent = true
 		return Action{Do: DoCreate, Seq: n}
 	case p.look:
-		return Action{Do: DoGet, Seq: n, To: n}
+		return p.read(n)
 	}
 	return Action{}
+}
+
+// read asks for the next slots: those that are known to exist, and more with
+// every read that did not find the end, so that a broker that is slower than
+// those who write catches up with them.
+func (p *Protocol) read(n Seq) Action {
+	to := max(p.Known(), n)
+	if p.settled {
+		if p.claim.Seq == n { // a lost race: more may have been lost meanwhile
+			to = max(to, n+1)
+		}
+		to = max(to, n+Seq(1)<<p.streak/4)
+	}
+	p.upTo = min(to, p.applied+Window-1)
+	return Action{Do: DoGet, Seq: n, To: p.upTo}
 }
 
 // missing judges a 404 at the next slot that may be used.
 func (p *Protocol) missing(a Answer) Action {
 	p.forget(a.Seq)
 	switch {
-	case a.Known > a.Seq || p.newer.seq >= a.Seq:
+	case a.Known > a.Seq || a.Known == a.Seq && p.newer.seq >= a.Seq:
 		return p.stop(fmt.Errorf("%w: log slot %d is missing, although slot %d exists or a checkpoint covers it",
 			ErrLoss, a.Seq, max(a.Known, p.newer.seq)))
-	case p.known > a.Seq:
+	case p.known > a.Seq || p.newer.seq >= a.Seq:
 		// Seen since the request was sent: nothing is proven, ask again.
-		return Action{Do: DoGet, Seq: a.Seq, To: min(p.known, p.applied+Window-1)}
+		return p.read(a.Seq)
 	}
 	// Also where the slot itself was said to exist: that 404 decides nothing,
 	// and a claim for it goes on.
 	p.known = p.applied
 	p.look = false
+	p.streak = 0
 	return Action{Do: Tail, Seq: p.applied}
 }
 
@@ -308,12 +339,15 @@ func (p *Protocol) Answered(a Answer) {
 	p.observe(a.At.Store)
 	if a.Found {
 		p.known = max(p.known, a.Seq)
+		if a.Seq == p.upTo {
+			p.streak = min(p.streak+1, streakMax)
+		}
 	}
 	if a.Seq <= p.applied || a.Seq >= p.applied+Window {
 		return
 	}
-	if !a.Found && a.Seq != p.applied+1 {
-		return // a 404 ahead is asked again when its turn comes
+	if !a.Found && a.Seq != p.applied+1 && a.Known >= a.Seq {
+		return // one that could mean a loss is asked again when its turn comes
 	}
 	p.answers = slices.DeleteFunc(p.answers, func(b Answer) bool { return b.Seq == a.Seq })
 	p.answers = append(p.answers, a)
@@ -351,7 +385,8 @@ func (p *Protocol) Listed(l Listing) {
 			p.expired = true
 		}
 		p.newer.seq, p.newer.at = l.Checkpoint, l.At
-		p.newer.isEnd = l.From == l.Checkpoint && l.Last <= l.Checkpoint && p.reaches(l.At, l.LogAt)
+		p.newer.end = max(l.Last, l.Checkpoint)
+		p.newer.ended = l.From == l.Checkpoint && !l.More && p.reaches(l.At, l.LogAt)
 		return
 	}
 	if !p.reaches(l.At, l.LogAt) {
@@ -368,10 +403,15 @@ func (p *Protocol) Listed(l Listing) {
 			p.answers[i].listed = true
 		}
 	}
-	if l.From == p.applied && l.Last <= p.applied {
-		p.settled = true
+	if l.From == p.applied && !l.More {
+		p.ended, p.end = true, max(l.Last, p.applied)
+		p.settle()
 	}
 }
+
+// settle ends the recovery once the end that a List showed is applied. What was
+// written since then does not keep it: a busy log has no end that stands still.
+func (p *Protocol) settle() { p.settled = p.settled || p.ended && p.applied >= p.end }
 
 func (p *Protocol) renew(at Stamp) {
 	p.lease = at
@@ -395,7 +435,10 @@ func (p *Protocol) Loaded(s Seq, h Hash) (ended Claim) {
 	}
 	p.applied, p.tip = s, h
 	p.forget(s)
-	p.settled = p.settled || p.newer.isEnd
+	if p.newer.ended {
+		p.ended, p.end = true, p.newer.end
+	}
+	p.settle()
 	p.renew(p.newer.at)
 	return ended
 }
@@ -416,11 +459,15 @@ func (p *Protocol) Applied() (own bool) {
 		panic("commitlog: applied without an answer")
 	}
 	own = p.claim.Seq == n && p.claim.Hash == a.Hash
+	if own {
+		p.streak = 0
+	}
 	if p.claim.Seq == n {
 		p.claim = Claim{}
 	}
 	p.applied, p.tip = n, a.Hash
 	p.forget(n)
+	p.settle()
 	if p.newer.seq != 0 && n >= p.newer.seq {
 		p.renew(p.newer.at)
 	}

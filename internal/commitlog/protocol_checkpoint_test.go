@@ -201,10 +201,10 @@ func TestSuccessWithoutADateNeedsAList(t *testing.T) {
 	s.expect(DoList, 3)
 }
 
-func TestRecoveryIsSettledOnlyAfterAListAboveTheLastSlot(t *testing.T) {
+func TestRecoveryIsSettledOnceAllThatAWholeListShowedIsApplied(t *testing.T) {
 	s := &scenario{T: t, Protocol: NewProtocol(testDelay, testMargin)}
 	s.expect(DoList, 0)
-	s.list(Listing{First: 1, Last: 2})
+	s.list(Listing{First: 1, Last: 2, More: true})
 	s.Propose(Hash{1}) // it must wait, and loses to slot 1
 	for seq := Seq(1); seq <= 2; seq++ {
 		s.expect(DoGet, seq)
@@ -219,8 +219,6 @@ func TestRecoveryIsSettledOnlyAfterAListAboveTheLastSlot(t *testing.T) {
 	s.expect(DoGet, 3)
 	s.found(3, after(1))
 	s.apply(3)
-	s.expect(DoList, 3)
-	s.list(Listing{From: 3, First: 3, Last: 3})
 	s.expect(Idle, 0)
 	if !s.Settled() {
 		t.Fatal("not settled")

@@ -19,11 +19,7 @@ import (
 // (AckDurable, and more: RecoverOK); no payload takes effect twice (NoDup); the
 // end of the log is where a covered 404 says (MissOK); no alarm is raised.
 
-const (
-	walkUnit   = time.Hour
-	walkDelay  = 5 // units
-	walkMargin = 2
-)
+const walkUnit = time.Hour
 
 // walkCommit is a commit in the model; ids are never used twice.
 type walkCommit struct {
@@ -46,10 +42,12 @@ type walkCheckpoint struct {
 type world struct {
 	*testing.T
 	*rand.Rand
-	skew  int // the store's clocks differ by this much
-	blind bool
-	now   int // units
-	event int // counts everything that the store does
+	delay int  // D, in units
+	skew  int  // the store's clocks differ by this much; the margin is twice that
+	blind bool // brokers have no local clock that could end a lease earlier
+	dire  bool // stamps are the most dangerous that skew allows
+	now   int  // units
+	event int  // counts everything that happens
 
 	slots       map[Seq]walkCommit
 	checkpoints map[Seq]walkCheckpoint
@@ -77,16 +75,21 @@ type walkBroker struct {
 	payload int // that waits for a slot, 0 = none
 	answers map[Seq]walkCommit
 	doing   []func() // steps of the request under way
-	asked   int      // event of the last Get of the next slot
+	asked   int      // event of the last Look
 	wakes   int      // it does nothing before
 }
 
-func (w *world) stamp(b *walkBroker) Stamp {
-	at := Stamp{Store: testEpoch.Add(time.Duration(w.now+w.IntN(w.skew+1)) * walkUnit)}
-	if !w.blind {
-		at.Boot = w.boot()
+// stamp returns what one of the store's clocks says: that of a List as late and
+// all others as early as can be, which is the most dangerous, or any.
+func (w *world) stamp(list bool) Stamp {
+	ahead := w.IntN(w.skew + 1)
+	if w.dire {
+		ahead = 0
+		if list {
+			ahead = w.skew
+		}
 	}
-	return at
+	return Stamp{Store: testEpoch.Add(time.Duration(w.now+ahead) * walkUnit), Boot: w.boot()}
 }
 
 // boot is the local clock, which a blind broker doesn't have.
@@ -98,7 +101,7 @@ func (w *world) boot() time.Duration {
 }
 
 func (w *world) restart(b *walkBroker) {
-	*b = walkBroker{p: NewProtocol(walkDelay*walkUnit, walkMargin*walkUnit), answers: map[Seq]walkCommit{}}
+	*b = walkBroker{p: NewProtocol(time.Duration(w.delay)*walkUnit, time.Duration(2*w.skew)*walkUnit), answers: map[Seq]walkCommit{}}
 }
 
 // step lets one thing happen.
@@ -115,7 +118,7 @@ func (w *world) step() {
 	case n < 72:
 		w.delete()
 	case n < 74:
-		b.wakes = w.now + w.IntN(3*walkDelay)
+		b.wakes = w.now + w.IntN(3*w.delay)
 	case n == 74:
 		w.seen.crashes++
 		w.restart(b)
@@ -175,7 +178,7 @@ func (w *world) newest() (newest Seq) {
 func (w *world) delete() {
 	var covered Seq
 	for s, c := range w.checkpoints {
-		if w.now+w.skew >= c.since+walkDelay {
+		if w.now+w.skew >= c.since+w.delay {
 			covered = max(covered, s)
 		}
 	}
@@ -261,6 +264,7 @@ func (w *world) idle(b *walkBroker, applied Seq, tip Hash) {
 		b.p.Relist()
 	default:
 		b.p.Look()
+		b.asked = w.event
 	}
 }
 
@@ -271,7 +275,7 @@ func (w *world) list(b *walkBroker, applied Seq) {
 			l.At.Boot = w.boot() // when it is sent
 		},
 		func() {
-			at := w.stamp(b)
+			at := w.stamp(true)
 			l.At.Store = at.Store
 			if s := w.newest(); s >= applied {
 				l.Checkpoint = s
@@ -279,7 +283,7 @@ func (w *world) list(b *walkBroker, applied Seq) {
 			l.From = max(applied, l.Checkpoint)
 		},
 		func() {
-			l.LogAt = w.stamp(b)
+			l.LogAt = w.stamp(false)
 			for _, s := range slices.Sorted(maps.Keys(w.slots)) {
 				if s >= l.From {
 					if l.First == 0 {
@@ -319,16 +323,13 @@ func (w *world) get(b *walkBroker, act Action) {
 	for s := act.Seq; s <= min(act.To, act.Seq+3); s++ {
 		b.doing = append(b.doing, func() {
 			c, ok := w.slots[s]
-			a := Answer{Seq: s, Found: ok, At: w.stamp(b), Known: known}
+			a := Answer{Seq: s, Found: ok, At: w.stamp(false), Known: known}
 			if ok {
 				a.Hash, a.Prev = c.hash(), c.prev
 				b.answers[s] = c
 			}
 			if w.IntN(20) == 0 {
 				a.At.Store = time.Time{}
-			}
-			if s == act.Seq {
-				b.asked = w.event
 			}
 			answers = append(answers, a)
 		})
@@ -351,7 +352,7 @@ func (w *world) create(b *walkBroker) {
 		return // timed out, and may land at any time
 	}
 	b.doing = []func(){func() {
-		won, at, lost := w.execute(c), w.stamp(b), w.IntN(4) == 0
+		won, at, lost := w.execute(c), w.stamp(false), w.IntN(4) == 0
 		b.doing = []func(){func() {
 			at.Boot = w.boot()
 			switch {
@@ -398,8 +399,11 @@ func TestRandomWalkOfBrokers(t *testing.T) {
 	for seed := range walks {
 		w := &world{
 			T: t, Rand: rand.New(rand.NewPCG(uint64(seed), 1)),
-			skew: seed % 2, blind: seed%4 < 2,
+			delay: 1 + seed%5, blind: seed%4 < 2, dire: seed%8 < 4,
 			slots: map[Seq]walkCommit{}, checkpoints: map[Seq]walkCheckpoint{},
+		}
+		if seed%2 == 1 {
+			w.delay, w.skew = w.delay+4, 1
 		}
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			w.T = t

@@ -97,8 +97,12 @@ func (d *Draft) End(topic uint64, partition uint32) (end int64, ok bool) {
 	return 0, true
 }
 
-// CheckData refuses a data object that a sweep may have taken.
+// CheckData refuses a data object that a sweep may have taken, or whose upload
+// would have begun after this commit.
 func (d *Draft) CheckData(r commitlog.DataRef) error {
+	if r.Seq > d.s.seq {
+		return fmt.Errorf("%w: %s is from after slot %d", ErrNonsense, r.Key(), d.s.seq)
+	}
 	if r.Seq < d.dataFloor {
 		return fmt.Errorf("%w: %s is below the floor %d", ErrNonsense, r.Key(), d.dataFloor)
 	}

@@ -1,0 +1,334 @@
+package commitlog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+func TestHeadThatWasBentOnItsWayIsReadAgain(t *testing.T) {
+	for i := range PrologueSize + commitFixedSize {
+		inBubble(t, func(t *testing.T, r *rig) {
+			a, b := r.open(), r.open()
+			a.fill(2)
+			b.store.On(objstore.VerbGet, LogKey(1), storetest.Times(damagedReadsMax-1, storetest.FlipByte(i)))
+			if err := b.Look(t.Context()); err != nil {
+				t.Fatalf("byte %d: %v", i, err)
+			}
+			b.requireAt(2)
+			requireEqual(t, b.applied, a.applied)
+		})
+	}
+}
+
+func TestTruncatedReadIsNeverApplied(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.open()
+		c := a.mustCommit(1, "payload")
+		for n := range int(c.Size()) {
+			b := r.openEmpty(1, storetest.Times(1, storetest.Truncate(n)))
+			b.mustLook()
+			b.requireAt(1)
+			requireEqual(t, b.applied, a.applied)
+		}
+	})
+}
+
+func TestDamageThatStaysHalts(t *testing.T) {
+	head := PrologueSize + commitFixedSize
+	for _, c := range []struct {
+		name string
+		bend func(object []byte) []byte
+		want error
+	}{
+		{"bent head", func(b []byte) []byte { return flip(b, head-1) }, ErrCorrupt},
+		{"bent prologue", func(b []byte) []byte { return flip(b, 10) }, ErrCorrupt},
+		{"cut off", func(b []byte) []byte { return b[:head-1] }, ErrCorrupt},
+		{"payload cut off", func(b []byte) []byte { return b[:len(b)-1] }, ErrCorrupt},
+		{"payload too long", func(b []byte) []byte { return append(b, 0) }, ErrCorrupt},
+		{"empty", func([]byte) []byte { return nil }, ErrCorrupt},
+		{"of another version", func(b []byte) []byte { b[4] = 3; return b }, ErrVersion},
+		{"a data object", func([]byte) []byte { return EncodeDataHead(goldenData()) }, ErrForeign},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				a, b := r.open(), r.open()
+				a.fill(3)
+				r.replace(LogKey(2), c.bend(r.get(LogKey(2))))
+				b.requireHalted(b.Look(t.Context()), c.want)
+				b.requireAt(1)
+				if n := b.store.Count(objstore.VerbGet, LogKey(2)); n != damagedReadsMax {
+					t.Fatalf("read %d times", n)
+				}
+				requireIs(t, r.newBroker().Recover(t.Context()), c.want)
+			})
+		})
+	}
+}
+
+func TestCommitOfAnotherClusterHalts(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		b := r.open()
+		r.put(LogKey(1), EncodeCommit(&Commit{Cluster: ClusterID{1}, Seq: 1}))
+		_, err := b.commit(t.Context(), "x")
+		requireIs(t, err, ErrForeign)
+		requireIs(t, err, ErrUnknown) // it was sent, and not all who were asked said no
+		b.requireHalted(b.Look(t.Context()), ErrForeign)
+	})
+}
+
+func TestCommitUnderAnotherSlotsKeyHalts(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a, b := r.open(), r.open()
+		a.fill(1)
+		r.put(LogKey(2), r.get(LogKey(1)))
+		b.requireHalted(b.Look(t.Context()), ErrForeign)
+		b.requireAt(1)
+	})
+}
+
+func TestForkHalts(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a, b := r.open(), r.open()
+		a.fill(1)
+		b.mustLook()
+		r.put(LogKey(2), EncodeCommit(&Commit{Cluster: r.constants.ID, Seq: 2, Prev: Hash{1}}))
+		b.requireHalted(b.Look(t.Context()), ErrFork)
+		b.requireAt(1)
+	})
+}
+
+func TestMissingSlotHalts(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.open()
+		a.fill(5)
+		b := r.newBroker()
+		r.remove(LogKey(3))
+		b.requireHalted(b.Recover(t.Context()), ErrLoss)
+		b.requireAt(2)
+	})
+}
+
+func TestRollbackOfTheBucketHalts(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.open()
+		a.fill(5)
+		r.remove(LogKey(4), LogKey(5))
+		a.requireHalted(a.Relist(t.Context()), ErrRolledBack)
+	})
+}
+
+func TestStoreClockThatFallsHalts(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.open()
+		a.mustCommit(1, "x")
+		offset := -testMargin
+		a.store.On("", "", storetest.ShiftTime(func() time.Duration { return offset }))
+		a.mustCommit(2, "y")
+		offset -= time.Second
+		_, err := a.commit(t.Context(), "z")
+		requireIs(t, err, ErrClock)
+		a.requireHalted(err, ErrClock)
+	})
+}
+
+func TestAnswersWithoutADateCostAList(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a, b := r.open(), r.open()
+		a.store.On(objstore.VerbCreate, "", storetest.NoTime)
+		b.store.On(objstore.VerbGet, "", storetest.NoTime)
+		for s := range Seq(3) {
+			lists := a.store.Count(objstore.VerbList, CheckpointPrefix)
+			a.mustCommit(s+1, "x")
+			if n := a.store.Count(objstore.VerbList, CheckpointPrefix) - lists; n != 1 {
+				t.Fatalf("%d Lists", n)
+			}
+			b.mustLook()
+			b.requireAt(s + 1)
+		}
+	})
+}
+
+func TestListsWithoutADateAreUnavailability(t *testing.T) {
+	for _, prefix := range []string{CheckpointPrefix, LogPrefix} {
+		inBubble(t, func(t *testing.T, r *rig) {
+			b := r.newBroker()
+			b.store.On(objstore.VerbList, prefix, storetest.NoTime)
+			if err := b.Recover(t.Context()); err == nil {
+				t.Fatal("recovered without knowing the time")
+			}
+			if n := b.store.Count(objstore.VerbList, prefix); n != attemptsMax {
+				t.Fatalf("%d attempts", n)
+			}
+		})
+	}
+}
+
+func TestSlotThatIsListedButNotFoundIsUnavailability(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.open()
+		a.fill(2)
+		missing := func(_ context.Context, q storetest.Request, _ storetest.Next) (storetest.Answer, error) {
+			return storetest.Answer{Time: time.Now()}, fmt.Errorf("get %s: %w", q.Key, objstore.ErrNotFound)
+		}
+		b := r.newBroker()
+		b.store.On(objstore.VerbGet, LogKey(2), storetest.Times(2, missing))
+		if err := b.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.requireAt(2)
+
+		b = r.newBroker()
+		b.store.On(objstore.VerbGet, LogKey(2), missing)
+		requireIs(t, b.Recover(t.Context()), objstore.ErrNotFound)
+		// The first time it is asked beside slot 1, which proves nothing.
+		if n := b.store.Count(objstore.VerbGet, LogKey(2)); n != 1+attemptsMax {
+			t.Fatalf("asked %d times", n)
+		}
+	})
+}
+
+func TestRecoveryGetsAheadOnABadStore(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.open()
+		a.fill(300)
+		b := r.newBroker()
+		b.store.On(objstore.VerbGet, LogPrefix, func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
+			if s, _ := ParseSeqKey(LogPrefix, q.Key); s%5 == 0 && b.store.Count(objstore.VerbGet, q.Key) < 3 {
+				return storetest.Fail(ctx, q, next)
+			}
+			return next(ctx, q)
+		})
+		if err := b.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.requireAt(300)
+	})
+}
+
+func TestRecoveryOfManyCommitsAfterACheckpoint(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.open()
+		a.fill(100)
+		a.checkpoint()
+		a.fill(1300)
+		b := r.open()
+		b.requireAt(1300)
+		requireEqual(t, b.applied, a.applied)
+		if n := b.store.Count(objstore.VerbGet, LogPrefix); n != 1200 {
+			t.Fatalf("%d Gets for 1200 commits", n)
+		}
+		if b.Stats().Loads.Load() != 1 || b.Contended() {
+			t.Fatalf("%d loads, contended: %v", b.Stats().Loads.Load(), b.Contended())
+		}
+		b.mustCommit(1301, "on top")
+	})
+}
+
+func TestRecoveryWithHeadsLargerThanAFirstRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.open()
+		large := string(make([]byte, headRead+1000))
+		a.mustCommit(1, large)
+		a.mustCommit(2, "small")
+		b := r.open()
+		b.requireAt(2)
+		requireEqual(t, b.applied, a.applied)
+		if b.objects != 1 {
+			t.Fatalf("%d objects came along with their heads", b.objects)
+		}
+	})
+}
+
+func TestCheckpointThatDoesNotVerifyHalts(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		bend func(b []byte) []byte
+		want error
+	}{
+		{"bent body", func(b []byte) []byte { return flip(b, len(b)-1) }, ErrCorrupt},
+		{"bent head", func(b []byte) []byte { return flip(b, PrologueSize) }, ErrCorrupt},
+		{"cut off", func(b []byte) []byte { return b[:len(b)-1] }, ErrCorrupt},
+		{"of another version", func(b []byte) []byte { b[4] = 9; return b }, ErrVersion},
+		{"of another cluster", func(b []byte) []byte { b[PrologueSize]++; seal(b); return b }, ErrForeign},
+		{"of another slot", func(b []byte) []byte { b[PrologueSize+16]++; seal(b); return b }, ErrForeign},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				a := r.open()
+				a.fill(2)
+				a.checkpoint()
+				a.fill(4)
+				a.checkpoint()
+				r.replace(CheckpointKey(4), c.bend(r.get(CheckpointKey(4))))
+				b := r.newBroker()
+				b.requireHalted(b.Recover(t.Context()), c.want)
+				b.requireAt(0) // the older one does not serve
+			})
+		})
+	}
+}
+
+func TestCheckpointThatWasBentOnItsWayIsReadAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.open()
+		a.fill(2)
+		a.checkpoint()
+		b := r.newBroker()
+		b.store.On(objstore.VerbGet, CheckpointPrefix, storetest.Times(damagedReadsMax-1, storetest.FlipByte(-1)))
+		if err := b.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.requireAt(2)
+	})
+}
+
+func TestFoldThatRefusesHalts(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.open()
+		a.fill(2)
+		b := r.open()
+		b.applied = b.applied[:1] // so that slot 3 does not fit
+		a.fill(3)
+		if err := b.Look(t.Context()); err == nil {
+			t.Fatal("applied nonsense")
+		}
+		requests := b.store.Count("", "")
+		if err := b.Look(t.Context()); err == nil || b.store.Count("", "") != requests {
+			t.Fatalf("went on: %v", err)
+		}
+		if !slices.Equal(b.applied, a.applied[:1]) {
+			t.Fatal("the fold has changed")
+		}
+	})
+}
+
+// Answers about slots above a checkpoint stay good when it is loaded.
+func TestSlotsReadBeforeALoadAreAppliedAfterIt(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.open()
+		a.fill(5)
+		five := r.open()
+		a.fill(20)
+		b := r.newBroker()
+		// The first slot's answer bears no date, so that a List follows, and
+		// shows a checkpoint that was not there before.
+		b.store.On(objstore.VerbGet, LogKey(1), func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
+			five.checkpoint()
+			return storetest.NoTime(ctx, q, next)
+		})
+		if err := b.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.requireAt(20)
+		requireEqual(t, b.applied, a.applied)
+		if n := b.store.Count(objstore.VerbGet, LogPrefix); n != 20 {
+			t.Fatalf("%d Gets of 20 slots", n)
+		}
+	})
+}

@@ -1,0 +1,263 @@
+package commitlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// rig is a bucket in memory and the brokers on it, in a bubble of time.
+type rig struct {
+	*testing.T
+	memory    *objstore.Memory
+	constants Cluster
+	start     time.Time
+	nonces    uint64
+}
+
+// inBubble runs a test on an empty bucket whose D is 24 h, with a margin of 1 h.
+func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{T: t, memory: objstore.NewMemory(objstore.WithClock(time.Now)), start: time.Now().Add(-time.Hour)}
+		var err error
+		if r.constants, err = OpenCluster(t.Context(), r.memory, testDelay, testMargin, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		test(t, r)
+	})
+}
+
+// openEmpty returns a broker that has recovered nothing, since the List of log/
+// was empty then, and whose Gets of slot s pass through fault.
+func (r *rig) openEmpty(s Seq, fault storetest.Fault) *broker {
+	r.Helper()
+	b := r.newBroker()
+	restore := b.store.On(objstore.VerbList, LogPrefix, func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
+		a, err := next(ctx, q)
+		a.Keys = nil
+		return a, err
+	})
+	if err := b.Recover(r.Context()); err != nil {
+		r.Fatal(err)
+	}
+	restore()
+	b.store.On(objstore.VerbGet, LogKey(s), fault)
+	return b
+}
+
+// broker is a Log, the store between it and the bucket, and what it folded.
+type broker struct {
+	*Log
+	*rig
+	store   *storetest.Faulty
+	applied []Hash
+	objects int     // that came along with their heads
+	last    *Commit // as applied
+	builds  int
+	reports []error
+}
+
+// Load implements [Fold]. The body of a checkpoint is the hash of every commit.
+func (b *broker) Load(c *Checkpoint) error {
+	b.applied = nil
+	for h := range slices.Chunk(c.Body, len(Hash{})) {
+		b.applied = append(b.applied, Hash(h))
+	}
+	if Seq(len(b.applied)) != c.Seq {
+		return fmt.Errorf("a checkpoint of %d commits as of slot %d", len(b.applied), c.Seq)
+	}
+	return nil
+}
+
+// Apply implements [Fold].
+func (b *broker) Apply(c *Commit, object []byte) error {
+	if Seq(len(b.applied)+1) != c.Seq {
+		return fmt.Errorf("slot %d after slot %d", c.Seq, len(b.applied))
+	}
+	if object != nil {
+		b.objects++
+		if int64(len(object)) != c.Size() {
+			return fmt.Errorf("slot %d came with %d of its %d bytes", c.Seq, len(object), c.Size())
+		}
+	}
+	b.applied, b.last = append(b.applied, c.Hash), c
+	return nil
+}
+
+// newBroker returns a broker that has recovered nothing yet.
+func (r *rig) newBroker() *broker {
+	b := &broker{rig: r, store: storetest.NewFaulty(r.memory)}
+	b.Log = NewLog(b.store, r.constants, b, Clock{Now: time.Now, Boot: func() time.Duration { return time.Since(r.start) }})
+	return b
+}
+
+// open returns a broker that has recovered.
+func (r *rig) open() *broker {
+	r.Helper()
+	b := r.newBroker()
+	if err := b.Recover(r.Context()); err != nil {
+		r.Fatal(err)
+	}
+	return b
+}
+
+// build returns a commit that bears payload, in an item and inline.
+func (b *broker) build(payload string) func(Next) (*Commit, [][]byte) {
+	return func(Next) (*Commit, [][]byte) {
+		b.builds++
+		b.nonces++
+		c := &Commit{PayloadSize: uint32(len(payload)), Items: []Item{&UnknownItem{Kind: 100, Body: []byte(payload)}}}
+		le.PutUint64(c.Nonce[:], b.nonces)
+		return c, [][]byte{[]byte(payload)}
+	}
+}
+
+func (b *broker) commit(ctx context.Context, payload string) (*Commit, error) {
+	return b.Log.Commit(ctx, b.build(payload), func(err error) { b.reports = append(b.reports, err) })
+}
+
+// mustCommit commits payload in slot want.
+func (b *broker) mustCommit(want Seq, payload string) *Commit {
+	b.Helper()
+	c, err := b.commit(b.Context(), payload)
+	if err != nil {
+		b.Fatalf("commit %q: %v", payload, err)
+	}
+	if c.Seq != want || c != b.last {
+		b.Fatalf("%q is committed in slot %d, not %d; the last commit applied is that of slot %d", payload, c.Seq, want, b.last.Seq)
+	}
+	return c
+}
+
+// fill commits slots up to last.
+func (b *broker) fill(last Seq) {
+	b.Helper()
+	for s, _ := b.Position(); s < last; s++ {
+		b.mustCommit(s+1, fmt.Sprint("payload ", s+1))
+	}
+}
+
+func (b *broker) mustLook() {
+	b.Helper()
+	if err := b.Look(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// requireAt asserts the applied slot, and that the fold holds just what the log does.
+func (b *broker) requireAt(want Seq) {
+	b.Helper()
+	seq, hash := b.Position()
+	if seq != want || Seq(len(b.applied)) != want || (want > 0 && b.applied[want-1] != hash) {
+		b.Fatalf("the log is at slot %d, the fold at %d, not %d", seq, len(b.applied), want)
+	}
+}
+
+// checkpoint writes a checkpoint of what b has applied.
+func (b *broker) checkpoint() {
+	b.Helper()
+	seq, hash := b.Position()
+	c := &Checkpoint{Cluster: b.constants.ID, Seq: seq, Hash: hash}
+	for _, h := range b.applied {
+		c.Body = append(c.Body, h[:]...)
+	}
+	b.put(CheckpointKey(seq), EncodeCheckpoint(c), c.Body)
+}
+
+func (r *rig) put(key string, parts ...[]byte) {
+	r.Helper()
+	if _, err := r.memory.Create(r.Context(), key, parts...); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) get(key string) []byte {
+	r.Helper()
+	o, err := r.memory.Get(r.Context(), key, 0, -1)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return o.Body
+}
+
+func (r *rig) remove(keys ...string) {
+	r.Helper()
+	for _, key := range keys {
+		if _, err := r.memory.Delete(r.Context(), key); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// replace breaks the store's promise.
+func (r *rig) replace(key string, object []byte) {
+	r.Helper()
+	r.remove(key)
+	r.put(key, object)
+}
+
+// payloads returns what stands in log/, one string per object.
+func (r *rig) payloads() (out []string) {
+	r.Helper()
+	for after := ""; ; {
+		page, err := r.memory.List(r.Context(), LogPrefix, after, 0)
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, key := range page.Keys {
+			object := r.get(key)
+			c, err := DecodeCommit(object)
+			if err != nil {
+				r.Fatal(err)
+			}
+			out = append(out, string(object[c.PayloadStart:]))
+			after = key
+		}
+		if !page.More {
+			return out
+		}
+	}
+}
+
+// requireOnce asserts that the log holds payload just once.
+func (r *rig) requireOnce(payload string) {
+	r.Helper()
+	n := 0
+	for _, p := range r.payloads() {
+		if p == payload {
+			n++
+		}
+	}
+	if n != 1 {
+		r.Fatalf("%q stands in the log %d times: %q", payload, n, r.payloads())
+	}
+}
+
+// requireHalted asserts that the broker does nothing any more, and why.
+func (b *broker) requireHalted(err, want error) {
+	b.Helper()
+	requireIs(b.T, err, want)
+	requests := b.store.Count("", "")
+	if _, err := b.commit(b.Context(), "too late"); !errors.Is(err, want) {
+		b.Fatalf("a commit after the halt: %v", err)
+	}
+	requireIs(b.T, b.Look(b.Context()), want)
+	if n := b.store.Count("", "") - requests; n != 0 {
+		b.Fatalf("it sent %d requests after the halt", n)
+	}
+}
+
+func flip(b []byte, at int) []byte {
+	b = bytes.Clone(b)
+	b[at] ^= 0x10
+	return b
+}

@@ -1,0 +1,101 @@
+package state
+
+import (
+	"math"
+	"runtime"
+	"testing"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// oneEach returns a state after n commits of one batch each.
+func oneEach(tb testing.TB, n int) *State {
+	s := New()
+	mustApply(tb, s, &commitlog.Commit{Seq: 1, Items: []commitlog.Item{&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}})
+	applyOneEach(tb, s, n)
+	return s
+}
+
+func applyOneEach(tb testing.TB, s *State, n int) {
+	x := &commitlog.Batch{Topic: 1, Count: 10, Size: 1000}
+	c := &commitlog.Commit{Items: []commitlog.Item{x}, PayloadSize: 1000}
+	p := &s.TopicByID(1).Partitions[0]
+	for range n {
+		c.Seq, x.Base, x.CRC = s.Seq()+1, p.End, uint32(s.Seq()*2654435761)
+		x.MaxTime, c.Time = 1_790_000_000_000+p.End, (1_790_000_000_000+p.End)*1000
+		c.Nonce[0], c.Nonce[5] = byte(c.Seq), byte(c.Seq>>8)
+		mustApply(tb, s, c)
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func TestBatchTakesAtMost64Bytes(t *testing.T) {
+	const n = 100_000
+	for name, make := range map[string]func() *State{
+		"applied": func() *State { return oneEach(t, n) },
+		"decoded": func() *State { return mustDecode(t, n+1, oneEach(t, n).View().Encode()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := heap()
+			s := make()
+			measured := float64(heap()-before) / n
+			told := float64(s.Memory()) / n
+			t.Logf("a batch takes %.1f bytes of heap; Memory tells %.1f", measured, told)
+			if told > 64 || measured > 64 {
+				t.Fatal("more than 64 bytes")
+			}
+			if math.Abs(told-measured) > 0.1*measured {
+				t.Fatal("Memory is off by more than a tenth")
+			}
+			runtime.KeepAlive(s)
+		})
+	}
+}
+
+func BenchmarkApply(b *testing.B) {
+	s := oneEach(b, 0)
+	b.ReportAllocs()
+	b.ResetTimer()
+	applyOneEach(b, s, b.N)
+}
+
+func BenchmarkViewAndEncode(b *testing.B) {
+	s := oneEach(b, 100_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		b.SetBytes(int64(len(s.View().Encode())))
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	body := oneEach(b, 100_000).View().Encode()
+	b.ReportAllocs()
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		if _, err := Decode(100_001, body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkLocate(b *testing.B) {
+	s := oneEach(b, 100_000)
+	topic := s.Topic("a")
+	end := topic.Partitions[0].End
+	var dst []Location
+	var offset int64
+	b.ReportAllocs()
+	for b.Loop() {
+		offset = (offset + 7919) % end
+		if dst = s.Locate(dst[:0], topic, 0, offset, 1<<20, 16); len(dst) == 0 {
+			b.Fatal("nothing found")
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// TestSnapshotAndReplayIsFullReplay cuts a log at every slot.
+func TestSnapshotAndReplayIsFullReplay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, m := &writer{State: New()}, &model{}
+		var (
+			log       []*commitlog.Commit
+			snapshots [][]byte
+			views     []*View
+		)
+		for range rapid.IntRange(1, 12).Draw(t, "commits") {
+			snapshots = append(snapshots, w.View().Encode())
+			views = append(views, w.View())
+			c, _ := w.commit(t)
+			mustApply(t, w.State, c)
+			m.apply(c)
+			log = append(log, c)
+		}
+		for cut, snapshot := range snapshots {
+			if string(views[cut].Encode()) != string(snapshot) || views[cut].Seq() != commitlog.Seq(cut) {
+				t.Fatalf("the view of slot %d has changed since", cut)
+			}
+			s, err := Decode(commitlog.Seq(cut), snapshot)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(s.View().Encode()) != string(snapshot) {
+				t.Fatalf("the snapshot of slot %d is another once decoded and encoded", cut)
+			}
+			mustApply(t, s, log[cut:]...)
+			requireSame(t, s, w.State)
+			m.compare(t, s)
+		}
+	})
+}
+
+// snapshotGolden is what a Seb with snapshot version 1 wrote; it never changes.
+const snapshotGolden = "testdata/snapshot.golden"
+
+func TestGoldenSnapshot(t *testing.T) {
+	want := sound(t)
+	file, err := os.ReadFile(snapshotGolden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintf("%x\n", want.View().Encode()); got != string(file) {
+		t.Fatalf("encoded\n%swant\n%s", got, file)
+	}
+	requireSame(t, mustDecode(t, 3, want.View().Encode()), want)
+}
+
+func TestEverySnapshotThatIsCutOffIsRefused(t *testing.T) {
+	b := sound(t).View().Encode()
+	for n := range b {
+		if s, err := Decode(3, b[:n]); err == nil {
+			t.Fatalf("%d of %d bytes are accepted: %s", n, len(b), summary(s))
+		}
+	}
+	if _, err := Decode(3, append(b, 0)); !errors.Is(err, commitlog.ErrCorrupt) {
+		t.Fatalf("with a byte more: %v", err)
+	}
+}
+
+func TestSnapshotOfAnotherVersionIsRefused(t *testing.T) {
+	b := sound(t).View().Encode()
+	b[0] = 2
+	if _, err := Decode(3, b); !errors.Is(err, commitlog.ErrVersion) {
+		t.Fatalf("the error is %v", err)
+	}
+}
+
+// A lie about a count must not take more memory than the snapshot has bytes.
+func TestSnapshotThatLiesAboutCountsTakesNoMemory(t *testing.T) {
+	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}
+	for name, b := range map[string][]byte{
+		"objects": append([]byte{snapshotVersion, 0, 1, 0, 0}, huge...),
+		"topics":  append([]byte{snapshotVersion, 0, 1, 0, 0, 0}, huge...),
+		"name":    append([]byte{snapshotVersion, 0, 9, 0, 0, 0, 1, 1}, huge...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b = append(b, make([]byte, 100)...)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := Decode(1, b)
+			runtime.ReadMemStats(&after)
+			if !errors.Is(err, commitlog.ErrCorrupt) {
+				t.Fatalf("the error is %v", err)
+			}
+			if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+				t.Fatalf("it took %d bytes", n)
+			}
+		})
+	}
+}
+
+func TestViewIsReadWhileTheStateGoesOn(t *testing.T) {
+	s, _ := long(t, 3*chunkBatches)
+	end := s.Topic("a").Partitions[0].End
+	var readers sync.WaitGroup
+	for i := range 300 {
+		items := []commitlog.Item{&commitlog.Batch{Topic: 1, Base: end, Count: 1, Size: 61}}
+		switch i {
+		case 100:
+			items = append(items, &commitlog.PartitionsAdded{Topic: 1, Partitions: 9})
+		case 200:
+			items = append(items, &commitlog.TopicCreated{ID: 2, Partitions: 1, Name: "b"})
+		case 299:
+			items = append(items, &commitlog.TopicDeleted{ID: 1})
+		}
+		end++
+		if i%20 == 19 {
+			view, want := s.View(), s.View().Encode()
+			readers.Go(func() {
+				for range 5 {
+					if string(view.Encode()) != string(want) {
+						t.Error("a view changed while the state went on")
+					}
+				}
+			})
+		}
+		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Items: items})
+	}
+	readers.Wait()
+}
+
+func FuzzDecodeSnapshot(f *testing.F) {
+	f.Add(New().View().Encode())
+	f.Add(sound(f).View().Encode())
+	small, _ := long(f, 12)
+	f.Add(small.View().Encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := Decode(5, b)
+		if err != nil {
+			if !errors.Is(err, commitlog.ErrCorrupt) && !errors.Is(err, commitlog.ErrVersion) {
+				t.Fatalf("the error says neither damaged nor version: %v", err)
+			}
+			return
+		}
+		again := mustDecode(t, 5, s.View().Encode())
+		requireSame(t, again, s)
+		for _, topic := range s.Topics() {
+			for i := range topic.Partitions {
+				p := &topic.Partitions[i]
+				for _, offset := range []int64{p.Start, p.Start + (p.End-p.Start)/2, p.End - 1} {
+					got := s.Locate(nil, topic, int32(i), offset, 1, 1)
+					if p.Start <= offset && offset < p.End && (len(got) != 1 || got[0].Base > offset || got[0].Base+got[0].Count <= offset) {
+						t.Fatalf("offset %d of %d to %d is at %+v", offset, p.Start, p.End, got)
+					}
+				}
+			}
+		}
+		// What was accepted can go on.
+		c := &commitlog.Commit{Seq: 6, Time: s.Time(), Data: []commitlog.DataRef{{Seq: s.DataFloor(), ID: 1, Size: 1000}}}
+		if s.nextTopic+1 != 0 {
+			c.Items = []commitlog.Item{
+				&commitlog.TopicCreated{ID: s.nextTopic, Partitions: 1, Name: "a name that no other topic has"},
+				&commitlog.Batch{Topic: s.nextTopic, Count: 1, Size: 61},
+				&commitlog.Batch{Topic: s.nextTopic, Base: 1, Count: 1, Size: 61, Object: 1},
+			}
+		}
+		if s.DataFloor() > 5 {
+			c.Data, c.Items = nil, nil
+		}
+		if err := s.Apply(c); err != nil {
+			t.Fatal(err)
+		}
+		requireSame(t, mustDecode(t, 6, s.View().Encode()), s)
+	})
+}
