@@ -19,7 +19,7 @@ var cluster = [16]byte{1, 2, 3}
 // Its room is its size, so that tests can count bytes.
 func batch(n, size int) (Range, []byte) {
 	value := make([]byte, max(0, size-record.HeaderSize-12))
-	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)}).Read(value)
+	_, _ = rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)}).Read(value) // never fails
 	var b record.Builder
 	b.Append(&record.Record{Value: value, Timestamp: int64(n)})
 	p := slices.Clip(b.Finish())

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -391,10 +392,10 @@ func TestFailingWritesAreMisses(t *testing.T) {
 			if hits != s.DiskEntries || s.DiskErrors == 0 || s.DiskCorrupt > 0 || len(log.lines()) != 1 {
 				t.Fatalf("%d hits, %+v, log %v", hits, s, log.lines())
 			}
-			if failure == syscall.EIO && hits < 20 {
+			if errors.Is(failure, syscall.EIO) && hits < 20 {
 				t.Fatalf("%d hits: what was written before was given up", hits)
 			}
-			if failure != syscall.EIO && hits > 10 {
+			if !errors.Is(failure, syscall.EIO) && hits > 10 {
 				t.Fatalf("%d hits: the cache doesn't give way on a full disk", hits)
 			}
 			if files := segmentFiles(t, dir); len(files) != s.DiskSegments || len(files) > 4 {

@@ -42,7 +42,7 @@ func (d *disk) loadSegment(s *segment) {
 		d.callFailed("open", err)
 		return
 	}
-	defer f.Close() // only read
+	defer func() { _ = f.Close() }() // only read
 	info, err := f.Stat()
 	if err != nil {
 		d.callFailed("stat", err)

@@ -336,7 +336,7 @@ func TestOnlyExactKeysAreSlots(t *testing.T) {
 func TestListFromASlotBeginsWithIt(t *testing.T) {
 	for _, s := range []Seq{1, 2, 10, math.MaxUint64} {
 		after := afterKey(LogPrefix, s)
-		if !(after < LogKey(s)) || after != LogKey(s-1) {
+		if after >= LogKey(s) || after != LogKey(s-1) {
 			t.Errorf("a List from slot %d goes on after %s", s, after)
 		}
 	}

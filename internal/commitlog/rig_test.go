@@ -122,7 +122,7 @@ func (b *broker) build(payload string) func(Next) (*Commit, [][]byte) {
 }
 
 func (b *broker) commit(ctx context.Context, payload string) (*Commit, error) {
-	return b.Log.Commit(ctx, b.build(payload), func(err error) { b.reports = append(b.reports, err) })
+	return b.Commit(ctx, b.build(payload), func(err error) { b.reports = append(b.reports, err) })
 }
 
 // mustCommit commits payload in slot want.

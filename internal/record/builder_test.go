@@ -192,7 +192,10 @@ func TestStoppingTheWalkEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for range x.Records(p, 0, Limits{}) {
+	for _, err := range x.Records(p, 0, Limits{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		n++
 		break
 	}
