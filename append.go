@@ -9,6 +9,12 @@ import (
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
+const (
+	requestOverheadBytes = 256 // what a waiting append costs beside its records
+	recordOverheadBytes  = 32  // upper bound of a record's framing in a batch, headers apart
+	headerOverheadBytes  = 10
+)
+
 // Range is Count records from Offset on in Partition.
 type Range struct {
 	Partition int32

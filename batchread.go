@@ -12,7 +12,11 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-const batchReadTries = 3
+const (
+	batchReadTries = 3
+	// readWindowBytes is how much is read at once where a batch is smaller.
+	readWindowBytes = 1 * mib
+)
 
 // flightKey makes readers of one batch share one request to the store.
 type flightKey cache.Range

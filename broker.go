@@ -267,6 +267,8 @@ func (b *Broker) Stopped() <-chan struct{} { return b.loopDone }
 // Limits returns the limits in force.
 func (b *Broker) Limits() Limits { return b.opts.Limits }
 
+const shutdownTimeout = 10 * time.Second
+
 // Close is [Broker.Shutdown] within 10 s.
 func (b *Broker) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)

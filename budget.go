@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// memoryWaitMax is how long a request waits for room before it is refused.
+const memoryWaitMax = 5 * time.Second
+
 // budget hands out the broker's memory. What is not handed out belongs to the
 // cache, which gives way at once.
 //

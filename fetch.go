@@ -9,6 +9,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
+const (
+	fetchBytesDefault   = 1 * mib
+	fetchRecordsDefault = 1000
+)
+
 // FetchOptions bound a fetch.
 type FetchOptions struct {
 	// Limit is the number of records at most; 0 means 1,000.

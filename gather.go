@@ -10,6 +10,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
+// batchBytes is about the size at which a merged batch is closed: the unit that
+// is read and verified.
+const batchBytes = 1 * mib
+
 // partitionKey names a partition for as long as its topic lives.
 type partitionKey struct {
 	topic     uint64

@@ -14,6 +14,12 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
+const (
+	inlineBytesMax     = 4 * mib  // payload of a commit that stands in the commit itself
+	contendedInlineMax = 64 << 10 // the same while other brokers win slots, since a lost race sends it again
+	contendedFor       = 5 * time.Second
+)
+
 // loop is the one goroutine that claims slots, follows the log and writes the
 // state. It ends when the broker is closed and nothing waits, when its life
 // ends, or when the log turns out to be damaged.

@@ -57,7 +57,7 @@ type ClusterOptions struct {
 	// DeleteDelay (D) is how long an object stays after the log stopped
 	// needing it, and so how long a broker may sleep. Default 24 h, at least 4 × Margin.
 	DeleteDelay time.Duration
-	// Margin covers disagreement among the store's clocks. Default 1 h.
+	// Margin covers disagreement among the store's clocks. Default 1 h, at least 10 s.
 	Margin time.Duration
 }
 
@@ -75,41 +75,23 @@ const (
 
 	memoryMin            = 8 * mib
 	checkpointCommitsMax = 1024
-	defaultCacheBytes    = 1024 * mib
+	marginMin            = 10 * time.Second
+
+	defaultLinger        = 10 * time.Millisecond
+	defaultCommitBytes   = 4 * mib
 	defaultAppendTimeout = 30 * time.Second
 	defaultCheckpoint    = 1000
-	defaultDeleteDelay   = 24 * time.Hour
-	defaultMargin        = time.Hour
+	defaultStaleMax      = time.Second
 	defaultMemory        = 128 * mib
 	defaultStateMemory   = 256 * mib
+	defaultCacheBytes    = 1024 * mib
 	defaultRecordBytes   = 8 * mib
 	defaultRequestBytes  = 32 * mib
 	defaultRecordHeaders = 100
 	defaultTopics        = 10_000
 	defaultPartitions    = 1_000
-	defaultStaleMax      = time.Second
-	defaultLinger        = 10 * time.Millisecond
-	defaultCommitBytes   = 4 * mib
-	inlineBytesMax       = 4 * mib  // payload of a commit that stands in the commit itself
-	contendedInlineMax   = 64 << 10 // the same while other brokers win slots
-	dataObjectBytes      = 4 * mib
-	batchBytes           = 1 * mib // a merged batch is closed at about this size, the unit that is read
-	uploadsMax           = 16      // data objects under way at once
-	contendedFor         = 5 * time.Second
-	followIntervalMin    = 250 * time.Millisecond
-	followIntervalMax    = 10 * time.Second
-	shutdownTimeout      = 10 * time.Second
-	memoryWaitMax        = 5 * time.Second
-	fetchBytesDefault    = 1 * mib
-	fetchRecordsDefault  = 1000
-	readWindowBytes      = 1 * mib
-	storeTimeout         = 30 * time.Second
-	storeBandwidthMin    = 256 << 10 // bytes per second below which a request is given up
-	retryMin, retryMax   = 20 * time.Millisecond, 5 * time.Second
-	requestOverheadBytes = 256 // what a waiting append costs beside its records
-	recordOverheadBytes  = 32  // upper bound of a record's framing in a batch, headers apart
-	headerOverheadBytes  = 10
-	topicNameBytesMax    = 249
+	defaultDeleteDelay   = 24 * time.Hour
+	defaultMargin        = time.Hour
 )
 
 func def[T comparable](v *T, to T) {
@@ -164,7 +146,9 @@ func (o Options) check() error {
 		return bad("the record limit is %d bytes; it must be at most the request limit, %d", o.Limits.RecordBytes, o.Limits.RequestBytes)
 	case o.Limits.RecordHeaders < 0 || o.Limits.Topics < 0 || o.Limits.Partitions < 0:
 		return bad("a limit is negative")
-	case o.Cluster.Margin < 0 || o.Cluster.DeleteDelay < 4*o.Cluster.Margin:
+	case o.Cluster.Margin < marginMin:
+		return bad("the margin is %v; it must be at least %v, since stores tell whole seconds", o.Cluster.Margin, marginMin)
+	case o.Cluster.DeleteDelay/4 < o.Cluster.Margin:
 		return bad("delete delay is %v; it must be at least four times the margin, %v", o.Cluster.DeleteDelay, o.Cluster.Margin)
 	}
 	return nil

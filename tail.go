@@ -6,6 +6,13 @@ import (
 	"time"
 )
 
+// How often a broker looks for other brokers' commits while readers wait: often
+// while they come, and less and less so when they don't.
+const (
+	followIntervalMin = 250 * time.Millisecond
+	followIntervalMax = 10 * time.Second
+)
+
 // tail keeps what the broker knows of the end of the log: when it was last
 // proven, who wants it proven anew, and how often to look while readers wait.
 type tail struct {

@@ -36,6 +36,8 @@ type TopicOptions struct {
 	Partitions int32
 }
 
+const topicNameBytesMax = 249
+
 // CheckTopicName returns why no topic may have that name, nil if one may.
 // Names are Kafka's: 1 to 249 of a-z, A-Z, 0-9, ".", "_" and "-", but not "." and "..".
 func CheckTopicName(name string) error {

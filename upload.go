@@ -14,6 +14,15 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
+const (
+	dataObjectBytes = 4 * mib
+	uploadsMax      = 16 // data objects under way at once
+
+	storeTimeout       = 30 * time.Second
+	storeBandwidthMin  = 256 << 10 // bytes per second below which a request is given up
+	retryMin, retryMax = 20 * time.Millisecond, 5 * time.Second
+)
+
 // dataObject is batches on their way to an object of their own.
 type dataObject struct {
 	ref     commitlog.DataRef

@@ -26,6 +26,18 @@ func TestHeadThatWasBentOnItsWayIsReadAgain(t *testing.T) {
 	}
 }
 
+func TestDamageThatHealsIsForgotten(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a, b := r.open(), r.open()
+		for s := range Seq(4) {
+			a.mustCommit(s+1, "x")
+			b.store.On(objstore.VerbGet, LogKey(s+1), storetest.Times(damagedReadsMax-1, storetest.FlipByte(PrologueSize)))
+			b.mustLook()
+			b.requireAt(s + 1)
+		}
+	})
+}
+
 func TestTruncatedReadIsNeverApplied(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
@@ -208,6 +220,9 @@ func TestRecoveryGetsAheadOnABadStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.requireAt(300)
+		if n := b.store.Count(objstore.VerbGet, LogPrefix); n != 300+2*60 {
+			t.Fatalf("%d Gets of 300 slots, of which 60 fail twice", n)
+		}
 	})
 }
 

@@ -17,7 +17,7 @@ func (r *rig) moveOn(last Seq) {
 	from, _ := b.Position()
 	b.fill(last)
 	b.checkpoint()
-	time.Sleep(testDelay)
+	r.sleep(testDelay)
 	for s := from + 1; s <= last; s++ {
 		r.remove(LogKey(s))
 	}
@@ -115,6 +115,26 @@ func TestLeaseEndsByTheStoresClockAlone(t *testing.T) {
 		requireIs(t, err, ErrUnknown)
 		a.requireAt(6)
 		a.mustCommit(7, "after")
+	})
+}
+
+// By the local clock a lease begins when its List was sent, not when it was answered.
+func TestLeaseBeginsWhenItsListIsSent(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.newBroker()
+		a.store.On(objstore.VerbList, CheckpointPrefix, storetest.Delay(10*time.Second))
+		sent := time.Now()
+		if err := a.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.sleep(time.Until(sent.Add(testSpan - 1)))
+		if !a.Covers(time.Now()) {
+			t.Fatal("the lease ended early")
+		}
+		r.sleep(1)
+		if a.Covers(time.Now()) {
+			t.Fatal("the lease goes on")
+		}
 	})
 }
 

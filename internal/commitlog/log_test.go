@@ -58,7 +58,7 @@ func TestBuildIsToldWhatItBuildsOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
 		c := a.mustCommit(1, "x")
-		time.Sleep(90 * time.Minute)
+		r.sleep(90 * time.Minute)
 		var got Next
 		if _, err := a.Commit(t.Context(), func(n Next) (*Commit, [][]byte) { got = n; return nil, nil }, func(error) {}); err != nil {
 			t.Fatal(err)
@@ -95,7 +95,7 @@ func TestLostRaceIsRebuiltOnTop(t *testing.T) {
 			t.Fatalf("%d builds, %d races lost, contended: %v", b.builds, b.Stats().LostRaces.Load(), b.Contended())
 		}
 		b.requireAt(2)
-		time.Sleep(contendedFor)
+		r.sleep(contendedFor)
 		if b.Contended() {
 			t.Fatal("contended for ever")
 		}
@@ -157,7 +157,7 @@ func TestWinnerGivesWayWhileOthersCommit(t *testing.T) {
 		if mean := paused / 20; mean < 30*time.Millisecond || mean > 180*time.Millisecond {
 			t.Fatalf("after a win it pauses for %v", mean)
 		}
-		time.Sleep(contendedFor)
+		r.sleep(contendedFor)
 		begun := time.Now()
 		a.mustCommit(61, "alone")
 		if d := time.Since(begun); d != 100*time.Millisecond {
@@ -238,7 +238,7 @@ func TestCommitEndsWithItsContext(t *testing.T) {
 		}
 
 		// A List that doesn't come back keeps the claim from being sent.
-		time.Sleep(testDelay / 2)
+		r.sleep(testDelay / 2)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		remove := a.store.On(objstore.VerbList, "", storetest.Hold(nil))
@@ -285,7 +285,7 @@ func TestCoversAndLag(t *testing.T) {
 		if a.Lag() != 0 {
 			t.Fatalf("lag is %d", a.Lag())
 		}
-		time.Sleep(testSpan)
+		r.sleep(testSpan)
 		if a.Covers(time.Now()) {
 			t.Fatal("the lease never ends")
 		}

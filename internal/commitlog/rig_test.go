@@ -256,6 +256,9 @@ func (b *broker) requireHalted(err, want error) {
 	}
 }
 
+// sleep lets time pass in the bubble.
+func (r *rig) sleep(d time.Duration) { time.Sleep(d) }
+
 func flip(b []byte, at int) []byte {
 	b = bytes.Clone(b)
 	b[at] ^= 0x10

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -83,13 +84,61 @@ func TestSnapshotOfAnotherVersionIsRefused(t *testing.T) {
 	}
 }
 
+func TestSnapshotThatContradictsItselfIsRefused(t *testing.T) {
+	snapshot := []byte{
+		snapshotVersion, 0, 2, 0, // time, next topic, floor
+		0, 1, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 100, // objects from 0 on: one of slot 1
+		1, 1, 1, 'a', 0, 1, // topics: number 1, of one partition
+		0, 2, 0, 1, // it holds offsets 0 to 2 in one batch
+		0, 2, 0, 0, 32, 61, 1, 2, 3, 4,
+	}
+	if _, err := Decode(1, snapshot); err != nil {
+		t.Fatal(err)
+	}
+	for name, bend := range map[string]struct {
+		at int
+		to byte
+	}{
+		"topic id that is to come":         {2, 1},
+		"object of an unknown kind":        {6, 2},
+		"object of a negative slot":        {7, 1},
+		"topic without a name":             {19, 0},
+		"topic without partitions":         {22, 0},
+		"start behind the end":             {23, 3},
+		"end behind the last batch":        {24, 3},
+		"end before the last batch's":      {24, 1},
+		"batch without records":            {28, 0},
+		"object before the first":          {30, 1},
+		"object behind the last":           {30, 2},
+		"no batches, and yet some offsets": {26, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bent := slices.Clone(snapshot)
+			bent[bend.at] = bend.to
+			if _, err := Decode(1, bent); !errors.Is(err, commitlog.ErrCorrupt) {
+				t.Fatalf("the error is %v", err)
+			}
+		})
+	}
+	late := slices.Clone(snapshot)
+	late[24], late[27] = 3, 1
+	if _, err := Decode(1, late); !errors.Is(err, commitlog.ErrCorrupt) {
+		t.Fatalf("a first batch behind the start: %v", err)
+	}
+	twice := slices.Concat(snapshot[:17], []byte{2}, snapshot[18:], snapshot[18:])
+	if _, err := Decode(1, twice); !errors.Is(err, commitlog.ErrCorrupt) {
+		t.Fatalf("a topic twice: %v", err)
+	}
+}
+
 // A lie about a count must not take more memory than the snapshot has bytes.
 func TestSnapshotThatLiesAboutCountsTakesNoMemory(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}
 	for name, b := range map[string][]byte{
-		"objects": append([]byte{snapshotVersion, 0, 1, 0, 0}, huge...),
-		"topics":  append([]byte{snapshotVersion, 0, 1, 0, 0, 0}, huge...),
-		"name":    append([]byte{snapshotVersion, 0, 9, 0, 0, 0, 1, 1}, huge...),
+		"objects":    append([]byte{snapshotVersion, 0, 1, 0, 0}, huge...),
+		"topics":     append([]byte{snapshotVersion, 0, 1, 0, 0, 0}, huge...),
+		"name":       append([]byte{snapshotVersion, 0, 9, 0, 0, 0, 1, 1}, huge...),
+		"partitions": append([]byte{snapshotVersion, 0, 9, 0, 0, 0, 1, 1, 1, 'a', 0}, huge...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b = append(b, make([]byte, 100)...)

@@ -1,0 +1,122 @@
+package commitlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+)
+
+// Next is what a commit is built on.
+type Next struct {
+	Seq  Seq
+	Prev Hash
+	// Now is the store's time in microseconds since 1970.
+	Now int64
+}
+
+// Commit claims slots until one is won, and returns the commit as applied.
+// build is called for every slot claimed anew, with the state up to the one
+// before it; it returns a commit without cluster, seq, prev and hash, and the
+// parts of its payload, or nil to give up. The bytes go to the store again and
+// again until the slot is decided. While ctx lasts, Commit waits for the store
+// as long as it takes; every failed attempt is told to report.
+//
+// ErrUnknown is wrapped when a claim that was sent has ended undecided; any
+// other error means that nothing was, or will be, committed.
+func (l *Log) Commit(ctx context.Context, build func(Next) (*Commit, [][]byte), report func(error)) (*Commit, error) {
+	tries := 0
+	if err := l.giveWay(ctx); err != nil {
+		return nil, err
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, l.abandon(err)
+		}
+		act := l.next()
+		if (act.Do == Idle || act.Do == Tail) && l.claim == nil {
+			if !l.propose(build) {
+				return nil, nil
+			}
+			continue
+		}
+		claimed := l.claim
+		err := l.perform(ctx, act)
+		switch {
+		case err == nil && act.Do == DoApply && claimed != nil:
+			l.claim, l.claimParts = nil, nil
+			if l.wonLast {
+				l.countWin()
+				return claimed, nil
+			}
+			l.stats.LostRaces.Add(1)
+		case err == nil && act.Do == Tail:
+			// The slot was said to be taken and yet is not there: ask again,
+			// but not in a tight loop.
+			tries++
+			if err := l.pause(ctx, tries); err != nil {
+				return nil, l.abandon(err)
+			}
+		case err == nil:
+			if act.Do == DoApply {
+				tries = 0
+			}
+		case errors.Is(err, ErrUnknown):
+			return nil, err
+		case l.halted() || ctx.Err() != nil:
+			return nil, l.abandon(err)
+		default:
+			report(err)
+			tries++
+			if err := l.pause(ctx, tries); err != nil {
+				return nil, l.abandon(err)
+			}
+		}
+	}
+}
+
+// abandon ends a claim, because its caller won't wait or the log has halted.
+func (l *Log) abandon(err error) error {
+	var c Claim
+	l.with(func(p *Protocol) { c = p.Abandon() })
+	l.claim, l.claimParts = nil, nil
+	if c.Sent {
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return err
+}
+
+// giveWay pauses after a win while other brokers want slots too, so that the
+// next one is anybody's: the others have to Get what this one wrote.
+//
+// A broker that never wins is never seen, so a long row of wins, each right
+// after the other, is interrupted too.
+func (l *Log) giveWay(ctx context.Context) error {
+	if !l.wonLast || l.getLatency == 0 || !l.Contended() && l.row%winsMax != 0 {
+		return nil
+	}
+	return sleep(ctx, rand.N(2*l.getLatency))
+}
+
+func (l *Log) countWin() {
+	now := l.clock.Boot()
+	if now-l.wonAt > 4*l.getLatency {
+		l.row = 0 // there was room for others in between
+	}
+	l.row++
+	l.wonAt = now
+}
+
+func (l *Log) propose(build func(Next) (*Commit, [][]byte)) bool {
+	applied, tip := l.Position()
+	c, payload := build(Next{Seq: applied + 1, Prev: tip, Now: l.StoreNow().UnixMicro()})
+	if c == nil {
+		return false
+	}
+	c.Created = l.clock.Now().UnixMicro()
+	c.Cluster, c.Seq, c.Prev = l.cluster.ID, applied+1, tip
+	head := EncodeCommit(c)
+	l.claim, l.claimParts = c, append([][]byte{head}, payload...)
+	l.with(func(p *Protocol) { p.Propose(c.Hash) })
+	return true
+}

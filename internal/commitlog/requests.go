@@ -1,0 +1,283 @@
+package commitlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// timeout bounds a request that moves so many bytes.
+func timeout(ctx context.Context, bytes int64) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, requestTimeout+time.Duration(bytes)*time.Second/bytesPerSecond)
+}
+
+func (l *Log) list(ctx context.Context, applied Seq) error {
+	sent := l.clock.Boot()
+	var out Listing
+	after := afterKey(CheckpointPrefix, applied)
+	for first := true; ; first = false {
+		page, err := l.listPage(ctx, CheckpointPrefix, after)
+		if err != nil {
+			return err
+		}
+		if first {
+			out.At = l.note(Stamp{Store: page.Time, Boot: sent})
+		}
+		for _, k := range page.Keys {
+			if s, ok := ParseSeqKey(CheckpointPrefix, k); ok {
+				out.Checkpoint = s
+			}
+		}
+		if !page.More || len(page.Keys) == 0 {
+			break
+		}
+		after = page.Keys[len(page.Keys)-1]
+	}
+	if out.At.Store.IsZero() {
+		return errors.New("the store's answer to a List carries no date")
+	}
+	out.From = max(applied, out.Checkpoint)
+	page, err := l.listPage(ctx, LogPrefix, afterKey(LogPrefix, out.From))
+	if err != nil {
+		return err
+	}
+	if page.Time.IsZero() {
+		return errors.New("the store's answer to a List carries no date")
+	}
+	out.LogAt, out.More = l.note(l.stamp(page.Time)), page.More
+	for _, k := range page.Keys {
+		if s, ok := ParseSeqKey(LogPrefix, k); ok {
+			if out.First == 0 {
+				out.First = s
+			}
+			out.Last = s
+		}
+	}
+	l.with(func(p *Protocol) { p.Listed(out) })
+	return nil
+}
+
+func (l *Log) listPage(ctx context.Context, prefix, after string) (objstore.Page, error) {
+	page, err := listOnce(ctx, l.store, prefix, after)
+	if err != nil {
+		return page, fmt.Errorf("list %s: %w", prefix, err)
+	}
+	return page, nil
+}
+
+func listOnce(ctx context.Context, store objstore.Store, prefix, after string) (objstore.Page, error) {
+	ctx, cancel := timeout(ctx, 0)
+	defer cancel()
+	return store.List(ctx, prefix, after, listPageKeys)
+}
+
+func (l *Log) load(ctx context.Context, s Seq) error {
+	key := CheckpointKey(s)
+	ctx, cancel := timeout(ctx, 1<<30)
+	defer cancel()
+	o, err := l.store.Get(ctx, key, 0, -1)
+	if errors.Is(err, objstore.ErrNotFound) {
+		l.with((*Protocol).LoadMissing)
+		return fmt.Errorf("load %s: it was listed, but is gone: %w", key, err)
+	}
+	if err != nil {
+		return fmt.Errorf("load %s: %w", key, err)
+	}
+	c, err := DecodeCheckpoint(o.Body)
+	if err == nil && (c.Cluster != l.cluster.ID || c.Seq != s) {
+		err = foreign(c.Cluster, c.Seq)
+	}
+	if err != nil {
+		return l.damage(fmt.Errorf("the newest checkpoint, %s, does not verify: %w", key, err))
+	}
+	if err := l.fold.Load(c); err != nil {
+		return l.stop(fmt.Errorf("load %s: %w", key, err))
+	}
+	l.damaged = 0
+	maps.DeleteFunc(l.read, func(r Seq, _ readCommit) bool { return r <= s })
+	l.stats.Loads.Add(1)
+	var ended Claim
+	l.with(func(p *Protocol) { ended = p.Loaded(s, c.Hash) })
+	if l.claim != nil {
+		l.claim, l.claimParts = nil, nil
+		if ended.Sent {
+			return fmt.Errorf("%w: slot %d was claimed, then checkpoint %d was loaded", ErrUnknown, ended.Seq, s)
+		}
+	}
+	return nil
+}
+
+func foreign(id ClusterID, s Seq) error {
+	return fmt.Errorf("%w: it is of cluster %v, slot %d", ErrForeign, id, s)
+}
+
+// stop halts the protocol for a reason that it can't see itself.
+func (l *Log) stop(err error) error {
+	l.with(func(p *Protocol) { p.stop(err) })
+	return err
+}
+
+// damage counts a read that found bytes that don't belong there. The network may
+// have bent them, so it stops the broker only when they come again and again.
+func (l *Log) damage(err error) error {
+	l.damaged++
+	if l.damaged >= damagedReadsMax {
+		return l.stop(err)
+	}
+	return err
+}
+
+// get reads the heads of slots from to to, side by side. What was read counts
+// although another read failed, so that many at once get ahead on a bad store.
+func (l *Log) get(ctx context.Context, from, to Seq) error {
+	type result struct {
+		Answer
+		readCommit
+	}
+	var (
+		known   Seq
+		settled bool
+		want    []Seq
+	)
+	l.with(func(p *Protocol) {
+		known, settled = p.Known(), p.Settled()
+		for s := from; s <= to; s++ {
+			if !p.Held(s) {
+				want = append(want, s)
+			}
+		}
+	})
+	size := int64(headRead)
+	if !settled {
+		size = recoveryRead
+	}
+	results := make([]result, len(want))
+	var g errgroup.Group
+	for i, s := range want {
+		g.Go(func() error {
+			begin := l.clock.Boot()
+			c, object, at, err := l.readHead(ctx, s, size)
+			if i == 0 && err == nil {
+				l.getLatency += (l.clock.Boot() - begin - l.getLatency) / getLatencyWeight
+			}
+			if err != nil && !errors.Is(err, objstore.ErrNotFound) {
+				return err
+			}
+			r := &results[i]
+			r.Answer = Answer{Seq: s, At: l.stamp(at), Known: known}
+			if err == nil {
+				r.Found, r.Hash, r.Prev = true, c.Hash, c.Prev
+				r.readCommit = readCommit{c, object}
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	for _, r := range results {
+		if r.Seq == 0 {
+			continue // it failed
+		}
+		if r.Found {
+			l.read[r.Seq] = r.readCommit
+		}
+		l.note(r.At)
+		l.with(func(p *Protocol) { p.Answered(r.Answer) })
+	}
+	switch {
+	case err == nil:
+		l.damaged = 0
+	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrForeign), errors.Is(err, ErrVersion):
+		return l.damage(err)
+	}
+	return err
+}
+
+// readHead reads the head of a slot, and the object if it is no larger than
+// about size. The time is set beside ErrNotFound too.
+func (l *Log) readHead(ctx context.Context, s Seq, size int64) (*Commit, []byte, time.Time, error) {
+	key := LogKey(s)
+	ctx, cancel := timeout(ctx, size)
+	defer cancel()
+	o, err := l.store.Get(ctx, key, 0, size)
+	if err != nil {
+		return nil, nil, o.Time, fmt.Errorf("get %s: %w", key, err)
+	}
+	body := o.Body
+	pro, err := DecodePrologue(body)
+	if err == nil && pro.End() > int64(len(body)) && pro.End() <= o.Size {
+		rest, err := l.store.Get(ctx, key, int64(len(body)), pro.End()-int64(len(body)))
+		if err != nil {
+			return nil, nil, rest.Time, fmt.Errorf("get %s: %w", key, err)
+		}
+		body = append(body, rest.Body...)
+	}
+	if err != nil {
+		return nil, nil, o.Time, fmt.Errorf("%s: %w", key, err)
+	}
+	c, err := DecodeCommit(body)
+	switch {
+	case err != nil:
+	case c.Cluster != l.cluster.ID || c.Seq != s:
+		err = foreign(c.Cluster, c.Seq)
+	case c.Size() != o.Size:
+		err = corrupt("the object has %d bytes instead of %d", o.Size, c.Size())
+	}
+	if err != nil {
+		return nil, nil, o.Time, fmt.Errorf("%s: %w", key, err)
+	}
+	if int64(len(body)) < o.Size {
+		body = nil
+	}
+	return c, body, o.Time, nil
+}
+
+func (l *Log) create(ctx context.Context, s Seq) error {
+	key, hash := LogKey(s), l.claim.Hash
+	ctx, cancel := timeout(ctx, l.claim.Size())
+	defer cancel()
+	begin := l.clock.Boot()
+	t, err := l.store.Create(ctx, key, l.claimParts...)
+	if l.getLatency == 0 { // the best guess before the first Get
+		l.getLatency = l.clock.Boot() - begin
+	}
+	switch {
+	case err == nil:
+		at := l.note(l.stamp(t))
+		l.read[s] = readCommit{commit: l.claim}
+		l.with(func(p *Protocol) { p.Created(s, hash, at) })
+		return nil
+	case errors.Is(err, objstore.ErrExists):
+		at := l.note(l.stamp(t))
+		l.with(func(p *Protocol) { p.Exists(s, at) })
+		return nil
+	}
+	l.stats.UnknownCreates.Add(1)
+	return fmt.Errorf("create %s: %w", key, err)
+}
+
+func (l *Log) apply(s Seq) error {
+	r := l.read[s]
+	delete(l.read, s)
+	own := l.claim != nil && r.commit.Hash == l.claim.Hash
+	if own {
+		r.commit = l.claim // also when it was read back
+	}
+	if err := l.fold.Apply(r.commit, r.object); err != nil {
+		return l.stop(fmt.Errorf("apply %s: %w", LogKey(s), err))
+	}
+	recovered := l.settled()
+	l.with(func(p *Protocol) { l.wonLast = p.Applied() })
+	if !own {
+		if recovered {
+			l.foreignAt = l.clock.Boot()
+		}
+		l.stats.ForeignCommits.Add(1)
+	}
+	return nil
+}
