@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/simple-event-broker/seb/internal/cache"
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -14,6 +16,7 @@ import (
 
 const (
 	batchReadTries = 3
+	batchReadsMax  = 16 // side by side for one fetch
 	// readWindowBytes is how much is read at once where a batch is smaller.
 	readWindowBytes = 1 * mib
 )
@@ -39,12 +42,48 @@ func objectKey(o state.Object) string {
 	return commitlog.LogKey(commitlog.Seq(o.Seq))
 }
 
+// readBatches returns the batches at the cursor, in order, up to the first that
+// could not be read. Those that are not in the cache are read side by side: one
+// after the other, a thousand small commits would take a thousand round trips.
+func (b *Broker) readBatches(ctx context.Context, c *cursor) ([][]byte, error) {
+	var (
+		raws   = make([][]byte, len(c.locations))
+		errs   = make([]error, len(c.locations))
+		failed atomic.Bool // what comes behind is of no use
+		wg     sync.WaitGroup
+		places = make(chan struct{}, batchReadsMax)
+	)
+	for i, l := range c.locations {
+		if raws[i] = b.cache.Get(rangeOf(l)); raws[i] != nil {
+			continue
+		}
+		places <- struct{}{}
+		if failed.Load() {
+			break
+		}
+		wg.Go(func() {
+			if raws[i], errs[i] = b.readBatch(ctx, c, l); errs[i] != nil {
+				failed.Store(true)
+			}
+			<-places
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return raws[:i], err
+		}
+	}
+	return raws, nil
+}
+
 // readBatch returns the bytes of a batch, whose CRC is the one in the state,
 // from the cache or from the store. They are shared and read-only.
 func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]byte, error) {
 	var (
-		r    = rangeOf(l)
-		last error
+		r     = rangeOf(l)
+		loads = c.loads
+		last  error
 	)
 	for try := 0; try < batchReadTries; {
 		if raw := b.cache.Get(r); raw != nil {
@@ -52,7 +91,7 @@ func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]
 		}
 		var raw []byte
 		err := b.cache.Flight(ctx, flightKey(r), func(ctx context.Context) (err error) {
-			raw, err = b.fetchBatch(ctx, r, l)
+			raw, err = b.fetchBatch(ctx, r, l, loads)
 			return err
 		})
 		switch {
@@ -65,7 +104,7 @@ func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]
 		case CodeOf(err) == CodeOverMemoryBudget:
 			return nil, err // after a long wait
 		case errors.Is(err, errMoved):
-			if l, err = c.relocate(l); err != nil {
+			if l, loads, err = c.relocate(l); err != nil {
 				return nil, err
 			}
 			r = rangeOf(l)
@@ -79,21 +118,22 @@ func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]
 		// Without an error another reader fetched it: the cache has it, or had.
 	}
 	if lost(last) {
-		b.metrics.dataLost.Inc()
-		return nil, dataLost(l, last)
+		return nil, b.dataLost(l, last)
 	}
 	return nil, &Error{Code: CodeStoreUnavailable, Detail: fmt.Sprintf("offset %d could not be read", l.Base), Err: last, RetryAfter: retryMax}
 }
 
-// errMoved: the answer was not covered by the lease, and the state has been
-// loaded anew since: what was read may live elsewhere now.
+// errMoved: the state has been loaded anew since it told where to read. What was
+// read may live elsewhere now, and the lease of the new state says nothing about
+// where the old one looked.
 var errMoved = errors.New("the state was loaded anew")
 
 func lost(err error) bool {
 	return errors.Is(err, objstore.ErrNotFound) || errors.Is(err, record.ErrCorrupt) || errors.Is(err, commitlog.ErrCorrupt)
 }
 
-func dataLost(l state.Location, err error) error {
+func (b *Broker) dataLost(l state.Location, err error) error {
+	b.metrics.dataLost.Inc()
 	return &Error{
 		Code:   CodeDataLost,
 		Detail: fmt.Sprintf("%s, which holds offsets %d to %d, is missing or damaged", objectKey(l.Object), l.Base, l.Base+l.Count-1),
@@ -102,24 +142,25 @@ func dataLost(l state.Location, err error) error {
 	}
 }
 
-// relocate finds the batch that holds the first record of l as the state is now.
-func (c *cursor) relocate(l state.Location) (state.Location, error) {
+// relocate finds the batch that holds the first record of l as the state is now,
+// which is after so many loads.
+func (c *cursor) relocate(l state.Location) (now state.Location, loads uint64, err error) {
 	c.b.mu.RLock()
 	defer c.b.mu.RUnlock()
 	if _, err := c.partitionLocked(); err != nil {
-		return l, err
+		return l, 0, err
 	}
 	ls := c.b.state.Locate(nil, c.b.state.TopicByID(c.id), c.partition, l.Base, 1, 1)
 	if len(ls) == 0 || ls[0].Base != l.Base {
-		return l, &Error{Code: CodeOffsetOutOfRange, Detail: fmt.Sprintf("offset %d is no longer held", l.Base)}
+		return l, 0, &Error{Code: CodeOffsetOutOfRange, Detail: fmt.Sprintf("offset %d is no longer held", l.Base)}
 	}
-	return ls[0], nil
+	return ls[0], c.b.loads, nil
 }
 
 // fetchBatch reads a batch from the store, and with it those that stand around
 // it: all of a small object, or what follows in a large one. All that verify go
-// into the cache.
-func (b *Broker) fetchBatch(ctx context.Context, r cache.Range, l state.Location) ([]byte, error) {
+// into the cache. loads is the broker's when l was found.
+func (b *Broker) fetchBatch(ctx context.Context, r cache.Range, l state.Location, loads uint64) ([]byte, error) {
 	// A flight outlives its readers' contexts, but not the broker.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -140,7 +181,7 @@ func (b *Broker) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
 		return nil, err
 	}
-	if cerr := b.covered(ctx, o); cerr != nil {
+	if cerr := b.covered(ctx, o, loads); cerr != nil {
 		return nil, cerr
 	}
 	if err != nil {
@@ -159,14 +200,13 @@ func (b *Broker) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 }
 
 // covered makes sure that an answer about live data may be used: that the lease
-// covers it, or that a List shows that it was good when it was given.
-func (b *Broker) covered(ctx context.Context, o objstore.Object) error {
-	if b.log.Covers(o.Time) {
-		return nil
-	}
-	loads := b.loadCount()
-	if err := b.lookNow(ctx, true); err != nil {
-		return err
+// covers it, or that a List shows that it was good when it was given. loads is
+// the broker's when the state told where the data is.
+func (b *Broker) covered(ctx context.Context, o objstore.Object, loads uint64) error {
+	if !b.log.Covers(o.Time) {
+		if err := b.lookNow(ctx, true); err != nil {
+			return err
+		}
 	}
 	if b.loadCount() != loads {
 		return errMoved

@@ -132,7 +132,7 @@ func (b *Broker) open(ctx context.Context) error {
 		return errors.Join(openError("recover the log", err), b.cache.Close())
 	}
 	b.recovered = true
-	b.tail.proven()
+	b.tail.proven(begun)
 	applied, _ := b.log.Position()
 	b.logger.Info("recovered", "cluster", b.cluster.ID.String(), "commits", uint64(applied),
 		"topics", b.state.TopicCount(), "batches", b.state.Batches(), "took", time.Since(begun).Round(time.Millisecond))

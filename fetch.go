@@ -3,6 +3,7 @@ package seb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/record"
@@ -89,6 +90,7 @@ type cursor struct {
 	partition int32
 	offset    int64
 	locations []state.Location // scratch
+	loads     uint64           // the broker's when they were found
 }
 
 // cursor resolves a position.
@@ -119,7 +121,7 @@ func (b *Broker) cursor(ctx context.Context, topic string, partition int32, from
 	case fromLatest:
 		c.offset = end
 	case fromLast:
-		c.offset = max(start, end-from.n)
+		c.offset = max(start, end-max(from.n, 0))
 	case fromOffset:
 		c.offset = from.n
 	default:
@@ -160,6 +162,7 @@ func (c *cursor) locate(bytes int64, records int) (start, end int64, err error) 
 	if err != nil {
 		return 0, 0, err
 	}
+	c.loads = c.b.loads
 	c.locations = c.b.state.Locate(c.locations[:0], c.b.state.TopicByID(c.id), c.partition, c.offset, bytes, records)
 	return p.Start, p.End, nil
 }
@@ -172,11 +175,13 @@ func (c *cursor) fetch(ctx context.Context, opts FetchOptions) (Fetched, error) 
 	}
 	f := Fetched{Start: Offset(start), End: Offset(end), Next: Offset(c.offset)}
 	bytes := opts.MaxBytes
-	for _, l := range c.locations {
+	raws, err := c.b.readBatches(ctx, c)
+	for i, raw := range raws {
 		if len(f.Records) >= opts.Limit || bytes <= 0 {
 			break
 		}
-		if err = c.b.appendRecords(ctx, c, l, opts.Limit, &bytes, &f); err != nil {
+		if lost := c.b.appendRecords(c, c.locations[i], raw, opts.Limit, &bytes, &f); lost != nil {
+			err = lost
 			break
 		}
 	}
@@ -202,9 +207,8 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 		}
 		if n := len(c.locations); n > 0 {
 			last := c.locations[n-1]
-			// Up to the end, as far as is known here: is it still the end? A
-			// store that doesn't answer is no reason to hold back what there is.
-			if atEnd := last.Base+last.Count == end; looked || !atEnd || c.b.fresh() || c.b.lastStoreError() != nil {
+			// Up to the end, as far as is known here: is it still the end?
+			if atEnd := last.Base+last.Count == end; looked || !atEnd || c.b.fresh() {
 				return start, end, nil
 			}
 			looked = true
@@ -221,11 +225,7 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 				}
 				continue
 			}
-			e := refused(CodeOffsetOutOfRange, "partition %d of topic %q holds offsets %d to %d, and %d comes next: %d is outside",
-				c.partition, c.topic, start, end-1, end, c.offset)
-			e.Start, e.End = Offset(start), Offset(end)
-			e.Hint = "read from earliest, latest, or an offset inside"
-			return 0, 0, e
+			return 0, 0, c.outOfRange(start, end)
 		}
 		if !looked {
 			looked = true
@@ -257,22 +257,32 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 	}
 }
 
-// appendRecords adds the records of one batch to f, from f.Next on.
-func (b *Broker) appendRecords(ctx context.Context, c *cursor, l state.Location, limit int, bytes *int64, f *Fetched) error {
-	raw, err := b.readBatch(ctx, c, l)
-	if err != nil {
-		return err
+func (c *cursor) outOfRange(start, end int64) error {
+	holds := fmt.Sprintf("holds offsets %d to %d, and %d comes next", start, end-1, end)
+	if start == end {
+		holds = fmt.Sprintf("is empty, and %d comes next", end)
 	}
+	e := refused(CodeOffsetOutOfRange, "partition %d of topic %q %s: %d is outside", c.partition, c.topic, holds, c.offset)
+	e.Start, e.End = Offset(start), Offset(end)
+	e.Hint = "read from earliest, latest, or an offset inside"
+	return e
+}
+
+// appendRecords adds the records of one batch to f, from f.Next on.
+func (b *Broker) appendRecords(c *cursor, l state.Location, raw []byte, limit int, bytes *int64, f *Fetched) error {
 	head, err := record.Parse(raw)
 	if err != nil {
-		return dataLost(l, err)
+		return b.dataLost(l, err)
+	}
+	if int64(head.Count) != l.Count {
+		return b.dataLost(l, fmt.Errorf("%w: it holds %d records, not %d", record.ErrCorrupt, head.Count, l.Count))
 	}
 	if f.Records == nil {
 		f.Records = make([]Record, 0, min(int64(limit), l.Base+l.Count-int64(f.Next)))
 	}
 	for r, err := range head.Records(raw, l.Base, record.Limits{}) {
 		if err != nil {
-			return dataLost(l, err)
+			return b.dataLost(l, err)
 		}
 		if r.Offset < int64(f.Next) {
 			continue

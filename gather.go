@@ -289,7 +289,7 @@ func (g *gather) takeGroups(inlineMax int64) []*group {
 		if q.alone {
 			break
 		}
-		if len(g.queued) == 0 && g.open != nil && g.open.bytes <= inlineMax {
+		if len(g.queued) == 0 && g.open != nil && g.open.bytes <= inlineMax && g.batching.Admits(g.open.fill(time.Now())) {
 			// All that came before goes along, so this may too, at no cost.
 			g.queued = append(g.queued, g.open)
 			g.open = nil

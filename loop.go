@@ -2,7 +2,6 @@ package seb
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"errors"
 	"slices"
@@ -31,12 +30,13 @@ func (b *Broker) loop() {
 		now := time.Now()
 		wait, ok := b.gather.due(now)
 		poll, polling := b.tail.nextPoll(now, b.lastStoreError() != nil)
+		polling = polling && !b.closing.Load()
 		looks := b.tail.takeLooks()
 		switch {
 		case ok && wait == 0:
 			b.commit(looks)
 			continue
-		case len(looks) > 0 || polling && poll == 0 && !b.closing.Load():
+		case len(looks) > 0 || polling && poll == 0:
 			b.look(looks)
 			continue
 		case b.closing.Load() && b.gather.empty():
@@ -120,7 +120,7 @@ func (b *Broker) commit(looks []*look) {
 		return
 	}
 	b.metrics.commit(c, time.Since(begun))
-	b.tail.proven()
+	b.tail.proven(begun)
 	for _, l := range looks {
 		l.done <- nil
 	}
@@ -274,17 +274,16 @@ func (b *Broker) tooLate(groups []*group) bool {
 
 // look follows the log to its end and answers those who asked for it.
 func (b *Broker) look(looks []*look) {
-	ctx, cancel := context.WithTimeout(b.life, lookTimeout)
-	defer cancel()
+	begun := time.Now()
 	before, _ := b.log.Position()
 	follow := b.log.Look
 	if slices.ContainsFunc(looks, func(l *look) bool { return l.relist }) {
 		follow = b.log.Relist
 	}
-	err := follow(ctx)
+	err := follow(b.life)
 	after, _ := b.log.Position()
 	if err == nil {
-		b.tail.looked(after != before)
+		b.tail.looked(begun, after != before)
 	} else {
 		b.tail.failed()
 		if halt := b.log.Err(); halt != nil {

@@ -87,6 +87,7 @@ const (
 	defaultCacheBytes    = 1024 * mib
 	defaultRecordBytes   = 8 * mib
 	defaultRequestBytes  = 32 * mib
+	requestBytesMax      = 1024 * mib // a batch, which holds a record at least, must stay below 2 GiB
 	defaultRecordHeaders = 100
 	defaultTopics        = 10_000
 	defaultPartitions    = 1_000
@@ -142,6 +143,8 @@ func (o Options) check() error {
 		return bad("a timeout or size is negative")
 	case o.Limits.RequestBytes < 0 || int64(o.Limits.RequestBytes) > o.Memory/4:
 		return bad("the request limit is %d bytes; it must be at most a quarter of memory, %d", o.Limits.RequestBytes, o.Memory/4)
+	case o.Limits.RequestBytes > requestBytesMax:
+		return bad("the request limit is %d bytes; it must be at most %d", o.Limits.RequestBytes, requestBytesMax)
 	case o.Limits.RecordBytes < 0 || o.Limits.RecordBytes > o.Limits.RequestBytes:
 		return bad("the record limit is %d bytes; it must be at most the request limit, %d", o.Limits.RecordBytes, o.Limits.RequestBytes)
 	case o.Limits.RecordHeaders < 0 || o.Limits.Topics < 0 || o.Limits.Partitions < 0:

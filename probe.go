@@ -14,13 +14,14 @@ import (
 )
 
 const (
-	probeRacers = 8
-	probeTries  = 3
+	probeRacers  = 8
+	probeTries   = 3
+	probeAnswers = 5 // creates that a racer sends at most
 )
 
-// probe has several creates race for one key: exactly one may win, and what
-// stands there then must be the winner's. A store that fails that can't order
-// writers, and so can't keep a log.
+// probe has several creates race for one key: at most one may be told that it
+// won, and what stands there then must be the winner's. A store that fails that
+// can't order writers, and so can't keep a log.
 func (b *Broker) probe(ctx context.Context) error {
 	var err error
 	for try := range probeTries {
@@ -48,37 +49,59 @@ func (b *Broker) probeOnce(ctx context.Context) (err error) {
 		}
 	}()
 	var (
-		wg   sync.WaitGroup
-		errs [probeRacers]error
+		wg     sync.WaitGroup
+		racers [probeRacers]racer
 	)
-	for i := range errs {
-		wg.Go(func() { _, errs[i] = b.store.Create(ctx, key, []byte{byte(i)}) })
+	for i := range racers {
+		wg.Go(func() { racers[i].run(ctx, b.store, key, byte(i)) })
 	}
 	wg.Wait()
 	winner, winners := -1, 0
-	for i, err := range errs {
+	for i, r := range racers {
 		switch {
-		case err == nil:
+		case r.err == nil:
 			winner = i
 			winners++
-		case !errors.Is(err, objstore.ErrExists):
-			return err // no answer: nothing is proven either way
+		case !errors.Is(r.err, objstore.ErrExists):
+			return r.err // no answer: nothing is proven either way
 		}
-	}
-	if winners != 1 {
-		return noConditions("%d of %d racing creates of one object were told that they won", winners, probeRacers)
 	}
 	o, err := b.store.Get(ctx, key, 0, -1)
 	if err != nil {
 		return err
 	}
-	if len(o.Body) != 1 || o.Body[0] != byte(winner) {
-		return noConditions("the object does not hold what the winner of racing creates wrote")
+	if winners == 0 && len(o.Body) == 1 && int(o.Body[0]) < probeRacers && racers[o.Body[0]].unsure {
+		winner, winners = int(o.Body[0]), 1 // its reply was lost
 	}
-	if o.Time.IsZero() {
+	switch {
+	case winners != 1:
+		return noConditions("%d of %d racing creates of one object were told that they won", winners, probeRacers)
+	case len(o.Body) != 1 || int(o.Body[0]) != winner:
+		return noConditions("the object does not hold what the winner of racing creates wrote")
+	case o.Time.IsZero():
 		return noConditions("its answers carry no date")
 	}
 	return nil
+}
+
+// racer is one of the creates that race for a key.
+type racer struct {
+	err    error // of the last answer
+	unsure bool  // a create got no answer, and may have won all the same
+}
+
+// run creates the object until the store decides: S3 answers creates that race
+// by 409, and others throttle those who write one key.
+func (r *racer) run(ctx context.Context, store objstore.Store, key string, body byte) {
+	for try := range probeAnswers {
+		if try > 0 {
+			r.unsure = true
+			pause(ctx, try)
+		}
+		if _, r.err = store.Create(ctx, key, []byte{body}); r.err == nil || errors.Is(r.err, objstore.ErrExists) {
+			return
+		}
+	}
 }
 
 func noConditions(format string, args ...any) error {

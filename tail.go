@@ -81,13 +81,13 @@ func (t *tail) nextPoll(now time.Time, failing bool) (wait time.Duration, ok boo
 	return max(0, t.interval-now.Sub(t.triedAt)), t.waiting > 0 || failing
 }
 
-// looked notes a proof of the end by reading it; foreign tells whether commits
-// of other brokers were found on the way.
-func (t *tail) looked(foreign bool) {
+// looked notes a proof of the end by a look that began then; foreign tells
+// whether commits of other brokers were found on the way.
+func (t *tail) looked(begun time.Time, foreign bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.triedAt = time.Now()
-	t.provenAt = t.triedAt
+	t.provenAt = begun
 	t.interval = min(2*t.interval, followIntervalMax)
 	if foreign {
 		t.interval = followIntervalMin
@@ -108,12 +108,13 @@ func (t *tail) failed() {
 	t.interval = min(2*t.interval, followIntervalMax)
 }
 
-// proven notes a proof of the end by a commit of our own.
-func (t *tail) proven() {
+// proven notes a proof of the end by a commit of our own, or a recovery, that
+// began then.
+func (t *tail) proven(begun time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.triedAt = time.Now()
-	t.provenAt = t.triedAt
+	t.provenAt = begun
 }
 
 func (t *tail) age() time.Duration {
@@ -154,16 +155,17 @@ func (b *Broker) lookNow(ctx context.Context, relist bool) error {
 // fresh tells whether the last look is recent enough to answer where the log ends.
 func (b *Broker) fresh() bool { return b.tail.age() <= b.opts.StaleMax }
 
-// freshen looks unless the last look is recent enough. Without a store the
-// broker goes on with what it knows, which is true, only not new.
+// freshen looks unless the last look is recent enough. While the store fails
+// the broker goes on with what it knows, which is true, only not new.
 func (b *Broker) freshen(ctx context.Context) error {
-	if b.fresh() {
+	if b.fresh() || b.lastStoreError() != nil {
 		return nil
 	}
-	if err := b.lookNow(ctx, false); err != nil && CodeOf(err) != CodeStoreUnavailable {
-		return err
+	err := b.lookNow(ctx, false)
+	if CodeOf(err) == CodeStoreUnavailable {
+		err = nil
 	}
-	return nil
+	return err
 }
 
 // waiters wakes readers that wait for the next records of a partition.

@@ -85,7 +85,7 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 	if err != nil {
 		return Topic{}, false, err
 	}
-	t, err = b.describe(name)
+	t, err = b.describeChanged(name)
 	return t, item != nil, err
 }
 
@@ -131,24 +131,25 @@ func (b *Broker) AddPartitions(ctx context.Context, name string, count int32) (T
 	if err != nil {
 		return Topic{}, err
 	}
-	return b.describe(name)
+	return b.describeChanged(name)
 }
 
 // Topic describes a topic.
 func (b *Broker) Topic(ctx context.Context, name string) (Topic, error) {
 	if err := b.freshen(ctx); err != nil {
-		return Topic{}, err
+		return Topic{}, asRead(err)
 	}
 	if _, _, err := b.lookUp(ctx, name); err != nil {
-		return Topic{}, err
+		return Topic{}, asRead(err)
 	}
-	return b.describe(name)
+	t, err := b.describe(name)
+	return t, asRead(err)
 }
 
 // Topics describes all topics, by name.
 func (b *Broker) Topics(ctx context.Context) ([]Topic, error) {
 	if err := b.freshen(ctx); err != nil {
-		return nil, err
+		return nil, asRead(err)
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -246,6 +247,16 @@ func (b *Broker) describe(name string) (Topic, error) {
 		return Topic{}, topicNotFound(name)
 	}
 	return describe(t), nil
+}
+
+// describeChanged describes a topic after a change of it was committed. It may
+// have been deleted since, even by the same commit: that is no refusal.
+func (b *Broker) describeChanged(name string) (Topic, error) {
+	t, err := b.describe(name)
+	if err != nil {
+		err = topicNotFound(name).withOutcome(Unknown)
+	}
+	return t, err
 }
 
 func describe(t *state.Topic) Topic {

@@ -89,19 +89,27 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 		last  error
 		other string // a key that was there when seb.json was not
 	)
-	for range attemptsMax {
-		c, err := readCluster(ctx, store)
-		if err == nil || !errors.Is(err, objstore.ErrNotFound) {
-			return c, err
+	for try := range attemptsMax {
+		if try > 0 {
+			if err := sleep(ctx, time.Duration(try)*backoffMin); err != nil {
+				return Cluster{}, err
+			}
 		}
-		last = err
-		if other != "" {
+		var c Cluster
+		c, last = readCluster(ctx, store)
+		switch {
+		case last == nil, errors.Is(last, ErrVersion):
+			return c, last
+		case !errors.Is(last, objstore.ErrNotFound):
+			continue
+		case other != "":
 			return Cluster{}, fmt.Errorf("%w: the bucket has no %s but holds %s; use an empty bucket or prefix, or restore %s",
 				ErrForeign, ClusterKey, other, ClusterKey)
 		}
 		page, err := listOnce(ctx, store, "", "")
 		if err != nil {
-			return Cluster{}, fmt.Errorf("list the bucket: %w", err)
+			last = fmt.Errorf("list the bucket: %w", err)
+			continue
 		}
 		// What a probe left behind, here or of a broker that starts, is nobody's.
 		taken := slices.DeleteFunc(page.Keys, func(k string) bool { return strings.HasPrefix(k, ProbePrefix) })
@@ -116,12 +124,9 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 		// Whatever the outcome: what stands there then is read and taken.
 		if err := createCluster(ctx, store, deleteDelay, margin, now); err != nil && !errors.Is(err, objstore.ErrExists) {
 			last = err
-			if err := sleep(ctx, backoffMin); err != nil {
-				return Cluster{}, err
-			}
 		}
 	}
-	return Cluster{}, fmt.Errorf("create %s, %d attempts: %w", ClusterKey, attemptsMax, last)
+	return Cluster{}, fmt.Errorf("open %s, %d attempts: %w", ClusterKey, attemptsMax, last)
 }
 
 func createCluster(ctx context.Context, store objstore.Store, deleteDelay, margin time.Duration, now time.Time) error {

@@ -20,13 +20,16 @@ const (
 	// headRead is how much of a commit is read at first: most are smaller, so
 	// that their records come along with their heads.
 	headRead = 256 << 10
-	// recoveryRead is the same while a broker catches up: only heads matter.
-	recoveryRead = 16 << 10
+	// recoveryRead is the same while a broker catches up: only heads matter,
+	// and what is read ahead is under no budget.
+	recoveryRead  = 16 << 10
+	wholeReadsMax = 8
 
 	requestTimeout   = 15 * time.Second
 	bytesPerSecond   = 256 << 10 // what a request may be as slow as
 	damagedReadsMax  = 5         // reads of a damaged object before it is believed
 	attemptsMax      = 5         // requests for a look or a recovery before the store counts as unavailable
+	lookMax          = 10 * time.Second
 	backoffMin       = 20 * time.Millisecond
 	backoffMax       = 5 * time.Second
 	contendedFor     = 5 * time.Second
@@ -189,16 +192,24 @@ func (l *Log) recoverAgain(ctx context.Context, s Seq, times int) error {
 	return l.pause(ctx, times)
 }
 
-// Look follows the log to its end as it is now or later.
+// Look follows the log to its end as it is now or later, within lookMax. Only a
+// checkpoint that has to be loaded may take longer: a load that is cut short
+// begins anew, and a slow one would never end.
 func (l *Log) Look(ctx context.Context) error {
 	l.with((*Protocol).Look)
+	within, cancel := context.WithTimeout(ctx, lookMax)
+	defer cancel()
 	tries := 0
 	for {
 		act := l.next()
 		if act.Do == Tail {
 			return nil
 		}
-		if err := l.step(ctx, act, &tries); err != nil {
+		bound := within
+		if act.Do == DoLoad {
+			bound = ctx
+		}
+		if err := l.step(bound, act, &tries); err != nil {
 			return err
 		}
 	}

@@ -381,7 +381,7 @@ func (p *Protocol) Listed(l Listing) {
 	}
 	p.known = max(p.known, l.Last)
 	if l.Checkpoint > p.applied {
-		if p.expired || !p.Covers(l.At) {
+		if !p.Covers(l.At) {
 			p.expired = true
 		}
 		p.newer.seq, p.newer.at = l.Checkpoint, l.At
@@ -463,6 +463,9 @@ func (p *Protocol) Applied() (own bool) {
 		p.streak = 0
 	}
 	if p.claim.Seq == n {
+		// A lost race may be the first of many: the end is found by reading,
+		// which is cheaper than sending the payload to one slot after the other.
+		p.look = p.look || !own
 		p.claim = Claim{}
 	}
 	p.applied, p.tip = n, a.Hash

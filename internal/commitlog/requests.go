@@ -154,7 +154,7 @@ func (l *Log) get(ctx context.Context, from, to Seq) error {
 		}
 	})
 	size := int64(headRead)
-	if !settled {
+	if !settled || len(want) > wholeReadsMax {
 		size = recoveryRead
 	}
 	results := make([]result, len(want))
@@ -243,8 +243,8 @@ func (l *Log) create(ctx context.Context, s Seq) error {
 	defer cancel()
 	begin := l.clock.Boot()
 	t, err := l.store.Create(ctx, key, l.claimParts...)
-	if l.getLatency == 0 { // the best guess before the first Get
-		l.getLatency = l.clock.Boot() - begin
+	if took := l.clock.Boot() - begin; err == nil && (l.getLatency == 0 || took < l.getLatency) {
+		l.getLatency = took // a Get takes no longer, and there may be none for long
 	}
 	switch {
 	case err == nil:

@@ -1,0 +1,90 @@
+package seb_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// What a broker costs is its requests: in an hour, by what it does.
+func TestRequestsOfAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		other := open(t, memory, immediate())
+		mustAppend(t, other, "t", "v")
+		b := open(t, faulty, immediate())
+		hour := func(doing string, every time.Duration, do func(), creates, gets, lists int) {
+			t.Helper()
+			verbs := []objstore.Verb{objstore.VerbCreate, objstore.VerbGet, objstore.VerbList, objstore.VerbDelete}
+			before := map[objstore.Verb]int{}
+			for _, v := range verbs {
+				before[v] = faulty.Count(v, "")
+			}
+			for end := time.Now().Add(time.Hour); time.Now().Before(end); time.Sleep(every) {
+				do()
+			}
+			for i, most := range []int{creates, gets, lists, 0} {
+				if n := faulty.Count(verbs[i], "") - before[verbs[i]]; n > most {
+					t.Errorf("%s: %d %ss, want at most %d", doing, n, verbs[i], most)
+				} else {
+					t.Logf("%s: %d %ss", doing, n, verbs[i])
+				}
+			}
+		}
+		hour("idle", time.Minute, func() {}, 0, 0, 0)
+		hour("one append a second", time.Second, func() { mustAppend(t, b, "t", "v") }, 3600+5, 1+5, 0)
+		hour("one read at the end a second", time.Second, func() { wantAtEnd(t, b) }, 0, 3600+1, 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for _, err := range b.Follow(ctx, "t", 0, seb.Latest) {
+				if err != nil && seb.CodeOf(err) != seb.CodeCanceled {
+					t.Error(err)
+				}
+			}
+		}()
+		hour("a follower of nothing", time.Minute, func() {}, 0, 360+10, 0)
+		hour("a follower of an append a second", time.Second, func() { mustAppend(t, other, "t", "v") }, 0, 5*3600, 0)
+		hour("a follower of an append a minute", time.Minute, func() { mustAppend(t, other, "t", "v") }, 0, 60*15, 0)
+		cancel()
+		time.Sleep(12 * time.Hour)
+		hour("an append after a night", time.Hour, func() { mustAppend(t, b, "t", "v") }, 2, 2000, 2)
+	})
+}
+
+func wantAtEnd(t *testing.T, b *seb.Broker) {
+	t.Helper()
+	if f, err := b.Fetch(t.Context(), "t", 0, seb.Latest, seb.FetchOptions{}); err != nil || len(f.Records) != 0 {
+		t.Fatal(f, err)
+	}
+}
+
+// A broker that is far behind reads its way to the end; it doesn't send its
+// payload to slots that were taken long ago.
+func TestCatchingUpSendsFewCreates(t *testing.T) {
+	for _, behind := range []int{10, 100, 1000} {
+		t.Run(fmt.Sprint(behind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory, faulty := newFaulty()
+				b := open(t, storetest.Slow(faulty, time.Millisecond), immediate())
+				mustCreateTopic(t, b, "t", 1)
+				other := open(t, storetest.Slow(memory, time.Millisecond), immediate())
+				for i := range behind {
+					mustAppend(t, other, "t", fmt.Sprint(i))
+				}
+				creates, gets := faulty.Count(objstore.VerbCreate, ""), faulty.Count(objstore.VerbGet, "")
+				mustAppend(t, b, "t", "last")
+				creates, gets = faulty.Count(objstore.VerbCreate, "")-creates, faulty.Count(objstore.VerbGet, "")-gets
+				t.Logf("%d behind: %d creates, %d gets", behind, creates, gets)
+				if creates > 3 {
+					t.Errorf("%d behind: %d creates", behind, creates)
+				}
+			})
+		})
+	}
+}

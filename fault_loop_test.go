@@ -1,0 +1,162 @@
+package seb_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// A reader that waits must not keep the loop of a closing broker spinning. Time
+// stands still in a bubble whose goroutines never rest.
+func TestShutdownDuringAnUploadRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, faulty := newFaulty()
+		b := openOnly(t, faulty, immediate())
+		mustAppend(t, b, "t", "v")
+		faulty.On(objstore.VerbCreate, commitlog.DataPrefix, storetest.Delay(40*time.Second))
+		reading := fetching(t.Context(), b, "t", 1, time.Hour)
+		p, err := b.AppendAsync(t.Context(), "t", values(large("v", 7<<20), large("w", 7<<20)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := b.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if _, err := p.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-reading
+	})
+}
+
+// A topic that was created, and deleted by somebody else in the same commit,
+// was created: its creator must not be told that it never will be.
+func TestTopicDeletedAsItIsCreatedIsNotSaidToBeUncommitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, storetest.Slow(objstore.NewMemory(), time.Millisecond), immediate())
+		const topics = 300
+		var (
+			wg              sync.WaitGroup
+			created, remove [topics]error
+		)
+		for i := range topics { // which of them comes first is up to the scheduler
+			name := fmt.Sprint("t", i)
+			wg.Go(func() { _, _, created[i] = b.CreateTopic(t.Context(), name, seb.TopicOptions{}) })
+			wg.Go(func() { remove[i] = b.DeleteTopic(t.Context(), name) })
+		}
+		wg.Wait()
+		both := 0
+		for i := range topics {
+			if remove[i] != nil {
+				continue
+			}
+			both++
+			if created[i] != nil && seb.OutcomeOf(created[i]) == seb.NotCommitted {
+				t.Fatalf("topic %d was created and deleted, and its creator is told: %v", i, created[i])
+			}
+		}
+		if both == 0 {
+			t.Error("no topic was deleted at once")
+		}
+	})
+}
+
+func TestReadsHaveNoOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, objstore.NewMemory(), immediate())
+		_, err := b.Topic(t.Context(), "unknown")
+		if e := wantError(t, err, seb.CodeTopicNotFound); e.Outcome != "" {
+			t.Errorf("Topic ended with outcome %q", e.Outcome)
+		}
+	})
+}
+
+// A broker that only reads has slept, and the newest checkpoint takes longer to
+// load than a look may take.
+func TestCheckpointThatLoadsSlowlyIsLoadedByAReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		opts := immediate()
+		opts.Cluster = seb.ClusterOptions{DeleteDelay: 4 * time.Hour, Margin: time.Hour}
+		opts.CheckpointCommits = 2
+		other := openOnly(t, memory, opts)
+		mustAppend(t, other, "t", "first")
+		sleeper := open(t, faulty, opts)
+		for _, v := range numbered("v", 6) {
+			mustAppend(t, other, "t", v)
+		}
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Hour)
+		for s := commitlog.Seq(1); s <= 7; s++ {
+			remove(t, memory, commitlog.LogKey(s))
+		}
+		faulty.On(objstore.VerbGet, commitlog.CheckpointPrefix, storetest.Delay(12*time.Second))
+		for range 10 {
+			_, err := sleeper.Topic(t.Context(), "unknown")
+			if seb.CodeOf(err) == seb.CodeTopicNotFound {
+				return
+			}
+			t.Log(err)
+		}
+		t.Errorf("the broker never got there, with %d loads begun", faulty.Count(objstore.VerbGet, commitlog.CheckpointPrefix))
+	})
+}
+
+// A read that was under way when the state was loaded anew looks again where
+// its records are now, before it calls them lost.
+func TestReadOvertakenByALoadIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		opts := immediate()
+		opts.Cluster = seb.ClusterOptions{DeleteDelay: 4 * time.Hour, Margin: time.Hour}
+		opts.CheckpointCommits = 2
+		other := openOnly(t, memory, opts)
+		for _, v := range numbered("v", 3) {
+			mustAppend(t, other, "t", v)
+		}
+		if err := other.Close(); err != nil { // leaves a checkpoint: the sleeper has nothing cached
+			t.Fatal(err)
+		}
+		sleeper := open(t, faulty, opts)
+		other = openOnly(t, memory, opts)
+		if err := other.DeleteTopic(t.Context(), "t"); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range numbered("v", 3) {
+			mustAppend(t, other, "u", v)
+		}
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Hour)
+		for s := commitlog.Seq(1); s <= 7; s++ {
+			remove(t, memory, commitlog.LogKey(s))
+		}
+		release := make(chan struct{})
+		faulty.On(objstore.VerbGet, commitlog.LogKey(2), storetest.Times(1, storetest.HoldReply(release)))
+		done := make(chan error)
+		go func() {
+			_, err := sleeper.Fetch(t.Context(), "t", 0, seb.At(0), seb.FetchOptions{Limit: 1})
+			done <- err
+		}()
+		synctest.Wait()
+		_, err := sleeper.Topic(t.Context(), "unknown") // has the checkpoint loaded
+		wantCode(t, err, seb.CodeTopicNotFound)
+		close(release)
+		err = <-done
+		wantCode(t, err, seb.CodeTopicNotFound)
+	})
+}

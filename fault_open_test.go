@@ -1,0 +1,99 @@
+package seb_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// S3 may answer a create that races with another one by 409: nothing was
+// decided, try again. Others throttle the writers of one key.
+func TestProbeAsksAgainWhereARacerGotNoAnswer(t *testing.T) {
+	for name, fault := range map[string]storetest.Fault{"refused": storetest.Fail, "reply lost": storetest.LoseReply} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory, faulty := newFaulty()
+				faulty.On(objstore.VerbCreate, commitlog.ProbePrefix, everyOther(fault))
+				open(t, faulty, immediate())
+				if left := keys(t, memory, commitlog.ProbePrefix); len(left) > 0 {
+					t.Errorf("%v are left", left)
+				}
+			})
+		})
+	}
+}
+
+// everyOther lets every other request pass through fault.
+func everyOther(fault storetest.Fault) storetest.Fault {
+	var n atomic.Int64
+	return func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+		if n.Add(1)%2 == 0 {
+			return fault(ctx, r, next)
+		}
+		return next(ctx, r)
+	}
+}
+
+// A first request that takes long says nothing about how long a Get takes.
+func TestSlowFirstCreateDoesNotSlowTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, faulty := newFaulty()
+		b := open(t, faulty, immediate())
+		heal := faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Times(1, storetest.Delay(14*time.Second)))
+		mustCreateTopic(t, b, "t", 1)
+		heal()
+		faulty.On("", "", storetest.Delay(5*time.Millisecond))
+		begun := time.Now()
+		for range 200 {
+			mustAppend(t, b, "t", "v")
+		}
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("200 commits of 5 ms each took %v", took)
+		}
+	})
+}
+
+// No batch can hold a record of 2 GiB, so no limit may let one in.
+func TestRequestLimitBeyondTheFormatIsRefused(t *testing.T) {
+	opts := immediate()
+	opts.Memory = 64 << 30
+	opts.Limits = seb.Limits{RequestBytes: 4 << 30, RecordBytes: 3 << 30}
+	b, err := seb.Open(t.Context(), objstore.NewMemory(), opts)
+	if err == nil {
+		kill(t, b)
+	}
+	wantCode(t, err, seb.CodeInvalidRequest)
+}
+
+// A start meets one bad answer as well as a commit does.
+func TestOpenOutlivesOneBadAnswer(t *testing.T) {
+	for _, verb := range []objstore.Verb{objstore.VerbGet, objstore.VerbList, objstore.VerbCreate} {
+		for _, fill := range []string{"empty", "with a log"} {
+			t.Run(string(verb)+" "+fill, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					memory, faulty := newFaulty()
+					if fill != "empty" {
+						b := openOnly(t, memory, immediate())
+						mustAppend(t, b, "t", "v")
+						kill(t, b)
+					}
+					faulty.On(verb, "", storetest.Times(1, storetest.Fail))
+					b, err := seb.Open(t.Context(), faulty, immediate())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := b.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	}
+}
