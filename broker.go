@@ -194,6 +194,9 @@ func (b *Broker) lastStoreError() error {
 	return nil
 }
 
+// storeFails tells whether the last store request got no useful answer.
+func (b *Broker) storeFails() bool { return b.storeErr.Load() != nil }
+
 // usable returns why the broker takes no requests, nil if it does.
 func (b *Broker) usable() error {
 	if e := b.stopped.Load(); e != nil {

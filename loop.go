@@ -29,7 +29,7 @@ func (b *Broker) loop() {
 	for b.life.Err() == nil && b.stopped.Load() == nil {
 		now := time.Now()
 		wait, ok := b.gather.due(now)
-		poll, polling := b.tail.nextPoll(now, b.lastStoreError() != nil)
+		poll, polling := b.tail.nextPoll(now, b.storeFails())
 		polling = polling && !b.closing.Load()
 		looks := b.tail.takeLooks()
 		switch {

@@ -158,7 +158,7 @@ func (b *Broker) fresh() bool { return b.tail.age() <= b.opts.StaleMax }
 // freshen looks unless the last look is recent enough. While the store fails
 // the broker goes on with what it knows, which is true, only not new.
 func (b *Broker) freshen(ctx context.Context) error {
-	if b.fresh() || b.lastStoreError() != nil {
+	if b.fresh() || b.storeFails() {
 		return nil
 	}
 	err := b.lookNow(ctx, false)
