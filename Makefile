@@ -9,6 +9,8 @@ PKG ?= ./...
 GOTEST ?= go test
 # How long each fuzz target runs.
 FUZZTIME ?= 5s
+# How many states of each large bound are explored.
+STATES ?= 12000000
 # Which benchmarks run, and for how long each: make bench BENCH=Append BENCHTIME=5s
 BENCH ?= .
 BENCHTIME ?= 1s
@@ -72,6 +74,12 @@ tidy-check: ## fail if go.mod or go.sum is not tidy
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (5s)
 	.ci/fuzz $(FUZZTIME) $(PKG)
+
+.PHONY: explore
+explore: ## explore the log's decisions at large bounds: hours, and 40 bytes per state (STATES)
+	go test ./internal/explore -run 'TestSmallBounds|TestRuleIsNeeded' -v
+	go test ./internal/explore -run TestLarge -explore.states=$(STATES) -timeout 5h -v
+	go test ./internal/explore -run TestWalks -explore.walks=20000 -timeout 5h -v
 
 .PHONY: roundtrip
 roundtrip: ## a million real lines through a broker that is killed, on a directory and on S3

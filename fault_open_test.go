@@ -97,3 +97,18 @@ func TestOpenOutlivesOneBadAnswer(t *testing.T) {
 		}
 	}
 }
+
+// Of reads side by side, the first may be executed long after the last, as when
+// the machine sleeps meanwhile: no clock has stepped back.
+func TestReadsExecutedOutOfOrderAreNoClockThatStepsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		opts := immediate()
+		opts.Cluster = seb.ClusterOptions{DeleteDelay: 40 * time.Second, Margin: 10 * time.Second}
+		b := openOnly(t, memory, opts)
+		mustAppend(t, b, "t", "a", "b")
+		kill(t, b)
+		faulty.On(objstore.VerbGet, commitlog.LogKey(1), storetest.Times(1, storetest.Delay(12*time.Second)))
+		wantValues(t, open(t, faulty, opts), "t", "a", "b")
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -179,6 +180,9 @@ func (l *Log) get(ctx context.Context, from, to Seq) error {
 		})
 	}
 	err := g.Wait()
+	// In the order in which the store executed them, or its clock would seem to
+	// step back.
+	slices.SortFunc(results, func(a, b result) int { return a.At.Store.Compare(b.At.Store) })
 	for _, r := range results {
 		if r.Seq == 0 {
 			continue // it failed

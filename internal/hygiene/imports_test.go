@@ -77,6 +77,10 @@ var layers = []layer{
 		why: "an S3 server for tests serves tests of every layer above the store",
 	},
 	{
+		pkg: "internal/explore", may: []string{"internal/commitlog"},
+		why: "it proves the log's decisions by driving them, without a store or a fold",
+	},
+	{
 		pkg: "internal/hygiene",
 		why: "it reads the tree, it doesn't run it",
 	},

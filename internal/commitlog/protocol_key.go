@@ -1,0 +1,204 @@
+package commitlog
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+)
+
+// AppendKey appends the canonical form of the protocol to b: two protocols with
+// the same one decide alike for ever, so that an explorer of all interleavings
+// need follow only one of them. It must not have halted.
+//
+// No answer that is yet to come may be from before the store time now: times
+// that no such answer can tell apart are made one. What is left out is the
+// largest store time ever seen, which matters only to a store whose time falls
+// by more than the margin.
+func (p *Protocol) AppendKey(b []byte, now time.Time) []byte {
+	if p.halt != nil {
+		panic("commitlog: a halted protocol decides nothing")
+	}
+	var flags byte
+	newerEnded := p.newer.ended && p.newer.seq != 0
+	ended := p.ended && !p.settled // of no interest once settled
+	for i, set := range []bool{p.expired, newerEnded, p.settled, p.claim.Sent, p.look, ended} {
+		if set {
+			flags |= 1 << i
+		}
+	}
+	b = append(b, flags)
+	b = binary.AppendUvarint(b, uint64(p.applied))
+	b = appendKeyHash(b, p.tip)
+	lease, newer, mark := p.lease, p.newer.at, p.mark
+	if !slices.ContainsFunc(p.answers, func(a Answer) bool { return !a.listed }) {
+		lease.Store, newer.Store = p.keyLease(lease.Store, now), p.keyLease(newer.Store, now)
+		if !mark.Add(-p.margin / 4).After(now) {
+			mark = time.Time{}
+		}
+	}
+	b = appendKeyStamp(b, lease)
+	b = binary.AppendUvarint(b, uint64(p.newer.seq))
+	if p.newer.seq != 0 {
+		b = appendKeyStamp(b, newer)
+		if newerEnded {
+			b = binary.AppendUvarint(b, uint64(p.newer.end))
+		}
+	}
+	if ended {
+		b = binary.AppendUvarint(b, uint64(p.end))
+	}
+	b = append(b, byte(p.streak))
+	upTo := p.upTo
+	if upTo <= p.applied {
+		upTo = 0
+	}
+	b = binary.AppendUvarint(b, uint64(upTo))
+	known := p.known
+	if known <= p.applied {
+		known = 0
+	}
+	b = binary.AppendUvarint(b, uint64(known))
+	b = binary.AppendUvarint(b, uint64(p.claim.Seq))
+	if p.claim.Seq != 0 {
+		b = appendKeyHash(b, p.claim.Hash)
+	}
+	b = appendKeyTime(b, mark)
+	answers := p.answers
+	if len(answers) > 1 {
+		answers = slices.Clone(answers)
+		slices.SortFunc(answers, func(x, y Answer) int { return int(x.Seq) - int(y.Seq) })
+	}
+	b = binary.AppendUvarint(b, uint64(len(answers)))
+	for _, a := range answers {
+		b = appendKeyAnswer(b, a)
+	}
+	return b
+}
+
+// keyLease returns the begin of a lease, or one time for all that are over.
+func (p *Protocol) keyLease(begin, now time.Time) time.Time {
+	if begin.IsZero() || begin.Add(p.deleteDelay-p.margin).After(now) {
+		return begin
+	}
+	return time.Unix(0, 0)
+}
+
+func appendKeyAnswer(b []byte, a Answer) []byte {
+	var flags byte
+	if a.Found {
+		flags |= 1
+	}
+	if a.listed {
+		flags |= 2
+	}
+	b = append(b, flags)
+	b = binary.AppendUvarint(b, uint64(a.Seq))
+	if a.Found {
+		a.Known = 0 // only a 404 is judged by it
+	}
+	if a.listed {
+		a.At = Stamp{} // it was judged
+	}
+	b = appendKeyHash(b, a.Hash)
+	b = appendKeyHash(b, a.Prev)
+	b = appendKeyStamp(b, a.At)
+	return binary.AppendUvarint(b, uint64(a.Known))
+}
+
+func appendKeyStamp(b []byte, at Stamp) []byte {
+	return binary.AppendUvarint(appendKeyTime(b, at.Store), uint64(at.Boot))
+}
+
+// appendKeyTime tells the zero time from all others from 1970 on.
+func appendKeyTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(b, 0)
+	}
+	return binary.AppendUvarint(b, uint64(t.UnixNano())+1)
+}
+
+// appendKeyHash leaves the zeros at the end away.
+func appendKeyHash(b []byte, h Hash) []byte {
+	n := len(h)
+	for n > 0 && h[n-1] == 0 {
+		n--
+	}
+	return append(append(b, byte(n)), h[:n]...)
+}
+
+// ProtocolFromKey returns a protocol that has the canonical form at the start
+// of b, and what follows it. It is for keys of this process: it panics on others.
+func ProtocolFromKey(b []byte, deleteDelay, margin time.Duration) (Protocol, []byte) {
+	p := NewProtocol(deleteDelay, margin)
+	r := keyReader{b: b}
+	flags := r.byte()
+	for i, set := range []*bool{&p.expired, &p.newer.ended, &p.settled, &p.claim.Sent, &p.look, &p.ended} {
+		*set = flags&(1<<i) != 0
+	}
+	p.applied, p.tip = r.seq(), r.hash()
+	p.lease = r.stamp()
+	if p.newer.seq = r.seq(); p.newer.seq != 0 {
+		p.newer.at = r.stamp()
+		if p.newer.ended {
+			p.newer.end = r.seq()
+		}
+	}
+	if p.ended {
+		p.end = r.seq()
+	}
+	p.streak, p.upTo = uint(r.byte()), r.seq()
+	p.known = r.seq()
+	if p.claim.Seq = r.seq(); p.claim.Seq != 0 {
+		p.claim.Hash = r.hash()
+	}
+	p.mark = r.time()
+	p.peak = p.mark
+	for range r.uvarint() {
+		p.answers = append(p.answers, r.answer())
+	}
+	return p, r.b
+}
+
+// keyReader reads what the append functions above wrote.
+type keyReader struct{ b []byte }
+
+func (r *keyReader) byte() byte {
+	x := r.b[0]
+	r.b = r.b[1:]
+	return x
+}
+
+func (r *keyReader) uvarint() uint64 {
+	x, n := binary.Uvarint(r.b)
+	r.b = r.b[n:]
+	return x
+}
+
+func (r *keyReader) seq() Seq { return Seq(r.uvarint()) }
+
+func (r *keyReader) hash() (h Hash) {
+	n := int(r.byte())
+	copy(h[:], r.b[:n])
+	r.b = r.b[n:]
+	return h
+}
+
+func (r *keyReader) time() time.Time {
+	x := r.uvarint()
+	if x == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(x-1))
+}
+
+func (r *keyReader) stamp() Stamp {
+	return Stamp{Store: r.time(), Boot: time.Duration(r.uvarint())}
+}
+
+func (r *keyReader) answer() Answer {
+	flags := r.byte()
+	return Answer{
+		Found: flags&1 != 0, listed: flags&2 != 0,
+		Seq: r.seq(), Hash: r.hash(), Prev: r.hash(), At: r.stamp(), Known: r.seq(),
+	}
+}

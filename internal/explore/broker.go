@@ -1,0 +1,304 @@
+package explore
+
+import (
+	"iter"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// broker is the driver of one protocol: what the commit log's Log is in a real one.
+type broker struct {
+	name byte // not part of the state: brokers are interchangeable
+	p    commitlog.Protocol
+
+	log     commit               // the state: what was applied
+	payload uint8                // what wants to be committed, 0 = nothing
+	claim   commit               // what the protocol's claim stands for
+	read    [slotsMax + 1]commit // heads in hand, by slot
+	pending pending
+	// false404 has a bit for every slot whose 404 is in hand although the slot
+	// had been written when it was given.
+	false404 uint16
+	halted   bool
+	readBack bool   // the own claim was found by a Get
+	ended    commit // a claim that ended when it had been sent, while replies may still come
+}
+
+// kind is what a broker waits for.
+type kind uint8
+
+const (
+	nothing  kind = iota
+	aListing      // the List of log/ that follows that of checkpoint/
+	someGets      // Gets of several slots, side by side
+	aCreate
+)
+
+// pending is a request under way, so far as it takes more than one step.
+type pending struct {
+	kind kind
+	// listing is what the List of checkpoint/ has brought.
+	listing commitlog.Listing
+	// known is what the protocol knew when the Gets were sent, want the slots
+	// that were not answered yet, got what they brought.
+	known int
+	want  uint16
+	alone bool // there is only one, so that it is no state of its own
+	got   [slotsMax + 2]got
+	sent  int // when the Create was sent
+}
+
+type got struct {
+	at       int8 // when the store answered, 0 = it has not, -1 = without a date
+	commit   commit
+	false404 bool
+}
+
+// living yields the brokers that have not halted.
+func (w *world) living() iter.Seq[*broker] {
+	return func(yield func(*broker) bool) {
+		for i := range w.brokers[:w.Brokers] {
+			if b := &w.brokers[i]; !b.halted && !yield(b) {
+				return
+			}
+		}
+	}
+}
+
+// What a broker can do when it waits for nothing.
+const (
+	goOn           = iota // do what the protocol wants
+	renew                 // the same, D/2 after the last List
+	crash                 // and begin anew
+	abandon               // the caller won't wait
+	relist                // a reader holds an answer that the lease does not cover
+	look                  // a reader waits at the end of the log
+	propose               // a caller wants something committed
+	sendCheckpoint        // send a checkpoint
+	waysCount
+)
+
+func (w *world) stepBroker(b *broker) {
+	if b.halted {
+		w.undo = true
+		return
+	}
+	if b.pending.kind != nothing {
+		if w.pick(4) == 3 {
+			w.crash(b)
+			return
+		}
+		w.resume(b)
+		return
+	}
+	way := w.pick(waysCount)
+	if way == renew && !w.Renewals || way == look && !w.Looks || way == relist && (!w.Relists || !w.rarely(10)) ||
+		way == abandon && (!w.Abandons || !w.rarely(10)) {
+		w.undo = true
+		return
+	}
+	switch way {
+	case goOn:
+		w.request(b, b.p.Next(0))
+	case renew:
+		w.renew(b)
+	case crash:
+		w.crash(b)
+	case abandon:
+		w.abandon(b)
+	case relist:
+		w.tell("%c has a reader whose answer the lease does not cover", b.name)
+		b.p.Relist()
+		w.request(b, b.p.Next(0))
+	case look:
+		if !w.idle(b) {
+			return
+		}
+		w.tell("%c has a reader at the end of the log", b.name)
+		b.p.Look()
+		w.request(b, b.p.Next(0))
+	case propose:
+		w.propose(b)
+	case sendCheckpoint:
+		w.sendCheckpoint(b)
+	}
+	w.settle(b)
+}
+
+// idle tells whether the protocol wants nothing; otherwise the step is none.
+func (w *world) idle(b *broker) bool {
+	p := b.p.Clone()
+	w.undo = p.Next(0).Do != commitlog.Idle
+	return !w.undo
+}
+
+// renew lets D/2 have passed by the local clock.
+func (w *world) renew(b *broker) {
+	early, late := b.p.Clone(), b.p.Clone()
+	act := late.Next(w.lease())
+	if act.Do != commitlog.DoList || early.Next(0).Do == act.Do {
+		w.undo = true
+		return
+	}
+	b.p = late
+	w.request(b, act)
+}
+
+// crash loses everything but what is under way.
+func (w *world) crash(b *broker) {
+	if position, _ := b.p.Position(); !w.Crashes || !w.rarely(30) || position == 0 && b.pending.kind == nothing && b.payload == 0 && !b.p.Settled() {
+		w.undo = true // it has just begun
+		return
+	}
+	w.tell("%c crashes and restarts", b.name)
+	w.count(crashes)
+	*b = broker{name: b.name, p: w.newProtocol()}
+}
+
+// abandon mirrors Log.abandon.
+func (w *world) abandon(b *broker) {
+	if b.claim == 0 {
+		w.undo = true
+		return
+	}
+	c := b.p.Abandon()
+	if c.Sent {
+		w.tell("%c's caller goes away: the outcome of p%d is unknown", b.name, b.payload)
+		w.end(b)
+	} else {
+		w.tell("%c's caller goes away: p%d is not committed", b.name, b.payload)
+		w.void |= 1 << b.payload
+	}
+	b.claim, b.payload = 0, 0
+}
+
+// end remembers a claim that ended when it had been sent.
+func (w *world) end(b *broker) {
+	if w.Replies {
+		b.ended = b.claim
+	}
+}
+
+// propose mirrors the first part of Log.Commit's loop, and Log.propose.
+func (w *world) propose(b *broker) {
+	if b.claim != 0 || b.log.seq() == w.Slots || !w.idle(b) {
+		w.undo = true
+		return
+	}
+	if b.payload == 0 {
+		if w.payloads == w.Payloads {
+			w.undo = true
+			return
+		}
+		w.payloads++
+		b.payload = uint8(w.payloads)
+	}
+	b.claim = b.log.then(int(b.payload))
+	w.tell("%c wants slot %d for %s", b.name, b.claim.seq(), name(b.claim.at(b.claim.seq())))
+	b.p.Propose(b.claim.hash())
+	if w.Renewals && w.pick(2) == 1 {
+		w.renew(b)
+		return
+	}
+	w.request(b, b.p.Next(0))
+}
+
+func (w *world) sendCheckpoint(b *broker) {
+	u := upload{log: b.log}
+	if w.Without == UploadTime {
+		u.begun = w.now
+	}
+	for _, o := range w.uploads {
+		if o == u {
+			w.undo = true
+			return
+		}
+	}
+	if w.Janitor || b.log == 0 {
+		w.undo = true
+		return
+	}
+	w.tell("%c begins to upload checkpoint %d = %v", b.name, b.log.seq(), b.log)
+	w.uploads = append(w.uploads[:len(w.uploads):len(w.uploads)], u)
+}
+
+// request mirrors Log.perform.
+func (w *world) request(b *broker, act commitlog.Action) {
+	switch act.Do {
+	case commitlog.DoList:
+		w.list(b)
+	case commitlog.DoLoad:
+		w.load(b, act.Seq)
+	case commitlog.DoGet:
+		w.get(b, act)
+	case commitlog.DoCreate:
+		w.create(b)
+	default:
+		w.undo = true // Idle; all else settle has done
+	}
+}
+
+// settle does what is local to the broker and in hand.
+func (w *world) settle(b *broker) {
+	for !b.halted && !w.undo && w.wrong == nil {
+		p := b.p.Clone()
+		act := p.Next(0)
+		switch act.Do {
+		case commitlog.DoApply:
+			b.p = p
+			w.apply(b)
+		case commitlog.Tail:
+			b.p = p
+			w.tail(b)
+		case commitlog.Halt:
+			b.p = p
+			b.halted = true
+			w.tell("%c halts: %v", b.name, p.Err())
+			w.violate(LossIsLoud, "false alarm of %c, which has applied slot %d: %v", b.name, b.log.seq(), p.Err())
+		case commitlog.DoList, commitlog.DoLoad:
+			b.p = p // it found the lease expired
+			return
+		default:
+			return
+		}
+	}
+}
+
+// apply mirrors Log.apply.
+func (w *world) apply(b *broker) {
+	s := b.log.seq() + 1
+	c, claim := b.read[s], b.claim
+	b.read[s] = 0
+	if c.seq() != s || c != w.first[s] {
+		w.violate(SlotAgreement, "%c applies %v in slot %d, whose first commit was %v", b.name, c, s, w.first[s])
+	}
+	own := b.p.Applied()
+	b.log |= commit(c.at(s)) << (slotBits * (s - 1))
+	defer func() { b.claim, b.readBack = 0, false }()
+	if own != (claim != 0 && c == claim) {
+		w.violate(AckDurable, "%c's claim is %v, slot %d holds %v, and own is %v", b.name, claim, s, c, own)
+	}
+	switch {
+	case own && w.Without == NoNonce && b.readBack:
+		w.tell("%c applies slot %d, %s, and takes it for another's", b.name, s, name(c.at(s)))
+	case own:
+		w.tell("%c applies slot %d, its own %s, and acknowledges it", b.name, s, name(c.at(s)))
+		w.count(acks)
+		w.acked = w.acked.with(c)
+		b.payload = 0
+	default:
+		w.tell("%c applies slot %d, another's %s", b.name, s, name(c.at(s)))
+		if claim != 0 {
+			w.count(races)
+		}
+	}
+}
+
+// tail is told that the log ends at what is applied.
+func (w *world) tail(b *broker) {
+	w.count(tails)
+	w.tell("%c: the log ends at slot %d", b.name, b.log.seq())
+	if s := b.log.seq() + 1; b.false404&(1<<s) != 0 {
+		w.violate(MissOK, "for %c the log ends at slot %d by a 404, but slot %d had been written", b.name, s-1, s)
+	}
+}

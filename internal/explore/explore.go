@@ -1,0 +1,246 @@
+package explore
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"strings"
+)
+
+// Result is what an exploration has found.
+type Result struct {
+	// States is the number of states, Steps that of steps between them, Depth
+	// the largest number of steps from the beginning.
+	States, Steps, Depth int
+	// Complete: all states within the bounds were reached.
+	Complete bool
+	Counts   Counts
+	// Violated is the invariant that does not hold, 0 if all do; Story then
+	// tells how it came, one line per step.
+	Violated Invariant
+	Story    []string
+}
+
+func (r Result) String() string {
+	how := "bounded"
+	if r.Complete {
+		how = "exhaustive"
+	}
+	s := fmt.Sprintf("%s: %d states, %d steps, depth %d; %v", how, r.States, r.Steps, r.Depth, r.Counts)
+	if r.Violated != 0 {
+		s += fmt.Sprintf("\n%v is violated:\n  %s", r.Violated, strings.Join(r.Story, "\n  "))
+	}
+	return s
+}
+
+// explorer goes breadth-first through the states that a world can reach.
+type explorer struct {
+	cfg   *Config
+	trace trace
+	keys  keys
+	seen  table
+	// frontier and after hold the keys of the states at the current depth and
+	// at the one after, each with its length.
+	frontier, after [][]byte
+	result          Result
+}
+
+// Explore looks at every state within the bounds, nearest first, until an
+// invariant is violated: then the story is a shortest one.
+func Explore(cfg Config) Result {
+	e := &explorer{cfg: &cfg, seen: newTable()}
+	w := newWorld(&cfg)
+	w.trace = &e.trace
+	key := e.keys.of(w)
+	e.seen.add(key, 0, 0)
+	e.frontier = append(e.frontier, append([]byte(nil), key...))
+	for base := 0; len(e.frontier) > 0; {
+		count := len(e.frontier)
+		for i, key := range e.frontier {
+			if wrong := e.expand(key, base+i); wrong != nil {
+				return e.end()
+			}
+			if cfg.StatesMax > 0 && e.seen.len() >= cfg.StatesMax {
+				return e.end()
+			}
+		}
+		base += count
+		e.frontier, e.after = e.after, nil
+		if len(e.frontier) > 0 {
+			e.result.Depth++
+		}
+	}
+	e.result.Complete = true
+	return e.end()
+}
+
+func (e *explorer) end() Result {
+	e.result.States, e.result.Counts = e.seen.len(), e.trace.counts
+	return e.result
+}
+
+// expand takes all steps from a state. It returns what is wrong in one of the
+// states they lead to, and leaves its story in the result.
+func (e *explorer) expand(key []byte, index int) *violation {
+	var (
+		c choices
+		w world
+	)
+	from := e.cfg.worldOf(key, &c, &e.trace)
+	for n := 0; ; n++ {
+		from.copyTo(&w)
+		w.step()
+		if !w.undo {
+			e.result.Steps++
+			if wrong := e.visit(&w, index, n); wrong != nil {
+				return wrong
+			}
+		}
+		if !c.next() {
+			return nil
+		}
+	}
+}
+
+func (e *explorer) visit(w *world, from, n int) *violation {
+	if w.wrong == nil {
+		key := e.keys.of(w)
+		if !e.seen.add(key, from, n) {
+			return nil
+		}
+		w.check()
+		if w.wrong == nil {
+			e.after = append(e.after, append([]byte(nil), key...))
+			return nil
+		}
+	}
+	e.result.Depth++
+	e.result.Violated = w.wrong.invariant
+	e.result.Story = append(e.story(append(e.seen.path(from), uint16(n))), w.wrong.detail)
+	return w.wrong
+}
+
+// story replays the steps to a state. Brokers keep their names, though their
+// order may change from step to step.
+func (e *explorer) story(path []uint16) []string {
+	var k keys
+	w := newWorld(e.cfg)
+	k.of(w)
+	t := &trace{telling: true}
+	for _, n := range path {
+		var (
+			c    choices
+			next world
+		)
+		w.choices = &c
+		for i := uint16(0); ; i++ {
+			w.trace = &trace{}
+			if i == n {
+				w.trace = t
+			}
+			w.copyTo(&next)
+			next.step()
+			if i == n {
+				break
+			}
+			c.next()
+		}
+		if next.wrong == nil {
+			k.of(&next)
+		}
+		*w = next
+	}
+	return t.story
+}
+
+// Walk takes so many random steps and looks at the invariants after each.
+func Walk(cfg Config, seed uint64, steps int) Result {
+	t := &trace{telling: true}
+	from := newWorld(&cfg)
+	from.choices = &choices{rand: rand.New(rand.NewPCG(seed, 1))}
+	from.trace = t
+	var result Result
+	for range steps {
+		var w world
+		from.copyTo(&w)
+		w.step()
+		if w.undo {
+			continue
+		}
+		result.Steps++
+		if w.wrong == nil {
+			w.check()
+		}
+		if w.wrong != nil {
+			result.Violated = w.wrong.invariant
+			result.Story = append(t.story, w.wrong.detail)
+			break
+		}
+		*from = w
+	}
+	result.States, result.Depth, result.Counts = result.Steps, result.Steps, t.counts
+	return result
+}
+
+// table is the set of states that were seen, by a hash of their keys of 128
+// bits, and how each was reached first.
+type table struct {
+	seeds  [2]maphash.Seed
+	index  []uint32 // 1 + the number of a state, by hash; 0 = free
+	hashes [][2]uint64
+	from   []uint32
+	choice []uint16
+}
+
+func newTable() table {
+	return table{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, index: make([]uint32, 1<<12)}
+}
+
+func (t *table) len() int { return len(t.hashes) }
+
+// add returns whether the key is new.
+func (t *table) add(key []byte, from, choice int) bool {
+	h := [2]uint64{maphash.Bytes(t.seeds[0], key), maphash.Bytes(t.seeds[1], key)}
+	i, found := t.find(h)
+	if found {
+		return false
+	}
+	t.hashes = append(t.hashes, h)
+	t.from = append(t.from, uint32(from))
+	t.choice = append(t.choice, uint16(choice))
+	t.index[i] = uint32(len(t.hashes))
+	if 2*len(t.hashes) > len(t.index) {
+		t.grow()
+	}
+	return true
+}
+
+func (t *table) find(h [2]uint64) (i int, found bool) {
+	mask := len(t.index) - 1
+	for i = int(h[0]) & mask; t.index[i] != 0; i = (i + 1) & mask {
+		if t.hashes[t.index[i]-1] == h {
+			return i, true
+		}
+	}
+	return i, false
+}
+
+func (t *table) grow() {
+	t.index = make([]uint32, 2*len(t.index))
+	for n, h := range t.hashes {
+		i, _ := t.find(h)
+		t.index[i] = uint32(n + 1)
+	}
+}
+
+// path returns the choices that lead to a state.
+func (t *table) path(n int) []uint16 {
+	var path []uint16
+	for ; n != 0; n = int(t.from[n]) {
+		path = append(path, t.choice[n])
+	}
+	for i, j := 0, len(path)-1; i < j; i, j = i+1, j-1 {
+		path[i], path[j] = path[j], path[i]
+	}
+	return path
+}

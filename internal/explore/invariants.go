@@ -1,0 +1,118 @@
+package explore
+
+// Invariant is what must hold in every state.
+type Invariant uint8
+
+// The invariants.
+const (
+	// SlotAgreement: brokers that applied a slot applied the same commit, the
+	// first one ever created there.
+	SlotAgreement Invariant = iota + 1
+	// Contiguity: what is applied is a prefix of the log.
+	Contiguity
+	// AckDurable: what was acknowledged is in every later recovery.
+	AckDurable
+	// NoPhantom: what was said not to be committed never appears.
+	NoPhantom
+	// AtMostOnce: no payload takes effect twice.
+	AtMostOnce
+	// DenseOffsets: slots are written in order, each on top of the one before,
+	// and what was first written in one is what it means for ever.
+	DenseOffsets
+	// FloorSafe: a slot is deleted only at or below a checkpoint that has been
+	// visible for D; one that is gone, or holds another commit than it did, is
+	// at or below the newest; every checkpoint holds a prefix of the log.
+	FloorSafe
+	// LossIsLoud: a broker halts only when something is wrong. (That it does
+	// halt then is for tests of stores that break their promise.)
+	LossIsLoud
+	// RecoverOK: a recovery at any time finds all that was ever decided,
+	// acknowledged or not.
+	RecoverOK
+	// MissOK: a 404 that the lease covers means never written.
+	MissOK
+	// ReadOK: what is live is found while the lease covers the read.
+	ReadOK
+)
+
+var invariantNames = [...]string{"", "SlotAgreement", "Contiguity", "AckDurable", "NoPhantom", "AtMostOnce",
+	"DenseOffsets", "FloorSafe", "LossIsLoud", "RecoverOK", "MissOK", "ReadOK"}
+
+func (i Invariant) String() string { return invariantNames[i] }
+
+// violation is an invariant that does not hold.
+type violation struct {
+	invariant Invariant
+	detail    string
+}
+
+// check looks at all invariants of a state; some were looked at by the steps too.
+func (w *world) check() {
+	decided := w.decided()
+	w.checkHistory(decided)
+	w.checkStore(decided)
+	for b := range w.living() {
+		w.checkBroker(b, decided)
+	}
+}
+
+func (w *world) checkHistory(decided commit) {
+	var seen uint16
+	for s := 1; s <= w.Slots; s++ {
+		c := w.first[s]
+		if c == 0 {
+			continue
+		}
+		if s > decided.seq() || c.seq() != s || c != decided.prefix(s) {
+			w.violate(DenseOffsets, "slot %d was first written with %v, the log before it is %v", s, c, decided)
+		}
+		p := c.payload()
+		if seen&(1<<p) != 0 {
+			w.violate(AtMostOnce, "p%d takes effect twice: %v", p, decided)
+		}
+		if w.void&(1<<p) != 0 {
+			w.violate(NoPhantom, "p%d is in the log, though it was said that it isn't: %v", p, decided)
+		}
+		seen |= 1 << p
+	}
+}
+
+func (w *world) checkStore(decided commit) {
+	recovered, newest := w.recovered(), w.newest()
+	for _, a := range w.acked {
+		if s := a.seq(); recovered.prefix(s) != a || decided.prefix(s) != a {
+			w.violate(AckDurable, "%v was acknowledged, a recovery finds %v", a, recovered)
+		}
+	}
+	if recovered != decided {
+		w.violate(RecoverOK, "a recovery finds %v, decided was %v", recovered, decided)
+	}
+	for s := 1; s <= w.Slots; s++ {
+		if s > newest && w.slots[s] != w.first[s] {
+			w.violate(FloorSafe, "slot %d is not what it was, and above all checkpoints", s)
+		}
+		if c := w.checkpoints[s]; c.since != 0 && c.log != decided.prefix(s) {
+			w.violate(FloorSafe, "checkpoint %d holds %v, decided was %v", s, c.log, decided)
+		}
+	}
+}
+
+func (w *world) checkBroker(b *broker, decided commit) {
+	applied, tip := b.p.Position()
+	s := int(applied)
+	if s != b.log.seq() || s > decided.seq() {
+		w.violate(Contiguity, "%c is at slot %d and holds %v; decided was %v", b.name, s, b.log, decided)
+	}
+	if b.log != decided.prefix(s) || tip != w.first[s].hash() {
+		w.violate(SlotAgreement, "%c holds %v, decided was %v", b.name, b.log, decided)
+	}
+	if !b.p.Covers(stampAt(w.now)) {
+		return
+	}
+	if s < w.Slots && w.slots[s+1] == 0 && w.first[s+1] != 0 {
+		w.violate(MissOK, "the lease of %c covers the 404 of slot %d, which had been written", b.name, s+1)
+	}
+	if w.Live && s > 0 && w.slots[s] != w.first[s] {
+		w.violate(ReadOK, "the lease of %c covers a read of slot %d, whose data is live, but it is gone", b.name, s)
+	}
+}

@@ -1,0 +1,335 @@
+package explore
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// tick is a unit of time: long enough that its half and quarter are whole.
+const tick = 4 * time.Nanosecond
+
+// brokersMax is how many brokers a world can have.
+const brokersMax = 3
+
+// world is the store, what is under way to it, the brokers, and what is known
+// of the past for the sake of the invariants.
+type world struct {
+	*Config
+	*choices
+	*trace // nil: nobody listens
+
+	now      int
+	payloads int // used so far
+
+	slots       [slotsMax + 1]commit // what stands in log/, by slot; 0 = nothing
+	checkpoints [slotsMax + 1]checkpoint
+	flights     commits  // commits whose Create was sent
+	uploads     []upload // checkpoints whose Create was sent
+	replies     []reply  // to Creates, on their way
+
+	first [slotsMax + 1]commit // the first ever created in each slot
+	acked commits
+	void  uint16 // payloads of which it was said that they are not committed
+
+	brokers [brokersMax]broker
+	wrong   *violation
+	// undo: the step was none, or only what another choice does as well.
+	undo bool
+}
+
+// checkpoint is one that stands in the store.
+type checkpoint struct {
+	since int // when it became visible; 0 = there is none
+	begun int // when its upload began
+	log   commit
+}
+
+type upload struct {
+	begun int
+	log   commit
+}
+
+type reply struct {
+	at     int // when the store executed the request
+	commit commit
+}
+
+func (r reply) compare(o reply) int {
+	return cmp.Or(cmp.Compare(r.at, o.at), cmp.Compare(r.commit, o.commit))
+}
+
+func newWorld(cfg *Config) *world {
+	w := &world{Config: cfg, now: 1}
+	for i := range w.brokers[:cfg.Brokers] {
+		w.brokers[i] = broker{p: w.newProtocol(), name: 'A' + byte(i)}
+	}
+	return w
+}
+
+// copyTo makes o an independent copy.
+func (w *world) copyTo(o *world) {
+	*o = *w
+	for i := range o.brokers[:w.Brokers] {
+		o.brokers[i].p = w.brokers[i].p.Clone()
+	}
+}
+
+func (w *world) newProtocol() commitlog.Protocol {
+	return commitlog.NewProtocol(w.lease(), time.Duration(w.Margin)*tick)
+}
+
+// lease is what the brokers believe D to be.
+func (w *world) lease() time.Duration {
+	d := time.Duration(w.Delay) * tick
+	switch w.Without {
+	case NoLease:
+		return 1000 * d
+	case OffByOne:
+		return d + tick
+	default:
+		return d
+	}
+}
+
+func stampAt(t int) commitlog.Stamp {
+	return commitlog.Stamp{Store: time.Unix(0, 0).Add(time.Duration(t) * tick)}
+}
+
+// listStamp is the stamp of a List: the most dangerous is as late as clocks allow.
+func (w *world) listStamp() commitlog.Stamp { return stampAt(w.now + w.skewed()) }
+
+// stamp is the stamp of other answers: the most dangerous is as early as can be.
+func (w *world) stamp() commitlog.Stamp { return stampAt(w.now + w.Skew - w.skewed()) }
+
+// skewed returns how far a clock is off in the dangerous direction.
+func (w *world) skewed() int {
+	if w.rand == nil {
+		return w.Skew
+	}
+	return w.rand.IntN(w.Skew + 1)
+}
+
+// step lets one thing happen.
+func (w *world) step() {
+	const others = 5
+	switch n := w.pick(others + w.Brokers); n {
+	case 0:
+		w.pass()
+	case 1:
+		w.land()
+	case 2:
+		w.landCheckpoint()
+	case 3:
+		w.delete()
+	case 4:
+		w.reply()
+	default:
+		w.stepBroker(&w.brokers[n-others])
+	}
+}
+
+func (w *world) pass() {
+	if w.now == w.Times || !w.rarely(20) {
+		w.undo = true
+		return
+	}
+	w.now++
+	w.tell("time passes: it is %d now", w.now)
+}
+
+// land lets a Create that was sent execute now.
+func (w *world) land() {
+	if len(w.flights) == 0 {
+		w.undo = true
+		return
+	}
+	c := w.flights[w.pick(len(w.flights))]
+	if w.slots[c.seq()] != 0 {
+		w.undo = true // it changes nothing
+		return
+	}
+	w.tell("a Create of slot %d with %s, sent some time ago, executes at the store", c.seq(), name(c.at(c.seq())))
+	w.execute(c)
+	if w.Replies && w.pick(2) == 1 {
+		r := reply{w.now + w.Skew - w.skewed(), c}
+		if i, found := slices.BinarySearchFunc(w.replies, r, reply.compare); !found {
+			w.replies = slices.Insert(slices.Clone(w.replies), i, r)
+		}
+	}
+}
+
+// execute writes a commit to its free slot.
+func (w *world) execute(c commit) {
+	s := c.seq()
+	w.slots[s] = c
+	switch {
+	case w.first[s] == 0:
+		w.first[s] = c
+	case w.first[s] != c:
+		w.count(ghosts)
+	}
+}
+
+// reply hands a late reply over to the broker that waits for it.
+func (w *world) reply() {
+	if len(w.replies) == 0 {
+		w.undo = true
+		return
+	}
+	i := w.pick(len(w.replies))
+	r := w.replies[i]
+	w.replies = slices.Delete(slices.Clone(w.replies), i, i+1)
+	if w.now+w.Skew-r.at > w.Margin && w.Without != LateReply {
+		w.undo = true // whoever waited has given up: it would seem that time falls
+		return
+	}
+	for b := range w.living() {
+		if b.pending.kind == nothing && (b.claim == r.commit || b.ended == r.commit) {
+			w.tell("%c gets the reply to its Create of slot %d: success at %d", b.name, r.commit.seq(), r.at)
+			w.lateReply(b, r)
+			return
+		}
+	}
+	w.undo = true // its sender is no more
+}
+
+// decided returns the log as far as it was ever written.
+func (w *world) decided() (log commit) {
+	for s := 1; s <= w.Slots && w.first[s] != 0; s++ {
+		log |= commit(w.first[s].at(s)) << (slotBits * (s - 1))
+	}
+	return log
+}
+
+// newest returns the slot of the newest checkpoint, 0 if there is none.
+func (w *world) newest() int {
+	for s := w.Slots; s > 0; s-- {
+		if w.checkpoints[s].since != 0 {
+			return s
+		}
+	}
+	return 0
+}
+
+// landCheckpoint lets a checkpoint become visible.
+func (w *world) landCheckpoint() {
+	var u upload
+	if w.Janitor {
+		log := w.decided()
+		s := 1 + w.pick(log.seq())
+		if s > log.seq() {
+			w.undo = true
+			return
+		}
+		u = upload{w.now, log.prefix(s)}
+	} else {
+		if len(w.uploads) == 0 {
+			w.undo = true
+			return
+		}
+		u = w.uploads[w.pick(len(w.uploads))]
+	}
+	s := u.log.seq()
+	if w.checkpoints[s].since != 0 {
+		w.undo = true
+		return
+	}
+	w.checkpoints[s] = checkpoint{since: w.now, begun: u.begun, log: u.log}
+	w.tell("checkpoint %d = %v becomes visible", s, u.log)
+}
+
+// delete removes what the rules let anybody delete.
+func (w *world) delete() {
+	s := 1 + w.pick(w.Slots)
+	switch w.pick(2) {
+	case 0:
+		w.deleteSlot(s)
+	case 1:
+		w.deleteCheckpoint(s)
+	}
+}
+
+func (w *world) deleteSlot(s int) {
+	if w.slots[s] == 0 || !w.deletable(s) {
+		w.undo = true
+		return
+	}
+	w.tell("slot %d, %s, is deleted", s, name(w.slots[s].at(s)))
+	w.slots[s] = 0
+	w.count(deletions)
+	if !w.covered(s, func(c checkpoint) bool { return w.now+w.Skew >= c.since+w.Delay }) {
+		w.violate(FloorSafe, "slot %d is deleted, and no checkpoint at or above it has been visible for %d", s, w.Delay)
+	}
+}
+
+// deletable tells whether the deleter's rules let a slot go.
+func (w *world) deletable(s int) bool {
+	from := s
+	if w.Live {
+		switch w.Without {
+		case OwnState:
+			if w.decided().seq() <= s {
+				return false
+			}
+		default:
+			from = s + 1 // only the state as of the next slot has nothing live in s
+		}
+	}
+	return w.covered(from, w.old)
+}
+
+// covered tells whether there is such a checkpoint at or above a slot.
+func (w *world) covered(s int, ok func(checkpoint) bool) bool {
+	return slices.ContainsFunc(w.checkpoints[s:w.Slots+1], func(c checkpoint) bool { return c.since != 0 && ok(c) })
+}
+
+// old tells whether the deleter takes a checkpoint to be D old.
+func (w *world) old(c checkpoint) bool {
+	switch w.Without {
+	case NoDelay:
+		return true
+	case UploadTime:
+		return w.now+w.Skew >= c.begun+w.Delay
+	default:
+		return w.now+w.Skew >= c.since+w.Delay
+	}
+}
+
+func (w *world) deleteCheckpoint(s int) {
+	newer := 0
+	for _, c := range w.checkpoints[s+1 : w.Slots+1] {
+		if c.since != 0 {
+			newer++
+		}
+	}
+	switch {
+	case w.checkpoints[s].since == 0,
+		newer < w.Keep && w.Without != DeleteNewest,
+		w.Aged && !w.covered(s+1, w.old):
+		w.undo = true
+		return
+	}
+	w.tell("checkpoint %d is deleted", s)
+	w.checkpoints[s] = checkpoint{}
+}
+
+// recovered returns the log that a recovery would find now.
+func (w *world) recovered() commit {
+	s := w.newest()
+	log := w.checkpoints[s].log
+	for s++; s <= w.Slots && w.slots[s] != 0; s++ {
+		log |= commit(w.slots[s].at(s)) << (slotBits * (s - 1))
+	}
+	return log
+}
+
+// violate notes that an invariant does not hold, unless nobody looks at it.
+func (w *world) violate(inv Invariant, format string, args ...any) {
+	if w.wrong == nil && (len(w.Only) == 0 || slices.Contains(w.Only, inv)) {
+		w.wrong = &violation{inv, fmt.Sprintf(format, args...)}
+	}
+}
