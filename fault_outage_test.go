@@ -328,3 +328,55 @@ func TestShutdownCommitsWhatWaits(t *testing.T) {
 		wantValues(t, open(t, memory, immediate()), "t", "held", large("held too", 5<<20))
 	})
 }
+
+// A directory whose fsync failed never answers again; a broker that goes on
+// asking would look alive, and its callers would wait.
+func TestStoreThatStopsEndsTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, faulty := newFaulty()
+		b := openOnly(t, faulty, immediate())
+		mustAppend(t, b, "t", "v")
+		faulty.On("", "", func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
+			return storetest.Answer{}, objstore.ErrStopped
+		})
+		_, err := b.Append(t.Context(), "t", values("w"))
+		if o := seb.OutcomeOf(err); o != seb.Unknown { // its create was sent
+			t.Errorf("%v has outcome %q", err, o)
+		}
+		<-b.Stopped()
+		wantCode(t, b.Status().Err, seb.CodeBrokerStopped)
+		_, err = b.Append(t.Context(), "t", values("x"))
+		wantCode(t, err, seb.CodeBrokerStopped)
+		wantOutcome(t, err, seb.NotCommitted)
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A load balancer sends no requests to a broker that isn't ready, so it must
+// find out without one that the store is back.
+func TestBrokerWithoutRequestsLearnsThatTheStoreIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, faulty := newFaulty()
+		b := open(t, faulty, immediate())
+		faulty.SetDown(true)
+		if _, err := b.Topic(t.Context(), "t"); err == nil || b.Status().Err == nil {
+			t.Fatalf("%v, %+v", err, b.Status())
+		}
+		time.Sleep(time.Hour)
+		if b.Status().Err == nil {
+			t.Error("ready while the store is down")
+		}
+		faulty.SetDown(false)
+		time.Sleep(20 * time.Second)
+		if err := b.Status().Err; err != nil {
+			t.Error(err)
+		}
+		before := faulty.Count("", "")
+		time.Sleep(time.Hour)
+		if n := faulty.Count("", "") - before; n != 0 {
+			t.Errorf("%d requests in an idle hour after that", n)
+		}
+	})
+}
