@@ -87,9 +87,7 @@ func TestReadsHaveNoOutcome(t *testing.T) {
 func TestCheckpointThatLoadsSlowlyIsLoadedByAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
-		opts := immediate()
-		opts.Cluster = seb.ClusterOptions{DeleteDelay: 4 * time.Hour, Margin: time.Hour}
-		opts.CheckpointCommits = 2
+		opts := forgetful()
 		other := openOnly(t, memory, opts)
 		mustAppend(t, other, "t", "first")
 		sleeper := open(t, faulty, opts)
@@ -99,10 +97,7 @@ func TestCheckpointThatLoadsSlowlyIsLoadedByAReader(t *testing.T) {
 		if err := other.Close(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Hour)
-		for s := commitlog.Seq(1); s <= 7; s++ {
-			remove(t, memory, commitlog.LogKey(s))
-		}
+		sleepPastDeletion(t, memory, 7)
 		faulty.On(objstore.VerbGet, commitlog.CheckpointPrefix, storetest.Delay(12*time.Second))
 		for range 10 {
 			_, err := sleeper.Topic(t.Context(), "unknown")
@@ -120,9 +115,7 @@ func TestCheckpointThatLoadsSlowlyIsLoadedByAReader(t *testing.T) {
 func TestReadOvertakenByALoadIsNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
-		opts := immediate()
-		opts.Cluster = seb.ClusterOptions{DeleteDelay: 4 * time.Hour, Margin: time.Hour}
-		opts.CheckpointCommits = 2
+		opts := forgetful()
 		other := openOnly(t, memory, opts)
 		for _, v := range numbered("v", 3) {
 			mustAppend(t, other, "t", v)
@@ -141,10 +134,7 @@ func TestReadOvertakenByALoadIsNoLoss(t *testing.T) {
 		if err := other.Close(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Hour)
-		for s := commitlog.Seq(1); s <= 7; s++ {
-			remove(t, memory, commitlog.LogKey(s))
-		}
+		sleepPastDeletion(t, memory, 7)
 		release := make(chan struct{})
 		faulty.On(objstore.VerbGet, commitlog.LogKey(2), storetest.Times(1, storetest.HoldReply(release)))
 		done := make(chan error)

@@ -222,9 +222,7 @@ func TestIdleBrokerThatWakesAfterItsSlotWasDeletedGoesOnAtTheEnd(t *testing.T) {
 		t.Run(clock, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory := objstore.NewMemory()
-				opts := immediate()
-				opts.Cluster = seb.ClusterOptions{DeleteDelay: 4 * time.Hour, Margin: time.Hour}
-				opts.CheckpointCommits = 2
+				opts := forgetful()
 				stopped := opts
 				if clock == "stood still" {
 					stopped = seb.WithBootClock(opts, func() time.Duration { return time.Hour })
@@ -238,10 +236,7 @@ func TestIdleBrokerThatWakesAfterItsSlotWasDeletedGoesOnAtTheEnd(t *testing.T) {
 				if err := other.Close(); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(5 * time.Hour)
-				for s := commitlog.Seq(1); s <= 7; s++ { // below the newest checkpoint, older than D
-					remove(t, memory, commitlog.LogKey(s))
-				}
+				sleepPastDeletion(t, memory, 7)
 				if clock == "stood still" {
 					// Nothing tells it that it slept, until the store's own time does:
 					// then a Create was sent already, and can't be believed.
@@ -319,4 +314,23 @@ func TestCheckpointThatFailsIsWrittenLater(t *testing.T) {
 			t.Error("it was not read back")
 		}
 	})
+}
+
+// forgetful returns options of a bucket whose slots may be deleted after hours,
+// behind checkpoints that come often.
+func forgetful() seb.Options {
+	opts := immediate()
+	opts.Cluster = seb.ClusterOptions{DeleteDelay: 4 * time.Hour, Margin: time.Hour}
+	opts.CheckpointCommits = 2
+	return opts
+}
+
+// sleepPastDeletion lets the delay of a forgetful bucket pass and deletes its
+// slots up to last, as brokers may once a checkpoint above them is that old.
+func sleepPastDeletion(t testing.TB, store objstore.Store, last commitlog.Seq) {
+	t.Helper()
+	time.Sleep(5 * time.Hour)
+	for s := commitlog.Seq(1); s <= last; s++ {
+		remove(t, store, commitlog.LogKey(s))
+	}
 }

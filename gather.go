@@ -104,7 +104,7 @@ func (g *gather) notify() {
 	}
 }
 
-// admit returns the open group, after it has begun a new one if that is due.
+// admitLocked returns the open group, after it has begun a new one if that is due.
 func (g *gather) admitLocked(now time.Time) *group {
 	if o := g.open; o != nil && len(o.requests) > 0 && !g.batching.Admits(o.fill(now)) {
 		o.alone = true
