@@ -30,6 +30,43 @@ func TestProbeAsksAgainWhereARacerGotNoAnswer(t *testing.T) {
 	}
 }
 
+// A proxy that repeats a create answers "exists" to the one that won; and one
+// answer may lack its date. Neither shows that the store breaks its promise.
+func TestProbeAsksAgainWhereAnAnswerProvesNothing(t *testing.T) {
+	twice := func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+		if _, err := next(ctx, r); err != nil {
+			return storetest.Answer{}, err
+		}
+		return next(ctx, r)
+	}
+	const racers = 8
+	faults := map[string]struct {
+		verb  objstore.Verb
+		fault storetest.Fault
+		first int // requests that meet it
+	}{
+		"own success answered as exists": {objstore.VerbCreate, twice, racers},
+		"no date":                        {objstore.VerbGet, storetest.NoTime, 1},
+	}
+	for name, f := range faults {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, faulty := newFaulty()
+				faulty.On(f.verb, commitlog.ProbePrefix, storetest.Times(f.first, f.fault))
+				open(t, faulty, immediate())
+			})
+		})
+		t.Run(name+", always", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, faulty := newFaulty()
+				faulty.On(f.verb, commitlog.ProbePrefix, f.fault)
+				_, err := seb.Open(t.Context(), faulty, immediate())
+				wantCode(t, err, seb.CodeStoreUnusable)
+			})
+		})
+	}
+}
+
 // everyOther lets every other request pass through fault.
 func everyOther(fault storetest.Fault) storetest.Fault {
 	var n atomic.Int64

@@ -21,18 +21,19 @@ const (
 
 // probe has several creates race for one key: at most one may be told that it
 // won, and what stands there then must be the winner's. A store that fails that
-// can't order writers, and so can't keep a log.
+// can't order writers, and so can't keep a log. One that answers so that nothing
+// is proven is asked again.
 func (b *Broker) probe(ctx context.Context) error {
 	var err error
 	for try := range probeTries {
-		if err = b.probeOnce(ctx); err == nil {
-			return nil
-		}
-		var broken *Error
-		if errors.As(err, &broken) || ctx.Err() != nil {
-			return err
+		if err = b.probeOnce(ctx); err == nil || errors.Is(err, errBroken) || ctx.Err() != nil {
+			break
 		}
 		pause(ctx, try)
+	}
+	var unusable *Error
+	if err == nil || errors.As(err, &unusable) {
+		return err
 	}
 	return &Error{Code: CodeStoreUnavailable, Detail: "probe the store", Err: err, RetryAfter: time.Second}
 }
@@ -74,15 +75,20 @@ func (b *Broker) probeOnce(ctx context.Context) (err error) {
 		winner, winners = int(o.Body[0]), 1 // its reply was lost
 	}
 	switch {
-	case winners != 1:
-		return noConditions("%d of %d racing creates of one object were told that they won", winners, probeRacers)
+	case winners > 1:
+		return noConditions(errBroken, "%d of %d racing creates of one object were told that they won", winners, probeRacers)
+	case winners == 0: // or who won was told so by an answer that went astray
+		return noConditions(nil, "none of %d racing creates of one object was told that it won", probeRacers)
 	case len(o.Body) != 1 || int(o.Body[0]) != winner:
-		return noConditions("the object does not hold what the winner of racing creates wrote")
+		return noConditions(nil, "the object does not hold what the winner of racing creates wrote")
 	case o.Time.IsZero():
-		return noConditions("its answers carry no date")
+		return noConditions(nil, "its answers carry no date")
 	}
 	return nil
 }
+
+// errBroken is the cause where no second try can show anything else.
+var errBroken = errors.New("an object was created twice")
 
 // racer is one of the creates that race for a key.
 type racer struct {
@@ -104,10 +110,11 @@ func (r *racer) run(ctx context.Context, store objstore.Store, key string, body 
 	}
 }
 
-func noConditions(format string, args ...any) error {
+func noConditions(cause error, format string, args ...any) error {
 	return &Error{
 		Code:   CodeStoreUnusable,
 		Detail: "the store does not keep the promises that the log stands on: " + fmt.Sprintf(format, args...),
 		Hint:   "use a store with conditional writes (If-None-Match: *); seb doctor tells what a store can do",
+		Err:    cause,
 	}
 }
