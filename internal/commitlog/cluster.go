@@ -1,12 +1,14 @@
 package commitlog
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +27,9 @@ type Cluster struct {
 	// Margin covers disagreement among the store's clocks.
 	Margin  Duration  `json:"margin"`
 	Created time.Time `json:"created"`
+	// Checksum is the CRC-32C of the file without it, in hex; files written by
+	// the first versions of Seb have none.
+	Checksum string `json:"crc32c,omitempty"`
 }
 
 // Duration is written as Go writes durations, such as 24h0m0s.
@@ -52,7 +57,28 @@ func (c *ClusterID) UnmarshalText(b []byte) error {
 	return err
 }
 
-// DecodeCluster reads seb.json.
+// EncodeCluster returns seb.json.
+func EncodeCluster(c Cluster) ([]byte, error) {
+	c.Checksum = ""
+	bare, err := encodeAsIs(c)
+	if err != nil {
+		return nil, err
+	}
+	c.Checksum = fmt.Sprintf("%08x", crc32.Checksum(bare, castagnoli))
+	return encodeAsIs(c)
+}
+
+func encodeAsIs(c Cluster) ([]byte, error) {
+	b, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", ClusterKey, err)
+	}
+	return append(b, '\n'), nil
+}
+
+// DecodeCluster reads seb.json. It takes nothing that differs in a single byte
+// from what Seb has written: two brokers with different ideas of D or of whose
+// log it is would be worse than one that does not start.
 func DecodeCluster(b []byte) (Cluster, error) {
 	var c Cluster
 	if err := json.Unmarshal(b, &c); err != nil {
@@ -66,6 +92,13 @@ func DecodeCluster(b []byte) (Cluster, error) {
 	}
 	if err := checkDelays(time.Duration(c.DeleteDelay), time.Duration(c.Margin)); err != nil {
 		return c, fmt.Errorf("%s: %w: %w", ClusterKey, ErrCorrupt, err)
+	}
+	encode := EncodeCluster
+	if c.Checksum == "" {
+		encode = encodeAsIs
+	}
+	if want, err := encode(c); err != nil || !bytes.Equal(b, want) {
+		return c, fmt.Errorf("%s: %w: it is not what seb writes, or its checksum is wrong", ClusterKey, ErrCorrupt)
 	}
 	return c, nil
 }
@@ -98,8 +131,8 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 		var c Cluster
 		c, last = readCluster(ctx, store)
 		switch {
-		case last == nil, errors.Is(last, ErrVersion):
-			return c, last
+		case last == nil:
+			return c, nil
 		case !errors.Is(last, objstore.ErrNotFound):
 			continue
 		case other != "":
@@ -132,13 +165,13 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 func createCluster(ctx context.Context, store objstore.Store, deleteDelay, margin time.Duration, now time.Time) error {
 	c := Cluster{Format: formatVersion, DeleteDelay: Duration(deleteDelay), Margin: Duration(margin), Created: now.UTC().Truncate(time.Second)}
 	rand.Read(c.ID[:])
-	body, err := json.MarshalIndent(c, "", "  ")
+	body, err := EncodeCluster(c)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", ClusterKey, err)
+		return err
 	}
 	ctx, cancel := timeout(ctx, 0)
 	defer cancel()
-	_, err = store.Create(ctx, ClusterKey, append(body, '\n'))
+	_, err = store.Create(ctx, ClusterKey, body)
 	return err
 }
 

@@ -168,3 +168,38 @@ func TestDamagedConstantsAreRefused(t *testing.T) {
 	_, err := openTestCluster(t, memory)
 	requireIs(t, err, ErrVersion)
 }
+
+// Also a bent answer that looks like the file of another version.
+func TestBentAnswersAboutTheClusterAreAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewFaulty(objstore.NewMemory())
+		first, err := openTestCluster(t, store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := EncodeCluster(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range file {
+			heal := store.On(objstore.VerbGet, ClusterKey, storetest.Times(1, flipLowBit(i)))
+			again, err := openTestCluster(t, store)
+			if err != nil {
+				t.Fatalf("byte %d: %v", i, err)
+			}
+			requireEqual(t, again, first)
+			heal()
+		}
+	})
+}
+
+// flipLowBit keeps text text.
+func flipLowBit(i int) storetest.Fault {
+	return func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+		a, err := next(ctx, r)
+		if err == nil {
+			a.Body[i] ^= 1
+		}
+		return a, err
+	}
+}

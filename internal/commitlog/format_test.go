@@ -1,10 +1,12 @@
 package commitlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -284,8 +286,29 @@ func TestClusterFileWithNonsenseIsRefused(t *testing.T) {
 			requireIs(t, err, c.want)
 		})
 	}
-	if _, err := DecodeCluster([]byte(`{` + id + `, "format": 2, "delete_delay": "4h", "margin": "1h"}`)); err != nil {
+	c := goldenClusterFile()
+	c.DeleteDelay = 4 * c.Margin
+	b, err := EncodeCluster(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DecodeCluster(b); err != nil {
 		t.Fatalf("exactly four margins: %v", err)
+	}
+}
+
+// One bit decides whose log it is, or how long a broker may sleep.
+func TestEveryBitOfTheClusterFileCounts(t *testing.T) {
+	file, err := os.ReadFile("testdata/seb.json.crc.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range len(file) * 8 {
+		bent := bytes.Clone(file)
+		bent[i/8] ^= 1 << (i % 8)
+		if c, err := DecodeCluster(bent); err == nil {
+			t.Errorf("bit %d flipped is read as %+v", i, c)
+		}
 	}
 }
 

@@ -90,7 +90,11 @@ func fuzzDecode[T any](t *testing.T, b []byte, kind Kind, decode func([]byte) (*
 }
 
 func FuzzDecodeCluster(f *testing.F) {
-	f.Add([]byte(`{"cluster_id": "5eb002030405060708090a0b0c0d0e0f", "format": 2, "delete_delay": "24h", "margin": "1h"}`))
+	file, err := EncodeCluster(goldenClusterFile())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(file)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := DecodeCluster(b)
 		switch {
