@@ -110,7 +110,10 @@ func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]
 			r = rangeOf(l)
 			try++
 		case err != nil:
-			last = err
+			// What came back bent counts as damage only if it always did.
+			if last == nil || lost(last) || errors.Is(err, objstore.ErrNotFound) {
+				last = err
+			}
 			b.logger.Warn("reading a batch", "object", objectKey(l.Object), "offset", l.Base, "err", err)
 			pause(ctx, try)
 			try++

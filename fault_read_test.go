@@ -130,6 +130,21 @@ func TestTruncatedAndFlippedGetsAreRetried(t *testing.T) {
 	}
 }
 
+// What a network bends and refuses by turns is not lost.
+func TestReadThatIsNotAlwaysBentIsNotCalledLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		mustAppend(t, open(t, memory, immediate()), "t", large("v", 400_000))
+		b := open(t, faulty, immediate())
+		faulty.On(objstore.VerbGet, commitlog.LogPrefix, everyOther(storetest.Fail))
+		faulty.On(objstore.VerbGet, commitlog.LogPrefix, storetest.FlipByte(-1))
+		for range 2 { // the last try is refused, or is bent
+			_, err := b.Fetch(t.Context(), "t", 0, seb.Earliest, seb.FetchOptions{})
+			wantCode(t, err, seb.CodeStoreUnavailable)
+		}
+	})
+}
+
 // A thousand small commits must not take a thousand round trips to read.
 func TestSmallCommitsAreReadSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

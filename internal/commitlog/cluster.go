@@ -128,17 +128,21 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 				return Cluster{}, err
 			}
 		}
-		var c Cluster
-		c, last = readCluster(ctx, store)
+		c, err := readCluster(ctx, store)
 		switch {
-		case last == nil:
+		case err == nil:
 			return c, nil
-		case !errors.Is(last, objstore.ErrNotFound):
+		case !errors.Is(err, objstore.ErrNotFound):
+			// What came back bent counts as damage only if it always did.
+			if !isDamage(err) || try == 0 || isDamage(last) {
+				last = err
+			}
 			continue
 		case other != "":
 			return Cluster{}, fmt.Errorf("%w: the bucket has no %s but holds %s; use an empty bucket or prefix, or restore %s",
 				ErrForeign, ClusterKey, other, ClusterKey)
 		}
+		last = err
 		page, err := listOnce(ctx, store, "", "")
 		if err != nil {
 			last = fmt.Errorf("list the bucket: %w", err)

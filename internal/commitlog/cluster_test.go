@@ -193,6 +193,23 @@ func TestBentAnswersAboutTheClusterAreAskedForAgain(t *testing.T) {
 	})
 }
 
+// A network that refuses and bends is a bad network, and no damage.
+func TestClusterFileThatIsNotAlwaysBentIsNotDamaged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewFaulty(objstore.NewMemory())
+		if _, err := openTestCluster(t, store); err != nil {
+			t.Fatal(err)
+		}
+		store.On(objstore.VerbGet, ClusterKey, storetest.Times(1, storetest.Fail))
+		store.On(objstore.VerbGet, ClusterKey, flipLowBit(0))
+		_, err := openTestCluster(t, store)
+		requireIs(t, err, storetest.ErrInjected)
+		if errors.Is(err, ErrCorrupt) {
+			t.Fatal(err)
+		}
+	})
+}
+
 // flipLowBit keeps text text.
 func flipLowBit(i int) storetest.Fault {
 	return func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {

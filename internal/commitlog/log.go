@@ -68,7 +68,7 @@ type Log struct {
 	claim      *Commit  // what the protocol's claim stands for
 	claimParts [][]byte // its object
 	read       map[Seq]readCommit
-	damaged    int // reads in a row that found a damaged object
+	damaged    map[string]int // reads in a row that found an object damaged, by key
 
 	seen       Stamp // last store time seen
 	wonLast    bool
@@ -99,6 +99,7 @@ func NewLog(store objstore.Store, cluster Cluster, fold Fold, clock Clock) *Log 
 		clock:   clock,
 		p:       NewProtocol(time.Duration(cluster.DeleteDelay), time.Duration(cluster.Margin)),
 		read:    map[Seq]readCommit{},
+		damaged: map[string]int{},
 	}
 }
 

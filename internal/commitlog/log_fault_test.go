@@ -38,6 +38,24 @@ func TestDamageThatHealsIsForgotten(t *testing.T) {
 	})
 }
 
+// Two slots that are read side by side on a bad network: neither is bent too often.
+func TestBentReadsOfDifferentSlotsDoNotAddUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a, b := r.open(), r.open()
+		a.fill(3)
+		bent := storetest.Times(damagedReadsMax-1, storetest.FlipByte(PrologueSize))
+		b.store.On(objstore.VerbGet, LogKey(2), bent)
+		b.store.On(objstore.VerbGet, LogKey(3), storetest.Times(damagedReadsMax-1, storetest.Fail))
+		b.store.On(objstore.VerbGet, LogKey(3), storetest.Times(damagedReadsMax-1, storetest.FlipByte(PrologueSize)))
+		for b.Look(t.Context()) != nil {
+			if err := b.Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.requireAt(3)
+	})
+}
+
 func TestTruncatedReadIsNeverApplied(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()

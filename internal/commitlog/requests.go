@@ -95,12 +95,12 @@ func (l *Log) load(ctx context.Context, s Seq) error {
 		err = foreign(c.Cluster, c.Seq)
 	}
 	if err != nil {
-		return l.damage(fmt.Errorf("the newest checkpoint, %s, does not verify: %w", key, err))
+		return l.damage(key, fmt.Errorf("the newest checkpoint, %s, does not verify: %w", key, err))
 	}
 	if err := l.fold.Load(c); err != nil {
 		return l.stop(fmt.Errorf("load %s: %w", key, err))
 	}
-	l.damaged = 0
+	clear(l.damaged)
 	maps.DeleteFunc(l.read, func(r Seq, _ readCommit) bool { return r <= s })
 	l.stats.Loads.Add(1)
 	var ended Claim
@@ -124,14 +124,19 @@ func (l *Log) stop(err error) error {
 	return err
 }
 
-// damage counts a read that found bytes that don't belong there. The network may
-// have bent them, so it stops the broker only when they come again and again.
-func (l *Log) damage(err error) error {
-	l.damaged++
-	if l.damaged >= damagedReadsMax {
+// damage counts a read of an object that found bytes which don't belong there.
+// The network may have bent them, so it stops the broker only when they come
+// again and again; other failures of reads in between count for nothing.
+func (l *Log) damage(key string, err error) error {
+	l.damaged[key]++
+	if l.damaged[key] >= damagedReadsMax {
 		return l.stop(err)
 	}
 	return err
+}
+
+func isDamage(err error) bool {
+	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrForeign) || errors.Is(err, ErrVersion)
 }
 
 // get reads the heads of slots from to to, side by side. What was read counts
@@ -140,6 +145,7 @@ func (l *Log) get(ctx context.Context, from, to Seq) error {
 	type result struct {
 		Answer
 		readCommit
+		err error // damage
 	}
 	var (
 		known   Seq
@@ -167,10 +173,13 @@ func (l *Log) get(ctx context.Context, from, to Seq) error {
 			if i == 0 && err == nil {
 				l.getLatency += (l.clock.Boot() - begin - l.getLatency) / getLatencyWeight
 			}
+			r := &results[i]
+			if isDamage(err) {
+				r.err = err
+			}
 			if err != nil && !errors.Is(err, objstore.ErrNotFound) {
 				return err
 			}
-			r := &results[i]
 			r.Answer = Answer{Seq: s, At: l.stamp(at), Known: known}
 			if err == nil {
 				r.Found, r.Hash, r.Prev = true, c.Hash, c.Prev
@@ -180,6 +189,14 @@ func (l *Log) get(ctx context.Context, from, to Seq) error {
 		})
 	}
 	err := g.Wait()
+	for i, r := range results {
+		switch key := LogKey(want[i]); {
+		case r.err != nil:
+			err = l.damage(key, r.err)
+		case r.Seq != 0:
+			delete(l.damaged, key)
+		}
+	}
 	// In the order in which the store executed them, or its clock would seem to
 	// step back.
 	slices.SortFunc(results, func(a, b result) int { return a.At.Store.Compare(b.At.Store) })
@@ -192,12 +209,6 @@ func (l *Log) get(ctx context.Context, from, to Seq) error {
 		}
 		l.note(r.At)
 		l.with(func(p *Protocol) { p.Answered(r.Answer) })
-	}
-	switch {
-	case err == nil:
-		l.damaged = 0
-	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrForeign), errors.Is(err, ErrVersion):
-		return l.damage(err)
 	}
 	return err
 }
