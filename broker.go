@@ -109,7 +109,7 @@ func (b *Broker) open(ctx context.Context) error {
 	var err error
 	b.cluster, err = commitlog.OpenCluster(ctx, b.store, b.opts.Cluster.DeleteDelay, b.opts.Cluster.Margin, time.Now())
 	if err != nil {
-		return openError("open the bucket", err)
+		return openError("open the bucket", err, err)
 	}
 	if err := b.probe(ctx); err != nil {
 		return err
@@ -129,7 +129,8 @@ func (b *Broker) open(ctx context.Context) error {
 	b.log = commitlog.NewLog(b.store, b.cluster, (*fold)(b), commitlog.Clock{Now: time.Now, Boot: b.opts.boot})
 	begun := time.Now()
 	if err := b.log.Recover(ctx); err != nil {
-		return errors.Join(openError("recover the log", err), b.cache.Close())
+		damage := b.log.Err() // nil while another try may well go better
+		return errors.Join(openError("recover the log", err, damage), b.cache.Close())
 	}
 	b.recovered = true
 	b.tail.proven(begun)
@@ -140,9 +141,10 @@ func (b *Broker) open(ctx context.Context) error {
 }
 
 // openError says what to do about the errors that a bucket can meet Open with.
-func openError(doing string, err error) error {
+// damage is what may be said about the log itself.
+func openError(doing string, err, damage error) error {
 	e := &Error{Code: CodeStoreUnavailable, Detail: doing, Err: err, RetryAfter: time.Second}
-	if hint := damageHint(err); hint != "" {
+	if hint := damageHint(damage); hint != "" {
 		e.Code, e.Hint, e.RetryAfter = CodeBrokerStopped, hint, 0
 	}
 	return e

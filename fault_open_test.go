@@ -149,3 +149,16 @@ func TestReadsExecutedOutOfOrderAreNoClockThatStepsBack(t *testing.T) {
 		wantValues(t, open(t, faulty, opts), "t", "a", "b")
 	})
 }
+
+// A start that gives up before it has seen damage often enough says nothing
+// about the log.
+func TestStartOnABadNetworkBlamesTheNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, faulty := newFaulty()
+		mustAppend(t, open(t, faulty, immediate()), "t", "v")
+		faulty.On(objstore.VerbGet, commitlog.LogPrefix, storetest.Times(2, storetest.Fail))
+		faulty.On(objstore.VerbGet, commitlog.LogPrefix, storetest.FlipByte(60))
+		_, err := seb.Open(t.Context(), faulty, immediate())
+		wantCode(t, err, seb.CodeStoreUnavailable)
+	})
+}
