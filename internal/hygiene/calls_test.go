@@ -42,7 +42,7 @@ var uses = []use{
 		"pure code takes random bytes as an argument"},
 	{"os", nil, pure,
 		"pure code does no I/O"},
-	{"net/http", nil, all(code, outside("cmd/seb", "httpapi", "objstore/s3store", "objstore/storetest", "internal/s3test")),
+	{"net/http", nil, all(code, outside("cmd/seb", "httpapi", "objstore/s3store", "objstore/storetest", "internal/s3test", "internal/sim")),
 		"HTTP is for adapters and stores"},
 	{"math/rand", nil, everywhere,
 		"math/rand/v2 has the better API and no global seed"},
@@ -52,7 +52,7 @@ var uses = []use{
 		"standard output belongs to the command"},
 	{"os", []string{"Exit"}, all(code, outside("cmd/seb")),
 		"only the command may end the process"},
-	{"time", []string{"Sleep"}, code,
+	{"time", []string{"Sleep"}, all(code, outside("internal/sim")), // which lives in a bubble
 		"it doesn't end with its context: wait on a timer and ctx.Done"},
 	{"time", []string{"Sleep"}, all(tests, withoutBubble),
 		"a test that sleeps is slow or flaky: use testing/synctest, whose clock it advances, or channels"},

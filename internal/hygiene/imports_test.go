@@ -81,14 +81,18 @@ var layers = []layer{
 		why: "it proves the log's decisions by driving them, without a store or a fold",
 	},
 	{
+		pkg: "internal/sim", may: []string{".", "httpapi", "objstore", "objstore/storetest", "internal/commitlog", "internal/state"},
+		why: "it runs whole brokers as their users do, and looks inside only at what they leave in the bucket",
+	},
+	{
 		pkg: "internal/hygiene",
 		why: "it reads the tree, it doesn't run it",
 	},
 }
 
 // testMay is what tests of any package may import beyond their layer: the
-// stores and their faults, and for _test packages the package itself.
-var testMay = []string{"objstore", "objstore/storetest", "objstore/s3store", "internal/s3test"}
+// stores and their faults, the simulator, and for _test packages the package itself.
+var testMay = []string{"objstore", "objstore/storetest", "objstore/s3store", "internal/s3test", "internal/sim"}
 
 // home is where a dependency may be imported by anything but tests.
 type home struct {
@@ -106,6 +110,7 @@ var homes = []home{
 	{"github.com/johannesboyne/gofakes3", []string{"internal/s3test"}, "a fake S3 is for tests"},
 	{"github.com/rogpeppe/go-internal", nil, "testscript is for tests"},
 	{"github.com/google/go-cmp", nil, "go-cmp is for tests"},
+	{"github.com/anishathalye/porcupine", []string{"internal/sim"}, "it checks histories of simulated runs"},
 	{"pgregory.net/rapid", nil, "rapid is for tests"},
 }
 

@@ -1,5 +1,7 @@
 package state
 
+import "iter"
+
 // Object is an object of the store that batches live in.
 type Object struct {
 	// Data tells a data object from a commit.
@@ -18,6 +20,19 @@ type object struct {
 	tag  uint64
 	size uint32
 	live uint32
+}
+
+// AllObjects yields every object that the state knows, in the order in which the
+// log first referred to them, and how many batches live in it: none in a dead
+// one, which is remembered until the log says that it was deleted.
+func (s *State) AllObjects() iter.Seq2[Object, uint32] {
+	return func(yield func(Object, uint32) bool) {
+		for i := s.objects.first; i < s.objects.next(); i++ {
+			if o := s.objects.entry(i); !yield(o.Object(), o.live) {
+				return
+			}
+		}
+	}
 }
 
 const (

@@ -1,0 +1,65 @@
+package seb_test
+
+import (
+	"flag"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/sim"
+)
+
+var (
+	simSeeds = flag.Uint64("sim.seeds", 200, "how many seeds are simulated")
+	simFirst = flag.Uint64("sim.first", 1, "the first of them")
+	simStory = flag.Bool("sim.story", false, "tell the story of every seed, also if all is well")
+)
+
+// TestSimulatedSeeds runs whole brokers, servers and clients through everything
+// that can go wrong. A seed that fails runs again by
+//
+//	go test -run TestSimulatedSeeds -sim.first=SEED -sim.seeds=1 -sim.story
+func TestSimulatedSeeds(t *testing.T) {
+	count := *simSeeds
+	if testing.Short() {
+		count = min(count, 20)
+	}
+	var (
+		mu   sync.Mutex
+		next = *simFirst
+		sum  sim.Counts
+	)
+	take := func() (seed uint64, ok bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		next++
+		return next - 1, next-1 < *simFirst+count
+	}
+	t.Run("seeds", func(t *testing.T) {
+		for range runtime.GOMAXPROCS(0) {
+			t.Run("worker", func(t *testing.T) {
+				t.Parallel()
+				for seed, ok := take(); ok && !t.Failed(); seed, ok = take() {
+					c := simulate(t, seed)
+					mu.Lock()
+					sum.Add(c)
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	t.Logf("%d seeds: %+v", count, sum)
+}
+
+func simulate(t *testing.T, seed uint64) sim.Counts {
+	r := sim.Run(t, sim.Config{Seed: seed, Virtual: seb.InVirtualTime, MemoryInUse: (*seb.Broker).MemoryInUse})
+	if len(r.Violations) > 0 || *simStory {
+		r.WriteStory(os.Stderr)
+	}
+	for _, v := range r.Violations {
+		t.Errorf("seed %d: %s", seed, v)
+	}
+	return r.Counts
+}

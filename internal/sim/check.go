@@ -1,0 +1,243 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// check compares the history with the log that is left in the end.
+func (s *simulation) check(final *log) {
+	x := &checker{sim: s, history: s.history, final: final, at: map[string][]position{}}
+	for p, ids := range final.records {
+		for i, id := range ids {
+			x.at[id] = append(x.at[id], position{p, seb.Offset(i)})
+		}
+	}
+	ops := slices.Clone(s.history.ops)
+	slices.SortStableFunc(ops, func(a, b *op) int { return cmp.Compare(a.call, b.call) })
+	x.checkAppends(ops)
+	x.checkOrder(ops)
+	x.checkReads(ops)
+	x.checkLinear(ops)
+}
+
+// checker holds what operations are compared with.
+type checker struct {
+	sim     *simulation
+	history *history
+	final   *log
+	at      map[string][]position // where each id stands in the end
+}
+
+type position struct {
+	place
+	offset seb.Offset
+}
+
+// stays tells whether a topic was there from the first operation to the last.
+func (x *checker) stays(name string) bool {
+	return slices.ContainsFunc(x.sim.plan.topics, func(t topic) bool { return t.name == name })
+}
+
+func (x *checker) checkAppends(ops []*op) {
+	deleted := map[string]bool{} // or perhaps deleted
+	for _, o := range ops {
+		if o.kind == deletes {
+			deleted[o.topic] = true
+		}
+	}
+	for _, o := range ops {
+		if o.kind != appends {
+			continue
+		}
+		found := 0
+		for _, id := range o.values {
+			if len(x.at[id]) > 1 {
+				x.history.violate("AtMostOnce", "%s stands at %v", id, x.at[id])
+			}
+			if len(x.at[id]) > 0 {
+				found++
+			}
+		}
+		switch {
+		case o.acked() && !deleted[o.topic]:
+			x.checkAcked(o)
+		case o.outcome == seb.NotCommitted && found > 0:
+			x.history.violate("NoPhantom", "in the log, though it was said that it isn't: %v", o)
+		case found > 0 && found < len(o.values):
+			x.history.violate("AckDurable", "%d of %d records of one append are in the log: %v", found, len(o.values), o)
+		case !o.acked() && o.outcome == "":
+			x.history.violate("NoPhantom", "a failed append without an outcome: %v", o)
+		}
+	}
+}
+
+// checkAcked expects the records of an append to stand where it was told.
+func (x *checker) checkAcked(o *op) {
+	count := 0
+	told := map[position]bool{}
+	for _, r := range o.ranges {
+		for i := range r.Count {
+			told[position{place{o.topic, int(r.Partition)}, r.Offset + seb.Offset(i)}] = true
+			count++
+		}
+	}
+	if count != len(o.values) || len(told) != count {
+		x.history.violate("AckDurable", "%d records are acknowledged at %d offsets: %v", len(o.values), count, o)
+	}
+	for _, id := range o.values {
+		if len(x.at[id]) != 1 || !told[x.at[id][0]] {
+			x.history.violate("AckDurable", "%s, which was acknowledged, stands at %v: %v", id, x.at[id], o)
+		}
+	}
+}
+
+// checkOrder expects the records of an append in its order, and a client's
+// appends in the order in which it sent them, if it sent the second after the
+// answer to the first, or at least through the same life of a broker.
+func (x *checker) checkOrder(ops []*op) {
+	type author struct {
+		client string
+		place
+	}
+	type standing struct {
+		op *op
+		at seb.Offset
+	}
+	last := map[author]standing{}
+	for _, o := range ops {
+		if o.kind != appends || !x.stays(o.topic) {
+			continue
+		}
+		for _, id := range o.values {
+			if len(x.at[id]) != 1 {
+				continue
+			}
+			p := x.at[id][0]
+			a := author{o.client, p.place}
+			before, ok := last[a]
+			after := before.op == o || ok && before.op.ret <= o.call && (before.op.acked() || before.op.broker == o.broker)
+			if after && p.offset < before.at {
+				x.history.violate("Order", "%s stands before a record that was sent before it: %v, %v", id, before.op, o)
+			}
+			if !ok || p.offset > before.at {
+				last[a] = standing{o, p.offset}
+			}
+		}
+	}
+}
+
+// checkReads expects every read to have found what stands there in the end, and
+// no less than its broker must have known.
+func (x *checker) checkReads(ops []*op) {
+	for i, o := range ops {
+		if o.kind != reads || !x.stays(o.topic) {
+			continue
+		}
+		p := place{o.topic, o.partition}
+		x.checkFound(o, x.final.records[p])
+		known := x.known(ops[:i], o, p)
+		switch {
+		case o.acked() && o.end < known:
+			x.history.violate("AckDurable", "a read that ends at %d, when its broker must have known %d records: %v", o.end, known, o)
+		case o.failure == seb.CodeTopicNotFound, o.failure == seb.CodePartitionNotFound:
+			x.history.violate("LossIsLoud", "the topic was there: %v", o)
+		case o.failure == seb.CodeDataLost:
+			x.history.violate("LossIsLoud", "nothing was lost: %v", o)
+		case o.failure == seb.CodeOffsetOutOfRange:
+			if at, ok := x.asked(o); ok && at <= x.acknowledged(ops, p, o.call) {
+				x.history.violate("AckDurable", "refused though it had been acknowledged before it was asked for: %v", o)
+			}
+		}
+	}
+}
+
+// checkFound compares the records of a read with the log.
+func (x *checker) checkFound(o *op, log []string) {
+	for i, r := range o.records {
+		if r.offset != o.records[0].offset+seb.Offset(i) {
+			x.history.violate("DenseOffsets", "offset %d follows %d: %v", r.offset, o.records[i-1].offset, o)
+		}
+		if int(r.offset) >= len(log) || log[r.offset] != r.id {
+			x.history.violate("DenseOffsets", "%s was read at %d, and does not stand there in the end: %v", r.id, r.offset, o)
+		}
+	}
+	if !o.acked() {
+		return
+	}
+	if n := len(o.records); n > 0 && o.next != o.records[n-1].offset+1 {
+		x.history.violate("DenseOffsets", "next is %d after %v: %v", o.next, o.records[n-1], o)
+	}
+	if at, ok := x.asked(o); ok && len(o.records) > 0 && o.records[0].offset != at {
+		x.history.violate("DenseOffsets", "it began at %d: %v", o.records[0].offset, o)
+	}
+	if o.next > o.end || int(o.end) > len(log) {
+		x.history.violate("DenseOffsets", "it ends at %d, next is %d, and the log has %d records: %v", o.end, o.next, len(log), o)
+	}
+}
+
+// asked returns the offset from which a read was to begin, if it named one.
+func (x *checker) asked(o *op) (seb.Offset, bool) {
+	for at := range seb.Offset(len(x.final.records[place{o.topic, o.partition}]) + 3) {
+		if o.from == seb.At(at) {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// known returns how many records of a partition the broker of a read must have
+// known when it was asked: all that anybody was told of before then, or through
+// that life of the broker.
+func (x *checker) known(before []*op, o *op, p place) (end seb.Offset) {
+	fresh := x.freshSince(o)
+	for _, b := range before {
+		if b.ret <= fresh || b.broker == o.broker && b.ret <= o.call {
+			end = max(end, told(b, p))
+		}
+	}
+	return end
+}
+
+// staleMax is more than brokers are configured with, and than a look takes.
+const staleMax = time.Second + 10*time.Millisecond
+
+// freshSince returns as of when a read's broker must have known the log: when
+// its life began, or, if the read told where the log ends and nothing fails,
+// just before it was asked.
+func (x *checker) freshSince(o *op) time.Duration {
+	began := x.sim.began(o.broker)
+	if x.sim.plan.calm && o.next == o.end {
+		return max(began, o.call-staleMax)
+	}
+	return began
+}
+
+// acknowledged returns how many records of a partition anybody was told of before then.
+func (x *checker) acknowledged(ops []*op, p place, then time.Duration) (end seb.Offset) {
+	for _, o := range ops {
+		if o.ret <= then {
+			end = max(end, told(o, p))
+		}
+	}
+	return end
+}
+
+// told returns how many records of a partition an operation's answer speaks of.
+func told(o *op, p place) (end seb.Offset) {
+	if o.topic != p.topic || !o.acked() {
+		return 0
+	}
+	if o.kind == reads && o.partition == p.partition {
+		return o.end
+	}
+	for _, r := range o.ranges {
+		if int(r.Partition) == p.partition {
+			end = max(end, r.Offset+seb.Offset(r.Count))
+		}
+	}
+	return end
+}

@@ -1,0 +1,180 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// client does one operation after the other, through whatever broker it picks.
+type client struct {
+	sim  *simulation
+	name string
+	rng  *rand.Rand
+	http *http.Client
+
+	sent  int
+	ends  map[place]seb.Offset // as far as it knows
+	churn []string             // topics of its own, which may be there
+}
+
+// place names a partition.
+type place struct {
+	topic     string
+	partition int
+}
+
+func newClient(s *simulation, index int) *client {
+	c := &client{sim: s, name: fmt.Sprintf("c%d", index), rng: stream(s.cfg.Seed, "client", index), ends: map[place]seb.Offset{}}
+	c.http = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			for _, n := range s.nodes {
+				// A host is a life: nobody answers for another.
+				if l := n.current(); l != nil && l.name+":80" == addr {
+					return l.listen.dial(ctx, c.brittleness())
+				}
+			}
+			return nil, errNobody
+		},
+		DisableKeepAlives: chance(c.rng, 0.2),
+	}}
+	return c
+}
+
+// brittleness returns after how many bytes a new connection breaks, 0 = never.
+func (c *client) brittleness() int {
+	if c.sim.plan.calm || c.sim.healed() || !chance(c.rng, 0.15) {
+		return 0
+	}
+	return 1 + c.rng.IntN(pick(c.rng, 600, 3000))
+}
+
+func (c *client) run() {
+	defer c.http.CloseIdleConnections()
+	for range c.sim.plan.ops {
+		c.think()
+		c.operate()
+	}
+}
+
+func (c *client) think() {
+	most := 100 * time.Millisecond
+	switch {
+	case chance(c.rng, 0.06):
+		most = c.sim.plan.delay
+	case chance(c.rng, 0.3):
+		most = 30 * time.Second
+	}
+	time.Sleep(between(c.rng, time.Millisecond, most))
+}
+
+// operate does one operation.
+func (c *client) operate() {
+	l := c.sim.nodes[c.rng.IntN(len(c.sim.nodes))].current()
+	if l == nil {
+		return
+	}
+	stays := c.sim.plan.topics[c.rng.IntN(len(c.sim.plan.topics))]
+	switch what := c.rng.IntN(20); {
+	case what < 1:
+		c.create(l, stays)
+	case what < 10:
+		c.append(l, stays.name, stays.partitions)
+	case what < 13:
+		c.append(l, c.ownTopic(), 1)
+	case what < 15:
+		c.delete(l)
+	default:
+		c.read(l, place{stays.name, c.rng.IntN(stays.partitions)})
+	}
+}
+
+// ownTopic returns a topic that only this client writes to and deletes: one
+// that it has, or a new one.
+func (c *client) ownTopic() string {
+	if len(c.churn) > 0 && chance(c.rng, 0.5) {
+		return c.churn[len(c.churn)-1]
+	}
+	c.sent++
+	c.churn = append(c.churn, fmt.Sprintf("own-%s-%d", c.name, c.sent))
+	return c.churn[len(c.churn)-1]
+}
+
+// call runs an operation with a caller of a kind that chance decides, for as
+// long as chance lets it wait.
+func (c *client) call(l *life, o *op, do func(context.Context, caller)) {
+	o.client, o.broker, o.via, o.call = c.name, l.name, "library", c.sim.now()
+	var by caller = library{l.broker, c.sim.history}
+	if chance(c.rng, 0.6) {
+		o.via, by = "http", wire{c.http, c.sim.history, chance(c.rng, 0.5)}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), pick(c.rng, time.Minute, time.Minute, 2*time.Second, 50*time.Millisecond))
+	defer cancel()
+	do(ctx, by)
+	o.ret = c.sim.now()
+	c.sim.history.add(o)
+}
+
+func (c *client) append(l *life, topic string, partitions int) {
+	o := &op{kind: appends, topic: topic, partition: c.rng.IntN(partitions+1) - 1}
+	var key string
+	if o.partition < 0 && chance(c.rng, 0.5) {
+		key = fmt.Sprintf("k%d", c.rng.IntN(4))
+	}
+	var values []string
+	for range pick(c.rng, 1, 1, 2, 5) {
+		c.sent++
+		id := fmt.Sprintf("%s.%d", c.name, c.sent)
+		size := pick(c.rng, 0, 0, 100, 3000)
+		if chance(c.rng, 0.02) {
+			size = pick(c.rng, 100_000, 1_500_000)
+		}
+		v := id + "|" + strings.Repeat("-", size)
+		c.sim.history.send(id, v)
+		o.values, values = append(o.values, id), append(values, v)
+	}
+	c.call(l, o, func(ctx context.Context, by caller) { by.append(ctx, o, key, values) })
+	for _, r := range o.ranges {
+		p := place{topic, int(r.Partition)}
+		c.ends[p] = max(c.ends[p], r.Offset+seb.Offset(r.Count))
+	}
+}
+
+func (c *client) read(l *life, p place) {
+	o := &op{kind: reads, topic: p.topic, partition: p.partition, from: seb.Earliest}
+	switch c.rng.IntN(6) {
+	case 0:
+		o.from = seb.Latest
+	case 1:
+		o.from = seb.Last(c.rng.Int64N(6))
+	case 2, 3:
+		o.from = seb.At(seb.Offset(c.rng.Int64N(int64(c.ends[p]) + 2)))
+	case 4:
+		o.from = seb.At(c.ends[p])
+	}
+	opts := seb.FetchOptions{Limit: pick(c.rng, 1, 3, 100), MaxBytes: pick(c.rng, int64(1), 10_000, 1<<20), Wait: pick(c.rng, 0, 0, 3*time.Second)}
+	c.call(l, o, func(ctx context.Context, by caller) { by.read(ctx, o, opts) })
+	if o.acked() {
+		c.ends[p] = max(c.ends[p], o.end)
+	}
+}
+
+func (c *client) create(l *life, t topic) {
+	o := &op{kind: creates, topic: t.name}
+	c.call(l, o, func(ctx context.Context, by caller) { by.create(ctx, o, t.partitions) })
+}
+
+func (c *client) delete(l *life) {
+	if len(c.churn) == 0 {
+		return
+	}
+	o := &op{kind: deletes, topic: c.churn[0]}
+	c.churn = c.churn[1:]
+	c.call(l, o, func(ctx context.Context, by caller) { by.delete(ctx, o) })
+}

@@ -1,0 +1,26 @@
+// Package sim runs whole brokers, their HTTP servers and their clients over one
+// bucket, in virtual time, while everything that can go wrong does, and checks
+// what the clients saw.
+//
+// [Run] is one run. Its seed decides how many brokers and clients there are, how
+// they are configured, what the clients do, and what befalls them: requests to
+// the store that are slow, refused, executed without an answer, executed hours
+// later or twice, answers that come back bent, throttled keys, outages;
+// processes that are stopped for hours, crash before or after any store request
+// and start again, with their cache, without it or with a damaged one; client
+// connections that break in the middle of a request or an answer; and a deleter
+// that removes whatever the log's rules allow to be removed.
+//
+// Everything an operation's caller learned is in the history. It is checked
+// against what the log holds in the end (SlotAgreement, AckDurable, NoPhantom,
+// AtMostOnce, DenseOffsets, Order, Determinism, FloorSafe, LossIsLoud,
+// Liveness), and for linearizability, each partition being an append-only
+// register.
+//
+// Run needs a bubble of testing/synctest around it. A seed decides everything
+// but the order in which goroutines that are ready at the same instant run, and
+// the brokers' random bytes; so a seed that fails usually fails again, but need
+// not do so every time. Faults are drawn per link, verb and key, and not in the
+// order in which requests happen to come, so that a small change of that order
+// leaves the rest of the run as it was.
+package sim

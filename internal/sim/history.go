@@ -1,0 +1,149 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// kind is what an operation was to do.
+type kind string
+
+const (
+	appends kind = "append"
+	reads   kind = "read"
+	creates kind = "create"
+	deletes kind = "delete"
+)
+
+// op is one operation of one client, and all that the client learned.
+type op struct {
+	client    string
+	broker    string // the life it was sent to
+	via       string
+	kind      kind
+	topic     string
+	partition int // of a read; of an append -1 if its records may go anywhere
+	call, ret time.Duration
+
+	values []string // ids of what an append sends, in order
+
+	// What came back. A failure is an error's code, "" if the answer was
+	// useful; a write's outcome tells what became of it.
+	failure seb.Code
+	outcome seb.Outcome
+	detail  string
+	ranges  []seb.Range // of an append
+
+	from      seb.Position
+	records   []record // of a read
+	next, end seb.Offset
+	start     seb.Offset // beside end, of one that was out of range
+}
+
+// record is what a read found.
+type record struct {
+	offset seb.Offset
+	id     string
+}
+
+func (o *op) acked() bool { return o.failure == "" }
+
+// String is the operation's line in a story.
+func (o *op) String() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%-4s %-4s %s ", o.client, o.broker, o.via)
+	switch o.kind {
+	case appends:
+		fmt.Fprintf(&s, "appends %v to %s/%d", o.values, o.topic, o.partition)
+		for _, r := range o.ranges {
+			fmt.Fprintf(&s, ": %d/%d+%d", r.Partition, r.Offset, r.Count)
+		}
+	case reads:
+		fmt.Fprintf(&s, "reads %s/%d from %v", o.topic, o.partition, o.from)
+		if o.acked() {
+			fmt.Fprintf(&s, ": %v, next %d, end %d", o.records, o.next, o.end)
+		}
+	case creates, deletes:
+		fmt.Fprintf(&s, "%ss %s", o.kind, o.topic)
+	}
+	if o.failure != "" {
+		fmt.Fprintf(&s, ": %s %s (%s)", o.failure, o.outcome, o.detail)
+	}
+	return s.String()
+}
+
+// history is what happened: operations, events, and what should not have.
+type history struct {
+	now func() time.Duration
+
+	mu         sync.Mutex
+	ops        []*op
+	notes      []note
+	violations []string
+	values     map[string]string // every value ever sent, by id
+}
+
+type note struct {
+	at   time.Duration
+	text string
+}
+
+func newHistory(now func() time.Duration) *history {
+	return &history{now: now, values: map[string]string{}}
+}
+
+func (h *history) add(o *op) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, o)
+}
+
+func (h *history) note(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.notes = append(h.notes, note{h.now(), fmt.Sprintf(format, args...)})
+}
+
+// violate notes that an invariant does not hold.
+func (h *history) violate(invariant, format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	text := invariant + ": " + fmt.Sprintf(format, args...)
+	h.violations = append(h.violations, text)
+	h.notes = append(h.notes, note{h.now(), "VIOLATED " + text})
+}
+
+// send remembers a value.
+func (h *history) send(id, value string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.values[id] = value
+}
+
+// identify returns the id of a value that was read, and whether it was sent so.
+func (h *history) identify(value string) (id string, ok bool) {
+	id, _, _ = strings.Cut(value, "|")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return id, h.values[id] == value
+}
+
+// write tells the story in order.
+func (h *history) write(w io.Writer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	lines := slices.Clone(h.notes)
+	for _, o := range h.ops {
+		lines = append(lines, note{o.ret, fmt.Sprintf("%v  (asked at %v)", o, o.call)})
+	}
+	slices.SortStableFunc(lines, func(a, b note) int { return int(a.at - b.at) })
+	for _, l := range lines {
+		fmt.Fprintf(w, "%14v  %s\n", l.at, l.text)
+	}
+}

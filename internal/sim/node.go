@@ -1,0 +1,233 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/httpapi"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+const (
+	openTimeout  = 2 * time.Minute
+	leaveTimeout = 30 * time.Second // serve's is ten, and a stopped link takes its time
+)
+
+// node is a machine on which a broker runs, with its disk. It lives many lives.
+type node struct {
+	sim  *simulation
+	name string
+	rng  *rand.Rand
+	dir  string // of the cache, "" = none
+
+	mu   sync.Mutex
+	life *life // nil while it is down
+	link *link // of the life that is, or begins
+	born int
+}
+
+// life is one run of a broker, from its start to its end.
+type life struct {
+	name   string
+	link   *link
+	broker *seb.Broker
+	server *http.Server
+	listen *listener
+}
+
+// current returns the life that clients can talk to, nil if there is none.
+func (n *node) current() *life {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.life
+}
+
+// present returns the link of the life that is, or begins; nil before the first.
+func (n *node) present() *link {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.link
+}
+
+// run keeps the node alive until the simulation ends its lives.
+func (n *node) run() {
+	for !n.sim.ending() {
+		l := n.start()
+		if l == nil {
+			n.sim.sleep(between(n.rng, 10*time.Millisecond, 10*time.Second))
+			continue
+		}
+		<-l.link.cut
+		n.bury(l)
+		n.sim.sleep(between(n.rng, time.Millisecond, n.sim.plan.delay))
+		n.spoilCache()
+	}
+}
+
+// start opens the bucket; it returns nil if that did not work out.
+func (n *node) start() *life {
+	n.born++
+	l := &life{name: fmt.Sprintf("%s%d", n.name, n.born), listen: newListener()}
+	n.sim.begin(l.name)
+	l.link = &link{
+		sim: n.sim, name: l.name, cut: make(chan struct{}), changed: make(chan struct{}), weather: n.sim.weather(n.name),
+		counts: map[string]int{}, bent: map[string]int{},
+	}
+	// Front ends disagree by less than half the margin, whole seconds included.
+	l.link.skew = time.Duration(n.rng.Int64N(int64(n.sim.plan.margin/2-2*time.Second))) - (n.sim.plan.margin/4 - time.Second)
+	l.link.crash = func() { n.crash(l) }
+	n.mu.Lock()
+	n.link = l.link
+	n.mu.Unlock()
+	if dies := chance(n.rng, 0.3); dies && !n.sim.plan.calm && !n.sim.healed() {
+		l.link.crashIn(1 + n.rng.IntN(60))
+	}
+	faulty := storetest.NewFaulty(n.sim.bucket)
+	faulty.On("", "", l.link.fault)
+	opts := n.sim.plan.options(n.rng)
+	opts.CacheDir = n.dir
+	if n.sim.plan.clock {
+		opts = n.sim.cfg.Virtual(opts)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	n.sim.history.note("%s starts", l.name)
+	b, err := seb.Open(ctx, faulty, opts)
+	if err != nil {
+		n.sim.history.note("%s does not start: %v", l.name, err)
+		if !l.link.dead() && seb.CodeOf(err) != seb.CodeStoreUnavailable {
+			n.sim.history.violate("LossIsLoud", "a false alarm of %s: %v", l.name, err)
+		}
+		l.link.sever()
+		return nil
+	}
+	l.broker = b
+	l.server = httpapi.NewServer(httpapi.New(b, httpapi.Options{}), nil)
+	n.sim.flights.Go(func() {
+		if err := l.server.Serve(l.listen); !errors.Is(err, http.ErrServerClosed) {
+			n.sim.history.violate("Liveness", "the server of %s ends: %v", l.name, err)
+		}
+	})
+	n.sim.flights.Go(func() { n.watch(l) })
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.life = l
+	n.sim.history.note("%s is ready", l.name)
+	return l
+}
+
+// watch notices brokers that stop by themselves.
+func (n *node) watch(l *life) {
+	select {
+	case <-l.link.cut:
+		return
+	case <-l.broker.Stopped():
+	}
+	if err := l.broker.Status().Err; seb.CodeOf(err) == seb.CodeBrokerStopped && !l.link.dead() {
+		n.sim.history.violate("LossIsLoud", "a false alarm of %s: %v", l.name, err)
+		n.crash(l)
+	}
+}
+
+// leave takes the life from the node, so that no new client finds it.
+func (n *node) leave(l *life) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.life == l {
+		n.life = nil
+	}
+}
+
+// crash ends a life as kill -9 does: from this instant on nothing it does
+// reaches the store or a client.
+func (n *node) crash(l *life) {
+	n.leave(l)
+	n.sim.history.note("%s crashes", l.name)
+	l.link.sever()
+	l.listen.hangUp()
+}
+
+// bury clears away what is left of a life that has ended.
+func (n *node) bury(l *life) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	n.within(leaveTimeout, l.name+" does not end when its context has ended", func() {
+		_ = l.server.Close() // the errors of a dead process reach nobody
+		_ = l.broker.Shutdown(ctx)
+	})
+	n.sim.remember(l)
+}
+
+// stop ends a life as SIGTERM does.
+func (n *node) stop(l *life) {
+	n.leave(l)
+	n.sim.history.note("%s is asked to end", l.name)
+	l.link.stop(0)
+	n.within(leaveTimeout, l.name+" does not end when it is asked to", func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		shut := l.server.Shutdown(ctx)
+		closed := l.server.Close()
+		n.sim.history.note("%s has ended: %v", l.name, errors.Join(shut, closed, l.broker.Close()))
+	})
+	l.link.sever()
+}
+
+// within expects do to return in time.
+func (n *node) within(d time.Duration, complaint string, do func()) {
+	done := make(chan struct{})
+	n.sim.flights.Go(func() {
+		defer close(done)
+		do()
+	})
+	select {
+	case <-done:
+	case <-time.After(d):
+		n.sim.history.violate("Liveness", "%s", complaint)
+	}
+}
+
+// spoilCache does to the cache on disk what may happen while nobody watches.
+func (n *node) spoilCache() {
+	if n.dir == "" {
+		return
+	}
+	files, err := filepath.Glob(filepath.Join(n.dir, "*"))
+	if err != nil {
+		panic(err) // the pattern is a constant's
+	}
+	switch how := n.rng.IntN(4); how {
+	case 0:
+		n.sim.history.note("the cache of %s is gone", n.name)
+		n.sim.must(os.RemoveAll(n.dir))
+	case 1, 2:
+		n.sim.history.note("the cache of %s is damaged", n.name)
+		for _, f := range files {
+			n.sim.must(damage(n.rng, f, how == 1))
+		}
+	}
+}
+
+// damage flips a few bytes of a file, or cuts its end off.
+func damage(r *rand.Rand, path string, flip bool) error {
+	b, err := os.ReadFile(path)
+	if err != nil || len(b) == 0 {
+		return err
+	}
+	if flip {
+		for range 1 + r.IntN(20) {
+			b[r.IntN(len(b))] ^= 1 << r.IntN(8)
+		}
+	} else {
+		b = b[:r.IntN(len(b))]
+	}
+	return os.WriteFile(path, b, 0o600)
+}

@@ -1,0 +1,82 @@
+package sim
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// plan is what a seed decides before anything runs.
+type plan struct {
+	brokers, clients, ops int
+
+	// calm: nothing fails, so that reads must be fresh.
+	calm bool
+	// clock: the clock since boot follows the bubble; otherwise it stands
+	// still, as that of a virtual machine that was restored from a snapshot.
+	clock bool
+	cache bool
+	// deletes: what the rules allow is deleted.
+	deletes       bool
+	delay, margin time.Duration
+
+	topics []topic // that stay
+}
+
+type topic struct {
+	name       string
+	partitions int
+}
+
+// stream returns random numbers that depend on nothing but the seed and labels.
+func stream(seed uint64, labels ...any) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprint(h, labels...)
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// chance returns true with probability p.
+func chance(r *rand.Rand, p float64) bool { return r.Float64() < p }
+
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+// between returns a duration whose logarithm is evenly spread, so that short
+// ones are as likely as long ones.
+func between(r *rand.Rand, low, high time.Duration) time.Duration {
+	return time.Duration(float64(low) * math.Pow(float64(high)/float64(low), r.Float64()))
+}
+
+func newPlan(seed uint64) plan {
+	r := stream(seed, "plan")
+	p := plan{
+		brokers: 1 + r.IntN(3),
+		clients: 2 + r.IntN(4),
+		ops:     10 + r.IntN(30),
+		calm:    chance(r, 0.1),
+		clock:   chance(r, 0.7),
+		cache:   chance(r, 0.3),
+		deletes: chance(r, 0.7),
+		margin:  pick(r, 10*time.Second, 10*time.Second, 10*time.Second, time.Minute, time.Hour),
+	}
+	p.delay = p.margin * time.Duration(4+r.IntN(8))
+	for i := range 1 + r.IntN(2) {
+		p.topics = append(p.topics, topic{fmt.Sprintf("stays-%d", i), 1 + r.IntN(2)})
+	}
+	return p
+}
+
+// options returns what a broker is configured with. It may change when it restarts.
+func (p *plan) options(r *rand.Rand) seb.Options {
+	return seb.Options{
+		Batching:          pick(r, seb.Immediate(), seb.Immediate(), seb.Each(), seb.Timed(pick(r, time.Millisecond, 250*time.Millisecond), 64<<10)),
+		AppendTimeout:     pick(r, time.Second, 5*time.Second, 30*time.Second),
+		CheckpointCommits: pick(r, 1, 3, 10, 50),
+		StaleMax:          pick(r, time.Nanosecond, time.Nanosecond, time.Second),
+		Memory:            16 << 20,
+		Cluster:           seb.ClusterOptions{DeleteDelay: p.delay, Margin: p.margin},
+	}
+}

@@ -1,0 +1,272 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// Config says which run it is.
+type Config struct {
+	Seed uint64
+	// Virtual returns options with a clock since boot that follows the bubble.
+	Virtual func(seb.Options) seb.Options
+	// MemoryInUse returns what a broker has taken of its memory budget, in bytes.
+	MemoryInUse func(*seb.Broker) int64
+}
+
+// Result is what came of a run.
+type Result struct {
+	// Violations tell what should not have happened; none is good.
+	Violations []string
+	Counts     Counts
+
+	history *history
+	bucket  *bucket
+}
+
+// Counts tell what a run consisted of.
+type Counts struct {
+	Acked, NotCommitted, Unknown, Reads, FailedReads int
+	Lives, Commits, Checkpoints, Deleted, Ghosts     int
+}
+
+// Add adds the counts of another run.
+func (c *Counts) Add(o Counts) {
+	c.Acked += o.Acked
+	c.NotCommitted += o.NotCommitted
+	c.Unknown += o.Unknown
+	c.Reads += o.Reads
+	c.FailedReads += o.FailedReads
+	c.Lives += o.Lives
+	c.Commits += o.Commits
+	c.Checkpoints += o.Checkpoints
+	c.Deleted += o.Deleted
+	c.Ghosts += o.Ghosts
+}
+
+// WriteStory tells what happened, and what the store holds in the end.
+func (r *Result) WriteStory(w io.Writer) {
+	r.history.write(w)
+	r.bucket.write(w)
+}
+
+// lifetimeMax ends a run in which somebody waits for ever.
+const lifetimeMax = 1000 * time.Hour
+
+// simulation is a run.
+type simulation struct {
+	cfg     Config
+	plan    plan
+	begun   time.Time
+	bucket  *bucket
+	history *history
+	nodes   []*node
+
+	flights sync.WaitGroup // everything that runs beside clients, nodes and the weather
+
+	mu       sync.Mutex
+	weathers map[string]weather // by node
+	ended    chan struct{}      // closed when nothing new is to befall anybody
+	isHealed bool               // nothing goes wrong any more
+	counts   Counts
+	begins   map[string]time.Duration // when each life began
+	buried   []*life
+
+	final *log // what the bucket means in the end
+}
+
+// Run runs a simulation to its end, in a bubble of its own.
+func Run(t *testing.T, cfg Config) *Result {
+	t.Helper()
+	s := &simulation{
+		cfg: cfg, plan: newPlan(cfg.Seed), bucket: newBucket(),
+		weathers: map[string]weather{}, begins: map[string]time.Duration{},
+	}
+	dir := s.cacheDir()
+	defer func() { s.must(os.RemoveAll(dir)) }()
+	synctest.Test(t, func(*testing.T) {
+		s.begun, s.ended = time.Now(), make(chan struct{})
+		s.history = newHistory(s.now)
+		s.history.note("%+v", s.plan)
+		for i := range s.plan.brokers {
+			n := &node{sim: s, name: string(rune('A' + i)), rng: stream(cfg.Seed, "node", i)}
+			if dir != "" {
+				n.dir = filepath.Join(dir, n.name)
+			}
+			s.nodes = append(s.nodes, n)
+		}
+		s.live()
+	})
+	if s.final != nil { // outside of the bubble, where time-outs are real
+		s.history.now = func() time.Duration { return lifetimeMax }
+		s.check(s.final)
+	}
+	return &Result{Violations: s.history.violations, Counts: s.count(), history: s.history, bucket: s.bucket}
+}
+
+func (s *simulation) cacheDir() string {
+	if !s.plan.cache {
+		return ""
+	}
+	dir, err := os.MkdirTemp("", "seb-sim-")
+	s.must(err)
+	return dir
+}
+
+// live runs everything: first with all that can go wrong, then without.
+func (s *simulation) live() {
+	var lives, work sync.WaitGroup
+	for _, n := range s.nodes {
+		lives.Go(n.run)
+	}
+	s.setUp()
+	lives.Go(s.befall)
+	if s.plan.deletes {
+		lives.Go(s.clean)
+	}
+	for i := range s.plan.clients {
+		work.Go(newClient(s, i).run)
+	}
+	if !s.inTime(&work, "the clients are not answered") {
+		return
+	}
+	s.heal()
+	s.verifyLiveness()
+	close(s.ended)
+	for _, n := range s.nodes {
+		if l := n.current(); l != nil {
+			n.stop(l)
+		}
+	}
+	if !s.inTime(&lives, "the brokers don't end") || !s.inTime(&s.flights, "something is still under way") {
+		return
+	}
+	for _, l := range s.buried {
+		if used := s.cfg.MemoryInUse(l.broker); used != 0 {
+			s.history.violate("Liveness", "%s has ended, and %d bytes of its memory are still taken", l.name, used)
+		}
+	}
+	s.verifyBucket()
+}
+
+// inTime waits for a group. What doesn't come within a lifetime never does.
+func (s *simulation) inTime(wg *sync.WaitGroup, complaint string) bool {
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+		return true
+	case <-time.After(lifetimeMax):
+		s.history.violate("Liveness", "%s", complaint)
+		return false
+	}
+}
+
+// now is the time since the run began.
+func (s *simulation) now() time.Duration { return time.Since(s.begun) }
+
+// sleep waits for d, or until the run ends.
+func (s *simulation) sleep(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-s.ended:
+	}
+}
+
+// began returns when a life began to open the bucket.
+func (s *simulation) began(life string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.begins[life]
+}
+
+func (s *simulation) begin(life string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begins[life] = s.now()
+}
+
+// remember keeps a life that has ended for when its last goroutine has, too.
+func (s *simulation) remember(l *life) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buried = append(s.buried, l)
+}
+
+func (s *simulation) ending() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// must stops the run when the machine it runs on fails.
+func (s *simulation) must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v", err))
+	}
+}
+
+func (s *simulation) weather(node string) weather {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w, ok := s.weathers[node]; ok {
+		return w
+	}
+	return fair
+}
+
+// setWeather changes the weather of one node, also for its lives to come.
+func (s *simulation) setWeather(n *node, w weather) {
+	s.mu.Lock()
+	s.weathers[n.name] = w
+	s.mu.Unlock()
+	if l := n.present(); l != nil {
+		l.setWeather(w)
+	}
+}
+
+func (s *simulation) count() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counts
+	for _, o := range s.history.ops {
+		switch {
+		case o.kind == reads && o.failure == "":
+			c.Reads++
+		case o.kind == reads:
+			c.FailedReads++
+		case o.failure == "":
+			c.Acked++
+		case o.outcome == seb.NotCommitted:
+			c.NotCommitted++
+		default:
+			c.Unknown++
+		}
+	}
+	for _, n := range s.nodes {
+		c.Lives += n.born
+	}
+	for key := range s.bucket.first {
+		if strings.HasPrefix(key, commitlog.LogPrefix) {
+			c.Commits++
+		}
+		if strings.HasPrefix(key, commitlog.CheckpointPrefix) {
+			c.Checkpoints++
+		}
+	}
+	c.Ghosts = s.bucket.ghosts
+	return c
+}

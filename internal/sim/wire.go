@@ -1,0 +1,224 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// What a client can't know otherwise.
+const (
+	noAnswer seb.Code = "no_answer" // the connection broke, or time was up
+	noBroker seb.Code = "no_broker" // nobody listens
+)
+
+// wire calls a broker by HTTP.
+type wire struct {
+	http    *http.Client
+	history *history
+	lines   bool // x-ndjson instead of the compact form
+}
+
+const (
+	typeLines = "application/x-ndjson"
+	typeBatch = "application/vnd.seb.batch"
+)
+
+func (w wire) append(ctx context.Context, o *op, key string, values []string) {
+	query := url.Values{}
+	if o.partition >= 0 {
+		query.Set("partition", strconv.Itoa(o.partition))
+	}
+	if key != "" {
+		query.Set("key", key)
+	}
+	var body []byte
+	contentType := typeBatch
+	switch {
+	case len(values) == 1:
+		body, contentType = []byte(values[0]), "application/octet-stream"
+	case w.lines:
+		body, contentType = []byte(strings.Join(values, "\n")+"\n"), typeLines
+	default:
+		body = encodeBatch(values)
+	}
+	answer := w.do(ctx, o, http.MethodPost, "/records?"+query.Encode(), contentType, body)
+	if answer == nil {
+		return
+	}
+	var a struct {
+		Ranges []struct {
+			Partition int32
+			Offset    int64
+			Count     int
+		}
+	}
+	if err := json.Unmarshal(answer.body, &a); err != nil {
+		o.lose(err)
+		return
+	}
+	for _, r := range a.Ranges {
+		o.ranges = append(o.ranges, seb.Range{Partition: r.Partition, Offset: seb.Offset(r.Offset), Count: r.Count})
+	}
+}
+
+func (w wire) read(ctx context.Context, o *op, opts seb.FetchOptions) {
+	query := url.Values{
+		"partition": {strconv.Itoa(o.partition)}, "offset": {o.from.String()}, "limit": {strconv.Itoa(opts.Limit)},
+		"wait": {opts.Wait.String()}, "max_bytes": {strconv.FormatInt(opts.MaxBytes, 10)},
+	}
+	accept := typeBatch
+	if w.lines {
+		accept = typeLines
+	}
+	answer := w.do(ctx, o, http.MethodGet, "/records?"+query.Encode(), accept, nil)
+	if answer == nil {
+		return
+	}
+	o.next, o.end = answer.offset("Seb-Next-Offset"), answer.offset("Seb-End-Offset")
+	var err error
+	if w.lines {
+		err = o.decodeLines(w.history, answer.body)
+	} else {
+		err = o.decodeBatch(w.history, answer.offset("Seb-Offset"), answer.body)
+	}
+	if err != nil {
+		w.history.violate("DenseOffsets", "an answer that can't be read: %v", err)
+	}
+}
+
+func (w wire) create(ctx context.Context, o *op, partitions int) {
+	w.do(ctx, o, http.MethodPut, "", "application/json", fmt.Appendf(nil, `{"partitions":%d}`, partitions))
+}
+
+func (w wire) delete(ctx context.Context, o *op) {
+	w.do(ctx, o, http.MethodDelete, "", "", nil)
+}
+
+// answer is one that says success.
+type answer struct {
+	header http.Header
+	body   []byte
+}
+
+func (a *answer) offset(name string) seb.Offset {
+	n, err := strconv.ParseInt(a.header.Get(name), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return seb.Offset(n)
+}
+
+// do sends a request about the operation's topic, and returns the answer, or nil
+// after it has noted the failure. mediaType is what is sent, or wanted.
+func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, body []byte) *answer {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+o.broker+"/v1/topics/"+o.topic+rest, bytes.NewReader(body))
+	if err != nil {
+		panic(err) // it is made of constants
+	}
+	if method == http.MethodGet {
+		req.Header.Set("Accept", mediaType)
+	} else {
+		req.Header.Set("Content-Type", mediaType)
+	}
+	res, err := w.http.Do(req)
+	if err != nil {
+		o.lose(err)
+		return nil
+	}
+	got, err := io.ReadAll(res.Body)
+	if err := joinClose(err, res.Body); err != nil {
+		o.lose(err)
+		return nil
+	}
+	if res.StatusCode >= 300 {
+		o.refuse(res.StatusCode, got)
+		return nil
+	}
+	return &answer{res.Header, got}
+}
+
+// joinClose closes what was read, for the sake of its connection.
+func joinClose(err error, c io.Closer) error {
+	if closing := c.Close(); err == nil {
+		err = closing
+	}
+	return err
+}
+
+// lose notes that no answer came.
+func (o *op) lose(err error) {
+	o.failure, o.outcome, o.detail = noAnswer, seb.Unknown, fmt.Sprintf("%.150v", err)
+	if strings.Contains(err.Error(), errNobody.Error()) {
+		o.failure, o.outcome = noBroker, seb.NotCommitted
+	}
+}
+
+// refuse notes an answer that says failure.
+func (o *op) refuse(status int, body []byte) {
+	var p struct {
+		Code        seb.Code
+		Detail      string
+		Outcome     seb.Outcome
+		StartOffset seb.Offset `json:"start_offset"`
+		EndOffset   seb.Offset `json:"end_offset"`
+	}
+	if err := json.Unmarshal(body, &p); err != nil || p.Code == "" {
+		p.Code, p.Detail, p.Outcome = seb.Code(fmt.Sprintf("status %d", status)), string(body), seb.Unknown
+	}
+	o.failure, o.outcome, o.detail, o.start, o.end = p.Code, p.Outcome, p.Detail, p.StartOffset, p.EndOffset
+}
+
+func encodeBatch(values []string) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(values)))
+	for _, v := range values {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(v)))
+	}
+	return append(b, strings.Join(values, "")...)
+}
+
+func (o *op) decodeBatch(h *history, first seb.Offset, body []byte) error {
+	if len(body) < 4 {
+		return fmt.Errorf("a batch of %d bytes", len(body))
+	}
+	count := int(binary.LittleEndian.Uint32(body))
+	if len(body) < 4+4*count {
+		return fmt.Errorf("a batch of %d bytes with %d records", len(body), count)
+	}
+	sizes, values := body[4:], body[4+4*count:]
+	for i := range count {
+		n := int(binary.LittleEndian.Uint32(sizes[4*i:]))
+		if n > len(values) {
+			return fmt.Errorf("record %d of a batch has %d bytes, and %d are left", i, n, len(values))
+		}
+		o.found(h, first+seb.Offset(i), string(values[:n]))
+		values = values[n:]
+	}
+	return nil
+}
+
+func (o *op) decodeLines(h *history, body []byte) error {
+	for d := json.NewDecoder(bytes.NewReader(body)); ; {
+		var r struct {
+			Offset int64
+			Value  string
+		}
+		switch err := d.Decode(&r); err {
+		case nil:
+			o.found(h, seb.Offset(r.Offset), r.Value)
+		case io.EOF:
+			return nil
+		default:
+			return err
+		}
+	}
+}
