@@ -119,7 +119,7 @@ func (f *Faulty) do(ctx context.Context, request Request) (Answer, error) {
 	if down {
 		return Answer{}, injected(request, "the store is down")
 	}
-	next := f.execute
+	next := func(ctx context.Context, request Request) (Answer, error) { return execute(ctx, f.store, request) }
 	for _, r := range slices.Backward(rules) {
 		if inner := next; r.matches(request.Verb, request.Key) {
 			next = func(ctx context.Context, request Request) (Answer, error) { return r.fault(ctx, request, inner) }
@@ -128,20 +128,21 @@ func (f *Faulty) do(ctx context.Context, request Request) (Answer, error) {
 	return next(ctx, request)
 }
 
-func (f *Faulty) execute(ctx context.Context, request Request) (answer Answer, err error) {
+// execute has a store do what a request says.
+func execute(ctx context.Context, store objstore.Store, request Request) (answer Answer, err error) {
 	switch request.Verb {
 	case objstore.VerbCreate:
-		answer.Time, err = f.store.Create(ctx, request.Key, request.Parts...)
+		answer.Time, err = store.Create(ctx, request.Key, request.Parts...)
 	case objstore.VerbGet:
 		var object objstore.Object
-		object, err = f.store.Get(ctx, request.Key, request.Off, request.N)
+		object, err = store.Get(ctx, request.Key, request.Off, request.N)
 		answer = Answer{Time: object.Time, Body: object.Body, Size: object.Size}
 	case objstore.VerbList:
 		var page objstore.Page
-		page, err = f.store.List(ctx, request.Key, request.After, request.Limit)
+		page, err = store.List(ctx, request.Key, request.After, request.Limit)
 		answer = Answer{Time: page.Time, Keys: page.Keys, More: page.More}
 	case objstore.VerbDelete:
-		answer.Time, err = f.store.Delete(ctx, request.Key)
+		answer.Time, err = store.Delete(ctx, request.Key)
 	default:
 		panic(fmt.Sprintf("storetest: unknown verb %q", request.Verb))
 	}

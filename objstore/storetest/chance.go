@@ -1,0 +1,54 @@
+package storetest
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+)
+
+// Sometimes lets requests pass through fault with probability p, and the others
+// by it.
+func Sometimes(rng *rand.Rand, p float64, fault Fault) Fault {
+	d := newDice(rng)
+	return func(ctx context.Context, request Request, next Next) (Answer, error) {
+		if d.hits(p) {
+			return fault(ctx, request, next)
+		}
+		return next(ctx, request)
+	}
+}
+
+// dice is chance for many goroutines.
+type dice struct {
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func newDice(rng *rand.Rand) *dice {
+	return &dice{rng: rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))}
+}
+
+// hits is true with probability p.
+func (d *dice) hits(p float64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rng.Float64() < p
+}
+
+// intN returns a random number below n, and 0 if there is none.
+func (d *dice) intN(n int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rng.IntN(max(n, 1))
+}
+
+// shuffle brings keys into an order that is not theirs, if there is one.
+func (d *dice) shuffle(keys []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	if len(keys) > 1 && slices.IsSorted(keys) {
+		keys[0], keys[1] = keys[1], keys[0]
+	}
+}

@@ -1,0 +1,42 @@
+package storetest
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// KeepDeleted answers success to every Delete, and deletes nothing.
+func KeepDeleted(ctx context.Context, request Request, next Next) (Answer, error) {
+	if request.Verb != objstore.VerbDelete {
+		return next(ctx, request)
+	}
+	return Answer{Time: now()}, ctx.Err()
+}
+
+// DeleteForAWhile deletes, and after d the object is back, unless there is
+// another by then.
+func DeleteForAWhile(b *Bucket, d time.Duration) Fault {
+	return func(ctx context.Context, request Request, next Next) (Answer, error) {
+		body := b.Body(request.Key)
+		answer, err := next(ctx, request)
+		if request.Verb == objstore.VerbDelete && body != nil {
+			time.AfterFunc(d, func() { b.put(request.Key, body, never) })
+		}
+		return answer, err
+	}
+}
+
+// DeleteAnother deletes, in the place of what it was told to, a random object
+// whose key begins with prefix.
+func DeleteAnother(rng *rand.Rand, b *Bucket, prefix string) Fault {
+	d := newDice(rng)
+	return func(ctx context.Context, request Request, next Next) (Answer, error) {
+		if keys := b.Keys(prefix); request.Verb == objstore.VerbDelete && len(keys) > 0 {
+			request.Key = keys[d.intN(len(keys))]
+		}
+		return next(ctx, request)
+	}
+}
