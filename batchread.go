@@ -132,7 +132,8 @@ func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]
 var errMoved = errors.New("the state was loaded anew")
 
 func lost(err error) bool {
-	return errors.Is(err, objstore.ErrNotFound) || errors.Is(err, record.ErrCorrupt) || errors.Is(err, commitlog.ErrCorrupt)
+	return errors.Is(err, objstore.ErrNotFound) || errors.Is(err, record.ErrCorrupt) || errors.Is(err, commitlog.ErrCorrupt) ||
+		errors.Is(err, record.ErrMagic) // no batch of another version was ever let in
 }
 
 func (b *Broker) dataLost(l state.Location, err error) error {

@@ -412,3 +412,25 @@ func TestReadersOfOneBatchShareOneGet(t *testing.T) {
 		}
 	})
 }
+
+// Bytes that are no batch at all are as lost as those that are a damaged one:
+// coming back later won't help.
+func TestGarbageInThePlaceOfABatchIsDataLost(t *testing.T) {
+	for _, d := range storetest.Damages() {
+		t.Run(d.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := storetest.NewBucket()
+				mustAppend(t, open(t, store, immediate()), "t", large("in a data object", 5<<20))
+				if err := openOnly(t, store, immediate()).Close(); err != nil { // leaves a checkpoint
+					t.Fatal(err)
+				}
+				key := store.Keys(commitlog.DataPrefix)[0]
+				store.Put(key, append(store.Body(key)[:commitlog.DataPayloadStart:commitlog.DataPayloadStart],
+					d.Bend(newRand(1), store.Body(key)[commitlog.DataPayloadStart:])...))
+				_, err := open(t, store, immediate()).Fetch(t.Context(), "t", 0, seb.Earliest, seb.FetchOptions{})
+				wantCode(t, err, seb.CodeDataLost)
+				wantText(t, err, key, "restore")
+			})
+		})
+	}
+}

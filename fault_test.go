@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -166,3 +167,6 @@ func numbered(prefix string, n int) []string {
 func large(name string, n int) string {
 	return name + strings.Repeat("\x00\x01\x02seb", n/6)
 }
+
+// newRand returns chance that is the same each time.
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
