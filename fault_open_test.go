@@ -162,3 +162,36 @@ func TestStartOnABadNetworkBlamesTheNetwork(t *testing.T) {
 		wantCode(t, err, seb.CodeStoreUnavailable)
 	})
 }
+
+// A store that begins each page of a List at the start would be asked for ever.
+func TestListThatDoesNotGetOnIsRefused(t *testing.T) {
+	for name, lie := range map[string]storetest.Fault{"never ends": storetest.EndlessList, "in no order": storetest.ShuffleList(newRand(1))} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory, faulty := newFaulty()
+				opts := immediate()
+				opts.CheckpointCommits = 2
+				b := openOnly(t, memory, opts)
+				for _, v := range numbered("v", 8) {
+					mustAppend(t, b, "t", v)
+					synctest.Wait()
+				}
+				kill(t, b)
+				faulty.On(objstore.VerbList, "", lie)
+				faulty.On(objstore.VerbList, "", storetest.Delay(5*time.Millisecond))
+				begun := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				b, err := seb.Open(ctx, faulty, opts)
+				if err == nil {
+					kill(t, b)
+				}
+				wantCode(t, err, seb.CodeStoreUnavailable)
+				wantText(t, err, "list "+commitlog.CheckpointPrefix, "order")
+				if took := time.Since(begun); took > 10*time.Second {
+					t.Errorf("the start gave up after %v", took)
+				}
+			})
+		})
+	}
+}

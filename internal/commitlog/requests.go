@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -75,7 +76,23 @@ func (l *Log) listPage(ctx context.Context, prefix, after string) (objstore.Page
 func listOnce(ctx context.Context, store objstore.Store, prefix, after string) (objstore.Page, error) {
 	ctx, cancel := timeout(ctx, 0)
 	defer cancel()
-	return store.List(ctx, prefix, after, listPageKeys)
+	page, err := store.List(ctx, prefix, after, listPageKeys)
+	if err == nil {
+		err = checkPage(page, prefix, after)
+	}
+	return page, err
+}
+
+// checkPage refuses keys that are not ascending, or that were not asked for. Who
+// goes on behind the last of such a page may leave some out, or never end.
+func checkPage(page objstore.Page, prefix, after string) error {
+	for _, k := range page.Keys {
+		if k <= after || !strings.HasPrefix(k, prefix) {
+			return fmt.Errorf("the store's answer is out of order: %q after %q", k, after)
+		}
+		after = k
+	}
+	return nil
 }
 
 func (l *Log) load(ctx context.Context, s Seq) error {
