@@ -32,6 +32,11 @@ func (b *Broker) maybeCheckpoint(won commitlog.Seq) {
 			if err == nil {
 				return
 			}
+			if errors.Is(err, commitlog.ErrFork) {
+				b.stop(err)
+				b.tail.wakeLoop()
+				return
+			}
 			if errors.Is(err, errOtherState) {
 				b.logger.Error("a checkpoint is not what this broker would have written", "slot", uint64(view.Seq()), "err", err)
 				return
@@ -58,7 +63,11 @@ func (b *Broker) finalCheckpoint(ctx context.Context) error {
 		return nil
 	}
 	view, hash := b.snapshot()
-	if err := b.writeCheckpoint(ctx, view, hash); err != nil {
+	err := b.writeCheckpoint(ctx, view, hash)
+	if errors.Is(err, commitlog.ErrFork) {
+		return err
+	}
+	if err != nil {
 		return fmt.Errorf("write the checkpoint of slot %d (nothing is lost, the next start takes longer): %w", applied, err)
 	}
 	b.lastCheckpoint = applied
@@ -94,7 +103,12 @@ func (b *Broker) writeCheckpoint(ctx context.Context, view *state.View, hash com
 	if err != nil {
 		return fmt.Errorf("read back %s: %w", key, err)
 	}
-	if got.Cluster != c.Cluster || got.Hash != c.Hash || !bytes.Equal(got.Body, c.Body) {
+	if got.Cluster == c.Cluster && got.Seq == c.Seq && got.Hash != c.Hash {
+		// Two brokers have applied different commits to one slot. With a store
+		// that ignores conditions neither may have noticed until here.
+		return fmt.Errorf("%w: %s stands on slot %d as %v, which is %v here", commitlog.ErrFork, key, c.Seq, got.Hash, c.Hash)
+	}
+	if got.Cluster != c.Cluster || got.Seq != c.Seq || !bytes.Equal(got.Body, c.Body) {
 		return fmt.Errorf("read back %s: %w", key, errOtherState)
 	}
 	b.metrics.checkpoint(len(c.Body), time.Since(begun))

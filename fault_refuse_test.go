@@ -334,3 +334,39 @@ func sleepPastDeletion(t testing.TB, store objstore.Store, last commitlog.Seq) {
 		remove(t, store, commitlog.LogKey(s))
 	}
 }
+
+// Two brokers whose store ignores conditions win each slot both, and neither
+// ever has to read what the other wrote. The state as of one slot is one: where
+// another's checkpoint has another history, the log has forked.
+func TestCheckpointOfAnotherHistoryStopsTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bucket := storetest.NewBucket()
+		opts := immediate()
+		opts.CheckpointCommits = 4
+		var bs [2]*seb.Broker
+		for i := range bs {
+			faulty := storetest.NewFaulty(bucket)
+			bs[i] = openOnly(t, faulty, opts)
+			defer kill(t, bs[i])
+			if i == 0 {
+				mustCreateTopic(t, bs[0], "t", 1)
+			}
+			faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Overwrite(bucket))
+		}
+		for n := range 10 {
+			for _, b := range bs {
+				if _, err := b.Append(t.Context(), "t", values("v")); err != nil {
+					wantCode(t, err, seb.CodeBrokerStopped)
+					wantText(t, err, "fork", commitlog.CheckpointKey(4), "restore")
+					wantOutcome(t, err, seb.NotCommitted)
+					if n > 5 {
+						t.Errorf("it stopped only at append %d", n)
+					}
+					return
+				}
+				synctest.Wait() // for a checkpoint that is due
+			}
+		}
+		t.Error("both go on, each in a log of its own")
+	})
+}
