@@ -165,7 +165,7 @@ func damageHint(err error) string {
 	case errors.Is(err, commitlog.ErrClock):
 		return "the store's clock went back by more than the margin: set it right, then start again"
 	case errors.Is(err, objstore.ErrStopped):
-		return "the store gave up, as a directory does after an fsync that failed: check the disk, then start again"
+		return "the store gave up, as a directory does after an fsync that failed, or once it was moved or replaced: set that right, then start again"
 	case errors.Is(err, commitlog.ErrCorrupt), errors.Is(err, state.ErrNonsense):
 		return "an object of the log is damaged: restore it from a copy or an earlier version, then start again"
 	}

@@ -44,11 +44,15 @@ const (
 // may answer success for pages the kernel has dropped. So the store stops:
 // that request and all later ones answer [ErrStopped].
 //
+// A directory that is moved away or replaced while it is open stops the store
+// too, before anything is answered from where nobody would look for it.
+//
 // The store's clock is this machine's wall clock, which must not step back by
 // more than an hour. Network file systems are as good as their link(2), fsync
 // and clocks; use them only if you know these are.
 type Dir struct {
-	root *os.Root
+	root  *os.Root
+	place place
 	// fsync is (*os.File).Sync except in tests, which fail and count it.
 	fsync func(*os.File) error
 	now   func() time.Time
@@ -88,8 +92,8 @@ func openDir(dirPath string, fsync func(*os.File) error) (*Dir, error) {
 }
 
 // openRoot makes the directory and every one above it that was missing, fsyncs
-// the parents of those, and opens it. The handle pins the directory: if it is
-// moved, the store moves along, and its requests can't leave it.
+// the parents of those, and opens it. The handle pins the directory: requests
+// can't leave it.
 func (d *Dir) openRoot(dirPath string) error {
 	dirPath, err := filepath.Abs(dirPath)
 	if err != nil {
@@ -122,8 +126,14 @@ func (d *Dir) openRoot(dirPath string) error {
 			return fmt.Errorf("fsync %s: %w", p, err)
 		}
 	}
-	d.root, err = os.OpenRoot(dirPath)
-	return err
+	if d.root, err = os.OpenRoot(dirPath); err != nil {
+		return err
+	}
+	d.place.path = dirPath
+	if d.place.info, err = d.root.Stat("."); err != nil {
+		return errors.Join(err, d.root.Close())
+	}
+	return nil
 }
 
 // prepare removes what dead processes left and finds out whether the store can
@@ -173,6 +183,9 @@ func (d *Dir) Create(ctx context.Context, key string, parts ...[]byte) (time.Tim
 		return time.Time{}, err
 	}
 	exists, err := d.create(ctx, key, parts)
+	if err == nil {
+		err = d.checkPlace()
+	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("create %s: %w", key, err)
 	}
@@ -277,6 +290,9 @@ func (d *Dir) Get(ctx context.Context, key string, off, n int64) (Object, error)
 		return Object{}, err
 	}
 	object, err := d.get(ctx, key, off, n)
+	if moved := d.checkPlace(); moved != nil {
+		err = moved
+	}
 	switch {
 	case notExist(err):
 		return Object{Time: d.time()}, fmt.Errorf("get %s: %w", key, ErrNotFound)

@@ -498,3 +498,38 @@ func TestDurableNamesAreBounded(t *testing.T) {
 		t.Error("a removed name is known")
 	}
 }
+
+func TestDirThatIsMovedOrReplacedStops(t *testing.T) {
+	requests := map[string]func(d *Dir) error{
+		"create": func(d *Dir) error { _, err := d.Create(t.Context(), "log/2", []byte("x")); return err },
+		"get":    func(d *Dir) error { _, err := d.Get(t.Context(), "log/1", 0, -1); return err },
+		"404":    func(d *Dir) error { _, err := d.Get(t.Context(), "log/3", 0, -1); return err },
+		"list":   func(d *Dir) error { _, err := d.List(t.Context(), "", "", 0); return err },
+	}
+	for name, request := range requests {
+		for _, replaced := range []bool{false, true} {
+			path := filepath.Join(t.TempDir(), "store")
+			d, err := OpenDir(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Create(t.Context(), "log/1", []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(path, path+".old"); err != nil {
+				t.Fatal(err)
+			}
+			if replaced {
+				if err := os.CopyFS(path, os.DirFS(path+".old")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := request(d); !errors.Is(err, ErrStopped) || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s, replaced is %v: %v, want ErrStopped", name, replaced, err)
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

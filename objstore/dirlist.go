@@ -30,6 +30,9 @@ func (d *Dir) List(ctx context.Context, prefix, after string, limit int) (Page, 
 	if err := walk.descend(ctx, prefix[:strings.LastIndexByte(prefix, '/')+1]); err != nil {
 		return Page{}, fmt.Errorf("list %s: %w", prefix, err)
 	}
+	if err := d.checkPlace(); err != nil {
+		return Page{}, fmt.Errorf("list %s: %w", prefix, err)
+	}
 	page.Keys = walk.smallest()
 	if len(page.Keys) > limit {
 		page.Keys, page.More = page.Keys[:limit], true

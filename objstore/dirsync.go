@@ -16,15 +16,15 @@ import (
 // had its name by then.
 const clockStepMax = time.Hour
 
-// stopReason is the fsync that failed.
+// stopReason is what went wrong, such as an fsync that failed.
 type stopReason struct {
 	what string
 	err  error
+	todo string
 }
 
 func (r *stopReason) Error() string {
-	return fmt.Sprintf("%v: fsync of %s: %v: what was being written may or may not be on the disk; check the disk and the system's log, then restart",
-		ErrStopped, r.what, r.err)
+	return fmt.Sprintf("%v: %s: %v: %s", ErrStopped, r.what, r.err, r.todo)
 }
 
 // Unwrap makes errors.Is find ErrStopped and the cause.
@@ -33,7 +33,10 @@ func (r *stopReason) Unwrap() []error { return []error{ErrStopped, r.err} }
 // syncFile fsyncs f, and stops the store if that fails or had failed before.
 func (d *Dir) syncFile(f *os.File) error {
 	if err := d.fsync(f); err != nil {
-		d.stopped.CompareAndSwap(nil, &stopReason{what: f.Name(), err: err})
+		d.stopped.CompareAndSwap(nil, &stopReason{
+			what: "fsync of " + f.Name(), err: err,
+			todo: "what was being written may or may not be on the disk; check the disk and the system's log, then restart",
+		})
 	}
 	if reason := d.stopped.Load(); reason != nil {
 		return reason

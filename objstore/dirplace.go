@@ -1,0 +1,31 @@
+package objstore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+)
+
+// place is where a directory was when it was opened.
+type place struct {
+	path string
+	info fs.FileInfo
+}
+
+var errElsewhere = errors.New("the directory was moved away or replaced")
+
+// checkPlace stops the store if its path leads to another directory by now, or
+// to none. The open handle would follow the directory to wherever it was moved,
+// and what is created there nobody finds who opens the path, such as the next
+// start on a backup that was put in its place.
+func (d *Dir) checkPlace() error {
+	info, err := os.Stat(d.place.path)
+	if err == nil && os.SameFile(info, d.place.info) || err != nil && !notExist(err) {
+		return nil // where the path may not be followed, nothing can be told
+	}
+	d.stopped.CompareAndSwap(nil, &stopReason{
+		what: d.place.path, err: errElsewhere,
+		todo: "what was written last is in the one that was moved; put the right one in place, then restart",
+	})
+	return d.stopped.Load()
+}
