@@ -370,3 +370,43 @@ func TestCheckpointOfAnotherHistoryStopsTheBroker(t *testing.T) {
 		t.Error("both go on, each in a log of its own")
 	})
 }
+
+// A store that ignored a condition has given one slot to two brokers. One sleeps
+// beyond its lease and loads the checkpoint of the other: it must not take back
+// what it has acknowledged.
+func TestCheckpointThatContradictsWhatWasAcknowledgedStopsTheBroker(t *testing.T) {
+	for _, differs := range []string{"records", "end"} {
+		t.Run(differs, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bucket := storetest.NewBucket()
+				opts := forgetful()
+				faulty := storetest.NewFaulty(bucket)
+				seldom := opts
+				seldom.CheckpointCommits = 1000 // or the two would meet at one
+				sleeper := openOnly(t, faulty, seldom)
+				defer kill(t, sleeper)
+				mustCreateTopic(t, sleeper, "t", 1)
+				other := openOnly(t, bucket, opts)
+				mustAppend(t, other, "t", "the other's")
+				faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.AllWin(bucket))
+				own := []string{"the sleeper's"}
+				if differs == "end" {
+					own = append(own, "more")
+				}
+				if at := mustAppend(t, sleeper, "t", own...); at != 0 {
+					t.Fatalf("nobody ignored the condition: it is at %d", at)
+				}
+				for _, v := range numbered("v", 4) {
+					mustAppend(t, other, "others", v)
+				}
+				if err := other.Close(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Hour)
+				_, err := sleeper.Topic(t.Context(), "unknown")
+				wantCode(t, err, seb.CodeBrokerStopped)
+				wantText(t, err, "fork", commitlog.CheckpointPrefix, "restore")
+			})
+		})
+	}
+}

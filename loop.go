@@ -303,10 +303,14 @@ func (b *Broker) look(looks []*look) {
 // fold is what the log calls with what is committed. It runs in the commit loop.
 type fold Broker
 
-// Load puts a checkpoint in the place of the state.
+// Load puts a checkpoint in the place of the state, which it must continue: what
+// this broker has acknowledged and served, it stands by.
 func (f *fold) Load(c *commitlog.Checkpoint) error {
 	s, err := state.Decode(c.Seq, c.Body)
 	if err != nil {
+		return err
+	}
+	if err := s.Continues(f.state); err != nil {
 		return err
 	}
 	f.mu.Lock()

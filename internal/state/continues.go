@@ -1,0 +1,49 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// Continues returns an error that wraps [commitlog.ErrFork] unless s, which is
+// of a later slot, can have come from old: no partition has lost its end, and
+// the last batch that old knew of it, if it is still held, is the same. Between
+// the two lie commits that nobody reads when a checkpoint is loaded, so no chain
+// of hashes tells. One batch of each partition is enough: where histories part,
+// whatever was appended after that differs.
+func (s *State) Continues(old *State) error {
+	for id, was := range old.topics {
+		now := s.topics[id]
+		if now == nil {
+			continue // deleted since
+		}
+		if now.Name != was.Name || len(now.Partitions) < len(was.Partitions) {
+			return fmt.Errorf("%w: topic %d was %q with %d partitions and is now %q with %d",
+				commitlog.ErrFork, id, was.Name, len(was.Partitions), now.Name, len(now.Partitions))
+		}
+		for i := range was.Partitions {
+			if err := s.continuesPartition(old, now, was, int32(i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *State) continuesPartition(old *State, now, was *Topic, partition int32) error {
+	end := was.Partitions[partition].End
+	p := &now.Partitions[partition]
+	if p.End < end {
+		return fmt.Errorf("%w: partition %d of topic %q ended at %d and now ends at %d", commitlog.ErrFork, partition, was.Name, end, p.End)
+	}
+	before := old.Locate(nil, was, partition, end-1, 1, 1)
+	after := s.Locate(nil, now, partition, end-1, 1, 1)
+	if len(before) == 0 || len(after) == 0 {
+		return nil // it held nothing, or no longer does
+	}
+	if b, a := before[0], after[0]; b.Base != a.Base || b.Count != a.Count || b.CRC != a.CRC {
+		return fmt.Errorf("%w: offset %d of partition %d of topic %q is in another batch than it was", commitlog.ErrFork, end-1, partition, was.Name)
+	}
+	return nil
+}

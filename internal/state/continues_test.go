@@ -1,0 +1,71 @@
+package state
+
+import (
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// TestLaterStatesContinueEarlierOnes: no two states of one log contradict each other.
+func TestLaterStatesContinueEarlierOnes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &writer{State: New()}
+		states := []*State{New()}
+		for range rapid.IntRange(1, 12).Draw(t, "commits") {
+			c, _ := w.commit(t)
+			mustApply(t, w.State, c)
+			s, err := Decode(c.Seq, w.View().Encode())
+			if err != nil {
+				t.Fatal(err)
+			}
+			states = append(states, s)
+		}
+		for i, old := range states {
+			for _, later := range states[i:] {
+				if err := later.Continues(old); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// TestStateOfAnotherHistoryDoesNotContinue: two logs that part at their last commit.
+func TestStateOfAnotherHistoryDoesNotContinue(t *testing.T) {
+	topic := &commitlog.TopicCreated{ID: 1, Name: "t", Partitions: 2}
+	row := func(base int64, count, crc uint32) *commitlog.Batch {
+		return &commitlog.Batch{Topic: 1, Partition: 1, Base: base, Count: count, Size: 70, CRC: crc}
+	}
+	fold := func(rows ...*commitlog.Batch) *State {
+		s := New()
+		if err := s.Apply(&commitlog.Commit{Seq: 1, Items: []commitlog.Item{topic}}); err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range rows {
+			if err := s.Apply(&commitlog.Commit{Seq: commitlog.Seq(2 + i), PayloadSize: 70, Items: []commitlog.Item{r}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return s
+	}
+	old := fold(row(0, 2, 7), row(2, 2, 8))
+	tests := map[string]struct {
+		now  *State
+		fork bool
+	}{
+		"the same, and more":      {fold(row(0, 2, 7), row(2, 2, 8), row(4, 1, 9)), false},
+		"another batch, and more": {fold(row(0, 2, 7), row(2, 2, 5), row(4, 1, 9)), true},
+		"cut in other places":     {fold(row(0, 1, 7), row(1, 3, 8), row(4, 1, 9)), true},
+		"shorter":                 {fold(row(0, 2, 7), row(2, 1, 8)), true},
+		"nothing where there was": {fold(), true},
+		"the topic deleted":       {New(), false},
+	}
+	for name, test := range tests {
+		if err := test.now.Continues(old); (err != nil) != test.fork || err != nil && !errors.Is(err, commitlog.ErrFork) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
