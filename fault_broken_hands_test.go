@@ -1,0 +1,179 @@
+package seb_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// last returns the last slot or checkpoint there is.
+func (r *brokenRun) last(prefix string) commitlog.Seq {
+	keys := r.bucket.Keys(prefix)
+	if len(keys) == 0 {
+		return 0
+	}
+	s, _ := commitlog.ParseSeqKey(prefix, keys[len(keys)-1])
+	return s
+}
+
+func (r *brokenRun) nextSlot() string { return commitlog.LogKey(r.last(commitlog.LogPrefix) + 1) }
+
+func (r *brokenRun) newestCheckpoint() string {
+	return commitlog.CheckpointKey(r.last(commitlog.CheckpointPrefix))
+}
+
+// aSlot returns the key of a commit in which records stand; the last one there
+// is, or a random one.
+func (r *brokenRun) aSlot(last bool) string {
+	r.t.Helper()
+	keys := slices.DeleteFunc(r.bucket.Keys(commitlog.LogPrefix), func(key string) bool {
+		c, err := commitlog.DecodeCommit(r.bucket.Body(key))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return c.PayloadSize == 0
+	})
+	if last {
+		return keys[len(keys)-1]
+	}
+	return keys[r.rng.IntN(len(keys))]
+}
+
+// foreignCommit returns the commit of a slot in the log of another cluster.
+func (r *brokenRun) foreignCommit(slot commitlog.Seq) []byte {
+	other := storetest.NewBucket()
+	b := openOnly(r.t, other, immediate())
+	for range slot {
+		mustAppend(r.t, b, "t", "of another cluster")
+	}
+	kill(r.t, b)
+	return other.Body(commitlog.LogKey(slot))
+}
+
+func (r *brokenRun) misplace(from, to string) { r.bucket.Put(to, r.bucket.Body(from)) }
+
+func (r *brokenRun) swap(a, b string) {
+	bodyA, bodyB := r.bucket.Body(a), r.bucket.Body(b)
+	r.bucket.Put(a, bodyB)
+	r.bucket.Put(b, bodyA)
+}
+
+// hands are what somebody does to a bucket who has no business there. What a
+// running broker does not read again, such as seb.json, comes to light at the
+// next start.
+func hands() []lie {
+	const (
+		pLog        = commitlog.LogPrefix
+		pCheckpoint = commitlog.CheckpointPrefix
+	)
+	garbage := []byte("this is no object of a log")
+	ls := []lie{
+		{name: "garbage in the next slot", hand: func(r *brokenRun) { r.bucket.Put(r.nextSlot(), garbage) }},
+		{name: "nothing in the next slot", hand: func(r *brokenRun) { r.bucket.Put(r.nextSlot(), nil) }},
+		{name: "a foreign commit in the next slot", hand: func(r *brokenRun) {
+			r.bucket.Put(r.nextSlot(), r.foreignCommit(r.last(pLog)+1))
+		}},
+		{name: "the last commit in the next slot too", hand: func(r *brokenRun) { r.misplace(r.aSlot(true), r.nextSlot()) }},
+		{name: "a commit far ahead", hand: func(r *brokenRun) { r.misplace(r.aSlot(true), commitlog.LogKey(r.last(pLog)+7)) }},
+		{name: "garbage as a newer checkpoint", hand: func(r *brokenRun) {
+			r.bucket.Put(commitlog.CheckpointKey(r.last(pLog)+1000), garbage)
+		}},
+		{name: "a checkpoint under a later name", hand: func(r *brokenRun) {
+			r.misplace(r.newestCheckpoint(), commitlog.CheckpointKey(r.last(pLog)+1000))
+		}},
+		{name: "two slots swapped", hand: func(r *brokenRun) { r.swap(r.aSlot(true), commitlog.LogKey(2)) }},
+		{name: "no slots", forks: true, hand: func(r *brokenRun) { r.bucket.Restore(nil, pLog) }},
+		{name: "no checkpoints", harmless: true, hand: func(r *brokenRun) { r.bucket.Restore(nil, pCheckpoint) }},
+		{name: "nothing at all", forks: true, hand: func(r *brokenRun) { r.bucket.Restore(nil, "") }},
+		{name: "garbage in seb.json", hand: func(r *brokenRun) { r.bucket.Put(commitlog.ClusterKey, garbage) }},
+		{name: "no seb.json", hand: func(r *brokenRun) { r.bucket.Remove(commitlog.ClusterKey) }},
+		{name: "seb.json of another cluster", hand: func(r *brokenRun) {
+			other := storetest.NewBucket()
+			kill(r.t, openOnly(r.t, other, immediate()))
+			r.bucket.Put(commitlog.ClusterKey, other.Body(commitlog.ClusterKey))
+		}},
+		{name: "objects of others", harmless: true, hand: func(r *brokenRun) {
+			for _, key := range []string{"photos/cat.jpg", pLog + "notes.txt", pLog + "7", pCheckpoint + "x", commitlog.DataPrefix + "y", "zzz"} {
+				r.bucket.Put(key, garbage)
+			}
+		}},
+		{name: "a slot gone", forks: true, hand: func(r *brokenRun) { r.bucket.Remove(r.aSlot(false)) }},
+		{name: "the last slot gone", forks: true, hand: func(r *brokenRun) { r.bucket.Remove(r.aSlot(true)) }},
+		{name: "newest checkpoint gone", harmless: true, hand: func(r *brokenRun) { r.bucket.Remove(r.newestCheckpoint()) }},
+	}
+	for _, d := range storetest.Damages() {
+		// The head of a slot below a checkpoint is never read again.
+		seldom := d.Name == "a bit flipped" || d.Name == "zeros from somewhere on"
+		for _, last := range []bool{false, true} {
+			name := map[bool]string{false: "a slot ", true: "the last slot "}[last] + d.Name
+			ls = append(ls, lie{name: name, seldom: seldom, hand: func(r *brokenRun) {
+				key := r.aSlot(last)
+				r.bucket.Put(key, d.Bend(r.rng, r.bucket.Body(key)))
+			}})
+		}
+		ls = append(ls, lie{name: "data " + d.Name, hand: func(r *brokenRun) { // every data object
+			r.append(0, 1)
+			for _, key := range r.bucket.Keys(commitlog.DataPrefix) {
+				r.bucket.Put(key, d.Bend(r.rng, r.bucket.Body(key)))
+			}
+		}, seldom: true}) // there may be none
+	}
+	return ls
+}
+
+func TestHandsInTheBucketAreNoticed(t *testing.T) {
+	for _, l := range hands() {
+		t.Run(l.name, func(t *testing.T) { tellLie(t, l, 4) })
+	}
+}
+
+// restores are older copies of a bucket that brokers run on, in whole or in part,
+// and brokers that are led to a copy.
+//
+// When all who knew better have ended before anything is written above what is
+// left, the older copy is a whole log, and nobody can know. So the loss need not
+// be noticed each time.
+func restores() []lie {
+	restore := func(prefix string) func(*brokenRun) {
+		return func(r *brokenRun) { r.bucket.Restore(r.bucket.CopyAsOf(r.past), prefix) }
+	}
+	return []lie{
+		{name: "all", forks: true, seldom: true, hand: restore("")},
+		{name: "log", forks: true, seldom: true, hand: restore(commitlog.LogPrefix)},
+		{name: "checkpoints", harmless: true, hand: restore(commitlog.CheckpointPrefix)},
+		{name: "data", seldom: true, hand: restore(commitlog.DataPrefix)},
+		{name: "all, and the newer back", forks: true, seldom: true,
+			hand: func(r *brokenRun) {
+				newer := r.bucket.Copy()
+				r.bucket.Restore(r.bucket.CopyAsOf(r.past), "")
+				r.lie.undo = func(r *brokenRun) { r.bucket.Restore(newer, "") }
+			}},
+		{name: "one broker moved to a copy and back", forks: true, seldom: true, tell: moved(false)},
+		{name: "one broker moved to an older copy and back", forks: true, seldom: true, tell: moved(true)},
+	}
+}
+
+// moved leads the second broker to a copy, of now or of the past, until undone.
+func moved(older bool) func(*brokenRun, *witnessed) {
+	return func(r *brokenRun, w *witnessed) {
+		if w.index == 0 {
+			return
+		}
+		if r.elsewhere == nil {
+			at := r.begun
+			if older {
+				at = r.past
+			}
+			r.elsewhere = storetest.Elsewhere(r.bucket.CopyAsOf(at).Bucket())
+		}
+		w.faulty.On("", "", r.untilUndone(r.elsewhere))
+	}
+}
+
+func TestRestoredCopyIsNeverServedAsTheSameLog(t *testing.T) {
+	for _, l := range restores() {
+		t.Run(l.name, func(t *testing.T) { tellLie(t, l, 12) })
+	}
+}
