@@ -57,6 +57,7 @@ type Dir struct {
 	fsync func(*os.File) error
 	now   func() time.Time
 
+	readOnly   bool
 	tempPrefix string
 	tempCount  atomic.Uint64
 	stopped    atomic.Pointer[stopReason]
@@ -87,6 +88,18 @@ func openDir(dirPath string, fsync func(*os.File) error) (*Dir, error) {
 	}
 	if err := d.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dirPath, err), d.root.Close())
+	}
+	return d, nil
+}
+
+// OpenDirReadOnly opens the store in an existing directory for those who only
+// look: it writes nothing at all, refuses Create and Delete, and works where
+// nothing may be written. What a Get finds need not outlast a crash, so it is of
+// no use to a broker.
+func OpenDirReadOnly(dirPath string) (*Dir, error) {
+	d := &Dir{now: time.Now, readOnly: true}
+	if err := d.pin(dirPath); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dirPath, err)
 	}
 	return d, nil
 }
@@ -126,11 +139,18 @@ func (d *Dir) openRoot(dirPath string) error {
 			return fmt.Errorf("fsync %s: %w", p, err)
 		}
 	}
+	return d.pin(dirPath)
+}
+
+// pin opens the directory, and remembers where it is.
+func (d *Dir) pin(dirPath string) (err error) {
 	if d.root, err = os.OpenRoot(dirPath); err != nil {
 		return err
 	}
-	d.place.path = dirPath
-	if d.place.info, err = d.root.Stat("."); err != nil {
+	if d.place.path, err = filepath.Abs(dirPath); err == nil {
+		d.place.info, err = d.root.Stat(".")
+	}
+	if err != nil {
 		return errors.Join(err, d.root.Close())
 	}
 	return nil
@@ -173,6 +193,9 @@ func (d *Dir) time() time.Time { return d.now().UTC() }
 func (d *Dir) begin(ctx context.Context, verb Verb, key string) error {
 	if reason := d.stopped.Load(); reason != nil {
 		return fmt.Errorf("%s %s: %w", verb, key, reason)
+	}
+	if d.readOnly && verb != VerbGet {
+		return fmt.Errorf("%s %s: the store was opened to be read", verb, key)
 	}
 	return begin(ctx, string(verb), key)
 }
@@ -313,8 +336,10 @@ func (d *Dir) get(ctx context.Context, key string, off, n int64) (Object, error)
 	if err != nil {
 		return Object{}, err
 	}
-	if err := d.confirm(ctx, key, info); err != nil {
-		return Object{}, err
+	if !d.readOnly {
+		if err := d.confirm(ctx, key, info); err != nil {
+			return Object{}, err
+		}
 	}
 	from, end := clampRange(off, n, info.Size())
 	body := make([]byte, end-from)

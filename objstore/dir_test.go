@@ -533,3 +533,46 @@ func TestDirThatIsMovedOrReplacedStops(t *testing.T) {
 		}
 	}
 }
+
+// Who only looks leaves a directory as it is, byte for byte and time for time,
+// and can do so where nothing may be written.
+func TestReadOnlyDirWritesNothing(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := OpenDirReadOnly(filepath.Join(dir, "nowhere")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("open what is not there: %v", err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "log"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "log", "1"), []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenDirReadOnly(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := d.Get(t.Context(), "log/1", 1, -1)
+	if err != nil || string(o.Body) != "ne" || o.Size != 3 || o.Time.IsZero() {
+		t.Errorf("get: %q of %d bytes at %v, %v", o.Body, o.Size, o.Time, err)
+	}
+	if _, err := d.Get(t.Context(), "log/2", 0, -1); !errors.Is(err, ErrNotFound) {
+		t.Errorf("get what is not there: %v", err)
+	}
+	page, err := d.List(t.Context(), "", "", 0)
+	if err != nil || !slices.Equal(page.Keys, []string{"log/1"}) {
+		t.Errorf("list: %v, %v", page.Keys, err)
+	}
+	if _, err := d.Create(t.Context(), "log/2", []byte("two")); err == nil || errors.Is(err, ErrExists) {
+		t.Errorf("create: %v", err)
+	}
+	if _, err := d.Delete(t.Context(), "log/1"); err == nil {
+		t.Error("delete succeeded")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the directory holds %v, %v", entries, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -59,12 +59,11 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 		return b, err
 	}
 	if isDirectory(c.Store) {
-		// Opening a store sets its directory up, which is not what looking should do.
 		if _, err := os.Stat(c.Store); err != nil {
 			return nil, fmt.Errorf("there is no file %s, nor a store %s", c.Object, c.Store)
 		}
 	}
-	store, _, err := c.open(ctx)
+	store, err := c.look(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,16 @@ func isDirectory(spec string) bool {
 	return spec != "memory:" && !strings.HasPrefix(spec, "s3:") && !strings.Contains(spec, "://")
 }
 
+// look opens the store for a command that only reads. A directory is left as it
+// is, where open would set it up.
+func (f storeFlag) look(ctx context.Context) (objstore.Store, error) {
+	if isDirectory(f.Store) {
+		return objstore.OpenDirReadOnly(f.Store)
+	}
+	store, _, err := f.open(ctx)
+	return store, err
+}
+
 // open maps the flag to a store. Nothing else in Seb knows about store URLs.
 func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) {
 	switch {
