@@ -376,3 +376,20 @@ func TestNamesInMessages(t *testing.T) {
 		t.Fatalf("tag is %x", got)
 	}
 }
+
+func TestDataKeysHaveOneForm(t *testing.T) {
+	for _, d := range []DataRef{{}, {Seq: 42, ID: 0xabc}, {Seq: math.MaxUint64, ID: math.MaxUint64}} {
+		if got, ok := ParseDataKey(d.Key()); !ok || got != d {
+			t.Errorf("%s is %v, %v", d.Key(), got, ok)
+		}
+	}
+	for _, key := range []string{
+		"", "data/", "data/-", "data/00000000000000000042", "data/42-0000000000000abc", "data/00000000000000000042-abc",
+		"data/00000000000000000042-0000000000000ABC", "data/00000000000000000042-+000000000000abc", "data/00000000000000000042-0000000000000abc0",
+		"data/99999999999999999999-0000000000000abc", "log/00000000000000000042-0000000000000abc", "x/data/00000000000000000042-0000000000000abc",
+	} {
+		if d, ok := ParseDataKey(key); ok {
+			t.Errorf("%q is taken for %v", key, d)
+		}
+	}
+}

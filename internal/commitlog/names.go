@@ -85,3 +85,16 @@ type DataRef struct {
 func (d DataRef) Key() string {
 	return fmt.Sprintf("%s%0*d-%016x", DataPrefix, seqDigits, uint64(d.Seq), d.ID)
 }
+
+// ParseDataKey returns what a key of the exact form of [DataRef.Key] names; Size
+// is 0.
+func ParseDataKey(key string) (DataRef, bool) {
+	seq, id, ok := strings.Cut(key, "-")
+	if !ok {
+		return DataRef{}, false
+	}
+	s, ok := ParseSeqKey(DataPrefix, seq)
+	n, err := strconv.ParseUint(id, 16, 64)
+	d := DataRef{Seq: s, ID: n}
+	return d, ok && err == nil && d.Key() == key
+}

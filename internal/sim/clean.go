@@ -70,13 +70,13 @@ func (s *simulation) deadAt(floor commitlog.Seq) ([]string, error) {
 	}
 	live := map[string]bool{}
 	var dead []string
-	for o, batches := range st.AllObjects() {
+	for o, lives := range st.AllObjects() {
 		key := commitlog.LogKey(commitlog.Seq(o.Seq))
 		if o.Data {
 			key = commitlog.DataRef{Seq: commitlog.Seq(o.Seq), ID: o.Tag}.Key()
 		}
-		live[key] = batches > 0
-		if o.Data && batches == 0 && s.bucket.stands(key) {
+		live[key] = lives
+		if o.Data && !lives && s.bucket.stands(key) {
 			dead = append(dead, key)
 		}
 	}

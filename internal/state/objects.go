@@ -22,19 +22,6 @@ type object struct {
 	live uint32
 }
 
-// AllObjects yields every object that the state knows, in the order in which the
-// log first referred to them, and how many batches live in it: none in a dead
-// one, which is remembered until the log says that it was deleted.
-func (s *State) AllObjects() iter.Seq2[Object, uint32] {
-	return func(yield func(Object, uint32) bool) {
-		for i := s.objects.first; i < s.objects.next(); i++ {
-			if o := s.objects.entry(i); !yield(o.Object(), o.live) {
-				return
-			}
-		}
-	}
-}
-
 const (
 	dataBit      = 1 << 63
 	objectsChunk = 256
@@ -73,3 +60,16 @@ func (o *objects) add(x Object) {
 
 func (o *objects) retain(index uint64)  { o.entry(index).live++ }
 func (o *objects) release(index uint64) { o.entry(index).live-- }
+
+// AllObjects walks the objects that the state knows, in the order in which
+// commits brought them, and tells of each whether a batch lives in it.
+func (s *State) AllObjects() iter.Seq2[Object, bool] {
+	return func(yield func(Object, bool) bool) {
+		for i := range s.objects.count {
+			o := s.objects.entry(s.objects.first + uint64(i))
+			if !yield(o.Object(), o.live > 0) {
+				return
+			}
+		}
+	}
+}
