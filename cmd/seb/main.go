@@ -1,6 +1,6 @@
 // Command seb is the Simple Event Broker: the broker itself (serve), a client
 // for a shell (topic, produce, consume), and the tools an operator needs when
-// in doubt about a store (doctor) or an object (dump).
+// in doubt about a store (doctor), a log (fsck) or an object (dump).
 //
 // It wires packages together and talks to people; what a broker does lives in
 // the root package, what its HTTP API says in httpapi.
@@ -24,6 +24,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	exitDamage  = 3 // of fsck: the check came to its end, and the log is damaged
 )
 
 const description = `Seb keeps an event log in an object store, and nothing anywhere else.
@@ -31,7 +32,7 @@ const description = `Seb keeps an event log in an object store, and nothing anyw
 Every flag can be given as an environment variable too: --commit-bytes is
 SEB_COMMIT_BYTES. Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage.`
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 fsck found damage.`
 
 // cli is the command line, one field per subcommand.
 type cli struct {
@@ -41,6 +42,7 @@ type cli struct {
 	Consume consumeCmd `cmd:"" help:"Write a topic's records, a line each."`
 	Doctor  doctorCmd  `cmd:"" help:"Probe a store, and say what it may be used for."`
 	Dump    dumpCmd    `cmd:"" help:"Show what an object of the log holds."`
+	Fsck    fsckCmd    `cmd:"" help:"Check that a log is whole; it only reads."`
 	Version versionCmd `cmd:"" help:"Show the version."`
 }
 
@@ -101,8 +103,11 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 	}
 	if err := command.Run(); err != nil {
 		report(std.err, err)
-		if errors.As(err, new(usageError)) {
+		switch {
+		case errors.As(err, new(usageError)):
 			return exitUsage
+		case errors.Is(err, errDamaged):
+			return exitDamage
 		}
 		return exitFailure
 	}

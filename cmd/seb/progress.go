@@ -17,7 +17,9 @@ const (
 // progress shows how far a long transfer is, on a terminal only.
 type progress struct {
 	w       io.Writer // nil: show nothing
+	unit    string    // of what is counted
 	total   int64     // bytes; 0 if unknown
+	counted bool      // total is a number of units instead
 	start   time.Time
 	updated time.Time
 }
@@ -25,24 +27,28 @@ type progress struct {
 // newProgress shows progress on w if that is a terminal.
 func newProgress(w io.Writer, total int64) *progress {
 	now := time.Now()
-	p := &progress{total: total, start: now, updated: now}
+	p := &progress{unit: "records", total: total, start: now, updated: now}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		p.w = w
 	}
 	return p
 }
 
-// update tells that records of this many bytes in total are done at now.
-func (p *progress) update(now time.Time, records, bytes int64) {
+// update tells that so many units of this many bytes in total are done at now.
+func (p *progress) update(now time.Time, units, bytes int64) {
 	if p.w == nil || now.Sub(p.start) < progressAfter || now.Sub(p.updated) < progressEvery {
 		return
 	}
 	p.updated = now
-	rate := float64(bytes) / now.Sub(p.start).Seconds()
-	line := fmt.Sprintf("%d records, %s, %s/s", records, size(bytes), size(rate))
-	if p.total > bytes && rate > 0 {
-		left := time.Duration(float64(p.total-bytes) / rate * float64(time.Second))
-		line += fmt.Sprintf(", %d%%, %v left", 100*bytes/p.total, left.Round(time.Second))
+	took := now.Sub(p.start)
+	line := fmt.Sprintf("%d %s, %s, %s/s", units, p.unit, size(bytes), size(float64(bytes)/took.Seconds()))
+	done := bytes
+	if p.counted {
+		done = units
+	}
+	if p.total > done && done > 0 {
+		left := time.Duration(float64(took) * float64(p.total-done) / float64(done))
+		line += fmt.Sprintf(", %d%%, %v left", 100*done/p.total, left.Round(time.Second))
 	}
 	note(p.w, "\r\x1b[K%s", line)
 }

@@ -9,7 +9,7 @@ import (
 func TestProgressShowsOnlyWhatTakesLong(t *testing.T) {
 	var out strings.Builder
 	start := time.Unix(1_700_000_000, 0)
-	p := &progress{w: &out, total: 40 << 20, start: start, updated: start}
+	p := &progress{w: &out, unit: "records", total: 40 << 20, start: start, updated: start}
 	p.update(start.Add(time.Second), 100, 1<<20)
 	p.clear()
 	if out.Len() > 0 {
@@ -27,6 +27,16 @@ func TestProgressShowsOnlyWhatTakesLong(t *testing.T) {
 	p.update(start.Add(10*time.Second), 5000, 40<<20)
 	if strings.HasSuffix(out.String(), "left") {
 		t.Errorf("nothing is left, and it shows %q", &out)
+	}
+}
+
+func TestProgressCounts(t *testing.T) {
+	var out strings.Builder
+	start := time.Unix(1_700_000_000, 0)
+	p := &progress{w: &out, unit: "objects", total: 4000, counted: true, start: start, updated: start}
+	p.update(start.Add(4*time.Second), 1000, 8<<20)
+	if want := "1000 objects, 8 MiB, 2 MiB/s, 25%, 12s left"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("it shows %q, not %q", &out, want)
 	}
 }
 

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/fsck"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// errDamaged says that the check came to its end, and what it checked is damaged.
+var errDamaged = errors.New("the log is damaged")
+
+type fsckCmd struct {
+	storeFlag
+	Deep  bool `help:"Read every byte and verify every batch, instead of heads and checkpoints only."`
+	JSON  bool `name:"json" help:"Write the report as JSON, with every name."`
+	Quiet bool `help:"Write nothing but damage."`
+}
+
+// Help shows examples.
+func (fsckCmd) Help() string {
+	return `Examples:
+
+    seb fsck
+    seb fsck --deep --store 's3://bucket/prefix?region=eu-central-1'
+    seb fsck --json --store ./seb-data | jq '.findings[] | select(.class == "missing")'
+
+Checks that every object is there that the log needs, that each is what was written, and that they fit each
+other: the chain of commits, the state that they give, the checkpoints of it, the data objects. It only reads,
+and may run while brokers use the bucket. Without --deep it costs about a GET per object, with it all bytes.
+
+Missing, corrupt and foreign objects are damage. The rest is told, and harmless: what brokers left when they
+died (orphaned, possibly in use, leftover), slots that the log does not need any more (deleted), and names
+that are none of Seb's (stray).
+
+Exit codes: 0 the log is whole, 3 it is damaged, 1 the check did not come to its end, 2 wrong usage.`
+}
+
+// Run checks the store and prints what was found.
+func (c *fsckCmd) Run(ctx context.Context, std streams) error {
+	if c.JSON && c.Quiet {
+		return usage(errors.New("use --json or --quiet, not both"))
+	}
+	store, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	return c.check(ctx, std, store)
+}
+
+func (c *fsckCmd) check(ctx context.Context, std streams, store objstore.Store) error {
+	p := newProgress(std.err, 0)
+	p.unit, p.counted = "objects", true
+	var far fsck.Progress
+	r, err := fsck.Check(ctx, store, fsck.Options{Deep: c.Deep, Progress: func(now fsck.Progress) {
+		far, p.total = now, now.Total
+		p.update(time.Now(), now.Objects, now.Bytes)
+	}})
+	p.clear()
+	if err := c.print(std, r); err != nil {
+		return err
+	}
+	newer := len(r.Of(fsck.Newer))
+	switch {
+	case errors.Is(err, fsck.ErrNoLog):
+		return fmt.Errorf("check %s: %w", c.Store, err)
+	case err != nil:
+		return fmt.Errorf("check %s: stopped after %d of %d objects, %d of them damaged: %w", c.Store, far.Objects, far.Total, r.Damage(), stopped(ctx, err))
+	case r.Damage() > 0:
+		return hinted(fmt.Errorf("check %s: %w: %s", c.Store, errDamaged, counts(r, fsck.Class.Damage)),
+			"docs/operations.md says what each finding means and what to do about it")
+	case newer > 0:
+		return fmt.Errorf("check %s: %d objects were not checked: %w", c.Store, newer, commitlog.ErrVersion)
+	}
+	return nil
+}
+
+// stopped says that it was an interrupt, if it was.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	return err
+}
+
+func (c *fsckCmd) print(std streams, r *fsck.Report) error {
+	if c.JSON {
+		e := json.NewEncoder(std.out)
+		e.SetIndent("", "  ")
+		return e.Encode(struct {
+			Store string `json:"store"`
+			*fsck.Report
+		}{c.Store, r})
+	}
+	p := &printer{w: std.out}
+	if !c.Quiet {
+		c.header(p, r)
+	}
+	for _, class := range fsck.Classes {
+		if findings := r.Of(class); class.Damage() || class == fsck.Newer {
+			for _, f := range findings {
+				p.printf("%-9s %s: %s\n", class, names(f), f.Detail)
+			}
+		} else if !c.Quiet {
+			harmless(p, class, findings)
+		}
+	}
+	if r.Complete && !c.Quiet {
+		verdict(p, r)
+	}
+	return p.err
+}
+
+func (c *fsckCmd) header(p *printer, r *fsck.Report) {
+	p.printf("store %s", c.Store)
+	if r.Cluster != "" {
+		p.printf(", cluster %s", r.Cluster)
+	}
+	p.printf("\n")
+	if r.Last > 0 {
+		p.printf("slots %d to %d: ", r.First, r.Last)
+	}
+	p.printf("%d commits, %d checkpoints and %d data objects are sound", r.Commits, r.Checkpoints, r.DataObjects)
+	if r.Deep {
+		p.printf(", %d batches read", r.Batches)
+	}
+	p.printf(" (%v)\n", size(r.Bytes))
+}
+
+// namesShown is how many names of harmless objects are shown.
+const namesShown = 3
+
+// harmless tells of what is no damage in one line per class.
+func harmless(p *printer, class fsck.Class, findings []fsck.Finding) {
+	if len(findings) == 0 {
+		return
+	}
+	var bytes int64
+	var objects uint64
+	var shown []string
+	for i, f := range findings {
+		bytes += f.Bytes
+		objects += max(f.Count, 1)
+		if i < namesShown {
+			shown = append(shown, names(f))
+		}
+	}
+	p.printf("%s: %d", class, objects)
+	if bytes > 0 {
+		p.printf(", %s", size(bytes))
+	}
+	p.printf(": %s", strings.Join(shown, ", "))
+	if more := len(findings) - len(shown); more > 0 {
+		p.printf(" and %d more (--json shows all)", more)
+	}
+	p.printf("\n")
+}
+
+func verdict(p *printer, r *fsck.Report) {
+	switch {
+	case r.Damage() > 0:
+		p.printf("verdict: DAMAGED: %s\n", counts(r, fsck.Class.Damage))
+	case len(r.Of(fsck.Newer)) > 0:
+		p.printf("verdict: needs another version of seb\n")
+	case !r.Deep:
+		p.printf("verdict: whole (batches were not read; --deep does)\n")
+	default:
+		p.printf("verdict: whole\n")
+	}
+}
+
+// counts says how many findings of some classes there are.
+func counts(r *fsck.Report, of func(fsck.Class) bool) string {
+	var parts []string
+	for _, class := range fsck.Classes {
+		if n := len(r.Of(class)); n > 0 && of(class) {
+			parts = append(parts, fmt.Sprintf("%d %s", n, class))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func names(f fsck.Finding) string {
+	if f.Through == "" {
+		return f.Key
+	}
+	return fmt.Sprintf("%s to %s (%d slots)", f.Key, f.Through, f.Count)
+}

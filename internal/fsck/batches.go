@@ -1,0 +1,107 @@
+package fsck
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/simple-event-broker/seb/internal/record"
+)
+
+// row is what the log says of a batch.
+type row struct {
+	topic     uint64
+	partition int
+	base      int64
+	count     int64
+	maxTime   int64 // in ms
+	timed     bool  // maxTime is known
+	pos, size uint32
+	crc       uint32
+}
+
+// checkBatches verifies a payload, batches back to back, against the rows that
+// point into it, and the batches that no row knows against themselves: those of
+// a data object whose topic was deleted before the commit. It returns how many
+// batches there are, and an error that tells of all that are damaged.
+func checkBatches(payload []byte, rows []row) (batches int, err error) {
+	rows = slices.Clone(rows)
+	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.pos, b.pos) })
+	var errs []error
+	bad := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	end := 0
+	for _, r := range rows {
+		from, to := int(r.pos), int(r.pos)+int(r.size)
+		what := fmt.Sprintf("topic %d partition %d offsets %d to %d", r.topic, r.partition, r.base, r.base+r.count-1)
+		if from < end || to > len(payload) {
+			bad(fmt.Errorf("%s: %w: the row points at %d to %d, not at a batch of its own", what, record.ErrCorrupt, from, to))
+			continue
+		}
+		n, err := unknownBatches(payload[end:from])
+		bad(err)
+		if err := r.check(payload[from:to]); err != nil {
+			bad(fmt.Errorf("%s: %w", what, err))
+		}
+		batches += n + 1
+		end = to
+	}
+	n, err := unknownBatches(payload[end:])
+	bad(err)
+	batches += n
+	switch len(errs) {
+	case 0:
+		return batches, nil
+	case 1:
+		return batches, errs[0]
+	}
+	return batches, fmt.Errorf("%d of %d batches, the first: %w", len(errs), batches, errs[0])
+}
+
+// unknownBatches verifies batches that no row knows.
+func unknownBatches(b []byte) (n int, err error) {
+	for ; len(b) > 0; n++ {
+		x, err := record.Parse(b)
+		if err == nil {
+			err = record.Verify(b[:x.Size], x.CRC)
+		}
+		if err != nil {
+			return n, fmt.Errorf("a batch that no row knows: %w", err)
+		}
+		b = b[x.Size:]
+	}
+	return n, nil
+}
+
+// check verifies that b is the batch that the row tells of, down to its records.
+func (r row) check(b []byte) error {
+	if err := record.Verify(b, r.crc); err != nil {
+		return err
+	}
+	x, err := record.Parse(b)
+	if err != nil {
+		return err
+	}
+	if int64(x.Count) != r.count {
+		return fmt.Errorf("%w: it has %d records, its row %d", record.ErrCorrupt, x.Count, r.count)
+	}
+	latest := int64(math.MinInt64)
+	for rec, err := range x.Records(b, r.base, record.Limits{}) {
+		if errors.As(err, new(*record.LimitError)) {
+			return nil // intact, and larger than what is worth decompressing
+		}
+		if err != nil {
+			return err
+		}
+		latest = max(latest, rec.Timestamp)
+	}
+	if r.timed && latest != r.maxTime {
+		return fmt.Errorf("%w: its latest record is of %d ms, its row says %d", record.ErrCorrupt, latest, r.maxTime)
+	}
+	return nil
+}

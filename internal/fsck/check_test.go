@@ -1,0 +1,166 @@
+package fsck_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/fsck"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// long returns a log of so many slots with a checkpoint every hundred.
+func long(t testing.TB, slots int) *smith {
+	s := newSmith(t)
+	s.fact(&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+	for i := 2; i <= slots; i++ {
+		s.records(1, "one")
+		if i%100 == 0 {
+			s.checkpoint()
+		}
+	}
+	return s
+}
+
+func TestCheckOnlyReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := newAgedLog(t)
+		l.delete(l.live, l.newest) // so that all paths are taken
+		f := storetest.NewFaulty(l.store())
+		f.On(objstore.VerbCreate, "", storetest.Fail)
+		f.On(objstore.VerbDelete, "", storetest.Fail)
+		wantFindings(t, check(t, f, true), "missing "+l.live)
+		if n := f.Count(objstore.VerbCreate, "") + f.Count(objstore.VerbDelete, ""); n > 0 {
+			t.Errorf("it sent %d creates and deletes", n)
+		}
+	})
+}
+
+// A store that fails now and then, or bends bytes, is no damaged log.
+func TestCheckAsksAgain(t *testing.T) {
+	for name, fault := range map[string]storetest.Fault{
+		"fails":     storetest.Times(5, storetest.Fail),
+		"bends":     storetest.Times(2, storetest.FlipByte(33)),
+		"cuts":      storetest.Times(2, storetest.Truncate(10)),
+		"cuts ends": storetest.Times(2, storetest.Truncate(120)),
+		"is late": storetest.Times(2, func(_ context.Context, q storetest.Request, _ storetest.Next) (storetest.Answer, error) {
+			return storetest.Answer{}, objstore.ErrNotFound
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, prefix := range []string{"log/00000000000000000002", "data/", "checkpoint/00000000000000000007", "seb.json"} {
+				bubble(t, func(t *testing.T) {
+					l := newAgedLog(t)
+					l.delete(l.dataDead)
+					f := storetest.NewFaulty(l.store())
+					f.On(objstore.VerbGet, prefix, fault)
+					wantFindings(t, check(t, f, true))
+				})
+			}
+		})
+	}
+	bubble(t, func(t *testing.T) {
+		f := storetest.NewFaulty(long(t, 3).store())
+		f.On(objstore.VerbList, "", storetest.Times(5, storetest.Fail))
+		wantFindings(t, check(t, f, true))
+	})
+}
+
+// A store that does not answer is told from damage, and what was found before
+// it failed is in the report.
+func TestStoreThatFailsIsNoDamage(t *testing.T) {
+	for _, test := range []struct {
+		verb objstore.Verb
+		key  string
+	}{
+		{objstore.VerbList, ""},
+		{objstore.VerbGet, "seb.json"},
+		{objstore.VerbGet, "log/00000000000000000050"},
+		{objstore.VerbGet, "checkpoint/00000000000000000100"},
+	} {
+		bubble(t, func(t *testing.T) {
+			s := long(t, 220)
+			s.objects["log/00000000000000000007"][40] ^= 1
+			f := storetest.NewFaulty(s.store())
+			f.On(test.verb, test.key, storetest.Fail)
+			r, err := fsck.Check(t.Context(), f, fsck.Options{})
+			if !errors.Is(err, storetest.ErrInjected) || !strings.Contains(err.Error(), "the store does not answer, 6 attempts") || r.Complete {
+				t.Errorf("%s %s: %v, complete: %v", test.verb, test.key, err, r.Complete)
+			}
+			if strings.HasPrefix(test.key, "log/") || strings.HasPrefix(test.key, "checkpoint/") {
+				wantFindings(t, r, "corrupt log/00000000000000000007")
+			}
+		})
+	}
+}
+
+// An interrupt ends the check and everything that it started.
+func TestCheckEndsWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		f := storetest.NewFaulty(long(t, 200).store())
+		f.On(objstore.VerbGet, "log/00000000000000000100", storetest.Hold(nil))
+		var last fsck.Progress
+		done := make(chan error)
+		go func() {
+			_, err := fsck.Check(ctx, f, fsck.Options{Progress: func(p fsck.Progress) { last = p }})
+			done <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+		if last.Objects < 99 || last.Objects > 120 || last.Total != 202 {
+			t.Errorf("progress is %+v", last)
+		}
+	})
+}
+
+// 100 ms a request and 16 requests side by side: 100,000 commits take minutes.
+func TestCheckReadsSideBySide(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const slots = 1600
+		s := long(t, slots)
+		begun := time.Now()
+		wantFindings(t, check(t, storetest.Slow(s.store(), 100*time.Millisecond), true))
+		if took := time.Since(begun); took > 15*time.Second { // 10 s of slots, 16 checkpoints
+			t.Errorf("%d slots took %v", slots, took)
+		}
+	})
+}
+
+func TestNothingToCheck(t *testing.T) {
+	for name, objects := range map[string][]string{
+		"empty":         nil,
+		"only probes":   {"probe/1"},
+		"not of Seb's":  {"notes.txt", "photos/1.jpg", "log/today", "data/1"},
+		"other numbers": {"log/00000000000000000000", "log/99999999999999999999"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &smith{TB: t, objects: map[string][]byte{}}
+			for _, key := range objects {
+				s.objects[key] = []byte("x")
+			}
+			if _, err := fsck.Check(t.Context(), s.store(), fsck.Options{}); !errors.Is(err, fsck.ErrNoLog) {
+				t.Errorf("it says %v", err)
+			}
+		})
+	}
+}
+
+// A bucket that was set up and holds nothing yet is sound.
+func TestNewBucketIsWhole(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := check(t, newSmith(t).store(), true)
+		wantFindings(t, r)
+		if r.Last != 0 || r.Cluster != "01020300000000000000000000000000" {
+			t.Errorf("it says %+v", r)
+		}
+	})
+}

@@ -1,0 +1,145 @@
+package fsck
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// checkpoint is one that was read and is sound in itself.
+type checkpoint struct {
+	*commitlog.Checkpoint
+	state *state.State
+}
+
+// readCheckpoint reads a checkpoint and checks it for itself.
+func (c *checker) readCheckpoint(ctx context.Context, s commitlog.Seq) (cp checkpoint, err error) {
+	key := commitlog.CheckpointKey(s)
+	err = believe(ctx, func() error {
+		o, err := c.get(ctx, key, 0, 1) // its size says how long reading it may take
+		if err == nil {
+			o, err = c.get(ctx, key, 0, o.Size)
+		}
+		if err != nil {
+			return err
+		}
+		if cp.Checkpoint, err = commitlog.DecodeCheckpoint(o.Body); err != nil {
+			return err
+		}
+		if cp.Cluster != c.cluster || cp.Seq != s {
+			return fmt.Errorf("%w: it is slot %d of cluster %v", commitlog.ErrForeign, cp.Seq, cp.Cluster)
+		}
+		cp.state, err = state.Decode(cp.Seq, cp.Body)
+		return err
+	})
+	return cp, err
+}
+
+// passCheckpoint compares a checkpoint with the walk, which stands at its slot
+// or before a gap that holds it. If the walk has lost the state it takes it
+// from here.
+func (c *checker) passCheckpoint(ctx context.Context, s commitlog.Seq) error {
+	defer c.progress()
+	key := commitlog.CheckpointKey(s)
+	cp, err := c.readCheckpoint(ctx, s)
+	switch {
+	case errors.Is(err, objstore.ErrNotFound):
+		c.pruned = append(c.pruned, s)
+		return nil
+	case err != nil:
+		return c.blame(key, err)
+	}
+	c.objects.Add(1)
+	if c.pos < s {
+		c.move(s) // its slot is not there
+		c.lose()
+		c.lost = s
+	}
+	if c.hash != nil && *c.hash != cp.Hash {
+		c.found(Corrupt, key, "%v: it follows a commit with the hash %v, %s has %v", commitlog.ErrCorrupt, cp.Hash, commitlog.LogKey(s), *c.hash)
+		return nil
+	}
+	compared := c.state
+	if compared == nil {
+		compared = cp.state // with itself: its form is canonical
+	}
+	if !bytes.Equal(compared.View().Encode(), cp.Body) {
+		c.found(Corrupt, key, "%v: it is not the state that the log gives", commitlog.ErrCorrupt)
+		return nil
+	}
+	if c.state == nil {
+		// The walk changes its own, and the checkpoint's is still needed.
+		if c.state, err = state.Decode(s, cp.Body); err != nil {
+			return err
+		}
+	}
+	c.hash = &cp.Hash
+	c.covered, c.base = s, cp.state
+	c.report.Checkpoints++
+	return nil
+}
+
+// cover takes the newest sound checkpoint as what the log needs: brokers may
+// delete what it does not point into.
+func (c *checker) cover() {
+	if c.base == nil {
+		return
+	}
+	newest := commitlog.CheckpointKey(c.covered)
+	for o, live := range c.base.AllObjects() {
+		switch at := commitlog.Seq(o.Seq); {
+		case o.Data:
+			c.coverData(dataKey{at, o.Tag}, o.Size, live)
+		case live && !c.present(at):
+			c.needed = append(c.needed, at)
+		case live:
+			known, ok := c.loose[at]
+			if ok && known != (looseCommit{o.Tag, int64(o.Size)}) {
+				c.found(Corrupt, commitlog.LogKey(at), "%v: %s knows another commit there", commitlog.ErrCorrupt, newest)
+			}
+		}
+	}
+}
+
+// coverData takes note of a data object that the newest sound checkpoint knows.
+func (c *checker) coverData(key dataKey, size uint32, live bool) {
+	use, known := c.data[key]
+	if !known {
+		use.size = size
+	}
+	if use.commit > c.covered {
+		c.foundTwice(use.commit, key)
+		live = true
+	}
+	use.live = live
+	c.data[key] = use
+}
+
+// present tells whether a slot was listed, and not found gone since.
+func (c *checker) present(s commitlog.Seq) bool { return c.inv.slots.has(s) && !c.gone[s] }
+
+// eachRow tells where every record of a state is said to live.
+func eachRow(s *state.State, each func(state.Object, row)) {
+	const atOnce = 1024
+	var locations []state.Location
+	for _, t := range s.Topics() {
+		for p := range t.Partitions {
+			for offset := t.Partitions[p].Start; offset < t.Partitions[p].End; {
+				locations = s.Locate(locations[:0], t, int32(p), offset, 1<<62, atOnce)
+				for _, l := range locations {
+					start := uint32(commitlog.DataPayloadStart)
+					if !l.Object.Data {
+						start = 0
+					}
+					each(l.Object, row{topic: t.ID, partition: p, base: l.Base, count: l.Count, pos: l.Pos - start, size: l.Size, crc: l.CRC})
+					offset = l.Base + l.Count
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package fsck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// What is read of a commit at first: most heads are smaller, and in a deep check
+// most commits.
+const (
+	headBytes = 16 << 10
+	deepBytes = 256 << 10
+)
+
+// slotResult is what a worker found out about a slot.
+type slotResult struct {
+	seq     commitlog.Seq
+	absent  bool
+	commit  *commitlog.Commit // nil if it can't be read
+	damage  []error           // of the object, each of a class
+	data    []dataResult      // of the data objects that it refers to
+	batches int
+	err     error // that ends the check
+}
+
+// checkSlot reads a slot's commit and the data objects that it is the first to
+// refer to. They are read together so that rows need not be kept.
+func (c *checker) checkSlot(ctx context.Context, s commitlog.Seq) slotResult {
+	r := slotResult{seq: s}
+	var body []byte
+	err := believe(ctx, func() (err error) {
+		r.commit, body, err = c.readCommit(ctx, s)
+		return err
+	})
+	switch _, damaged := classOf(err); {
+	case errors.Is(err, objstore.ErrNotFound):
+		r.absent = true
+		return r
+	case damaged:
+		r.damage = append(r.damage, err)
+		return r
+	case err != nil:
+		r.err = err
+		return r
+	}
+	inline, byObject := rowsOf(r.commit)
+	if c.opts.Deep {
+		r.batches, r.err = c.checkPayload(ctx, r.commit, body, inline)
+		if _, damaged := classOf(r.err); damaged {
+			r.damage, r.err = append(r.damage, r.err), nil
+		}
+		if errors.Is(r.err, objstore.ErrNotFound) {
+			r.absent, r.err = true, nil // since its head was read
+		}
+	}
+	c.objects.Add(1)
+	for i, ref := range r.commit.Data {
+		if r.err != nil {
+			break
+		}
+		var d dataResult
+		d, r.err = c.checkData(ctx, ref, byObject[i])
+		r.data = append(r.data, d)
+	}
+	return r
+}
+
+// readCommit reads and checks the head of a slot. body begins with that, and
+// may be the whole object.
+func (c *checker) readCommit(ctx context.Context, s commitlog.Seq) (commit *commitlog.Commit, body []byte, err error) {
+	key, size := commitlog.LogKey(s), int64(headBytes)
+	if c.opts.Deep {
+		size = deepBytes
+	}
+	o, err := c.get(ctx, key, 0, size)
+	if err != nil {
+		return nil, nil, err
+	}
+	body = o.Body
+	pro, err := commitlog.DecodePrologue(body)
+	if err == nil && pro.End() > int64(len(body)) && pro.End() <= o.Size {
+		rest, err := c.get(ctx, key, int64(len(body)), pro.End()-int64(len(body)))
+		if err != nil {
+			return nil, nil, err
+		}
+		body = append(body, rest.Body...)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	commit, err = commitlog.DecodeCommit(body)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case commit.Cluster != c.cluster || commit.Seq != s:
+		return nil, nil, fmt.Errorf("%w: it is slot %d of cluster %v", commitlog.ErrForeign, commit.Seq, commit.Cluster)
+	case commit.Size() != o.Size:
+		return nil, nil, wrongSize(o.Size, commit.Size())
+	}
+	return commit, body, nil
+}
+
+func wrongSize(has, should int64) error {
+	return fmt.Errorf("%w: it has %d bytes instead of %d", commitlog.ErrCorrupt, has, should)
+}
+
+// checkPayload verifies the inline batches of a commit, and reads them unless
+// body is the whole object and they are sound there.
+func (c *checker) checkPayload(ctx context.Context, commit *commitlog.Commit, body []byte, rows []row) (batches int, err error) {
+	if int64(len(body)) == commit.Size() {
+		if batches, err = checkBatches(body[commit.PayloadStart:], rows); err == nil {
+			return batches, nil
+		}
+	}
+	release, err := c.hold(ctx, int64(commit.PayloadSize))
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	key := commitlog.LogKey(commit.Seq)
+	err = believe(ctx, func() error {
+		o, err := c.get(ctx, key, int64(commit.PayloadStart), int64(commit.PayloadSize))
+		if err != nil {
+			return err
+		}
+		if int64(len(o.Body)) != int64(commit.PayloadSize) {
+			return wrongSize(o.Size, commit.Size())
+		}
+		batches, err = checkBatches(o.Body, rows)
+		return err
+	})
+	return batches, err
+}
+
+// rowsOf returns the rows of a commit: those of its own payload, and those of
+// each data object.
+func rowsOf(c *commitlog.Commit) (inline []row, byObject [][]row) {
+	byObject = make([][]row, len(c.Data))
+	for _, it := range c.Items {
+		x, ok := it.(*commitlog.Batch)
+		if !ok {
+			continue
+		}
+		r := row{
+			topic: x.Topic, partition: int(x.Partition), base: x.Base, count: int64(x.Count),
+			maxTime: x.MaxTime, timed: true, pos: x.Pos, size: x.Size, crc: x.CRC,
+		}
+		if x.Object == 0 {
+			inline = append(inline, r)
+		} else {
+			byObject[x.Object-1] = append(byObject[x.Object-1], r)
+		}
+	}
+	return inline, byObject
+}

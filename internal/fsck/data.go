@@ -1,0 +1,193 @@
+package fsck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// dataResult is what was found out about a data object.
+type dataResult struct {
+	ref     commitlog.DataRef // its Size is that of the object, if it is sound
+	absent  bool
+	damage  error // of a class
+	batches int
+}
+
+// checkData reads a data object that something refers to, or, if ref.Size is 0,
+// nothing. Its error ends the check.
+func (c *checker) checkData(ctx context.Context, ref commitlog.DataRef, rows []row) (dataResult, error) {
+	r := dataResult{ref: ref}
+	err := believe(ctx, func() (err error) {
+		r.ref.Size, r.batches, err = c.readData(ctx, ref, rows)
+		return err
+	})
+	c.objects.Add(1)
+	_, damaged := classOf(err)
+	switch {
+	case errors.Is(err, objstore.ErrNotFound):
+		r.absent = true
+	case damaged:
+		r.damage = err
+	case err != nil:
+		return r, err
+	}
+	return r, nil
+}
+
+// readData reads a data object's head, and all of it in a deep check.
+func (c *checker) readData(ctx context.Context, ref commitlog.DataRef, rows []row) (size uint32, batches int, err error) {
+	key := ref.Key()
+	o, err := c.get(ctx, key, 0, commitlog.DataPayloadStart)
+	if err != nil {
+		return 0, 0, err
+	}
+	h, err := commitlog.DecodeDataHead(o.Body)
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case h.Cluster != c.cluster || h.Ref.Key() != key:
+		return 0, 0, fmt.Errorf("%w: it is %s of cluster %v", commitlog.ErrForeign, h.Ref.Key(), h.Cluster)
+	case int64(h.Ref.Size) != o.Size:
+		return 0, 0, wrongSize(o.Size, int64(h.Ref.Size))
+	case ref.Size != 0 && h.Ref.Size != ref.Size:
+		return 0, 0, wrongSize(o.Size, int64(ref.Size))
+	case !c.opts.Deep:
+		return h.Ref.Size, 0, nil
+	}
+	release, err := c.hold(ctx, int64(h.PayloadSize))
+	if err != nil {
+		return 0, 0, err
+	}
+	defer release()
+	o, err = c.get(ctx, key, commitlog.DataPayloadStart, int64(h.PayloadSize))
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(o.Body) != int(h.PayloadSize) {
+		return 0, 0, wrongSize(o.Size, int64(h.Ref.Size))
+	}
+	if batches, err = checkBatches(o.Body, rows); err == nil && batches != int(h.Batches) {
+		err = fmt.Errorf("%w: it holds %d batches instead of %d", commitlog.ErrCorrupt, batches, h.Batches)
+	}
+	return h.Ref.Size, batches, err
+}
+
+// tookData takes note of a data object that was looked at because of commit s,
+// or of a state if s is 0.
+func (c *checker) tookData(r dataResult, s commitlog.Seq) error {
+	key := keyOf(r.ref)
+	use, known := c.data[key]
+	if known && s > 0 {
+		c.foundTwice(s, key)
+	}
+	if !known {
+		use = dataUse{size: r.ref.Size, commit: s, live: true}
+	}
+	use.checked, use.absent = true, r.absent
+	c.data[key] = use
+	if r.damage != nil {
+		return c.blame(key.String(), fmt.Errorf("%w (%s)", r.damage, use.referrer()))
+	}
+	if !r.absent {
+		c.report.DataObjects++
+		c.report.Batches += int64(r.batches)
+	}
+	return nil
+}
+
+// foundTwice reports a commit that is not the first to refer to a data object.
+func (c *checker) foundTwice(s commitlog.Seq, key dataKey) {
+	c.found(Corrupt, commitlog.LogKey(s), "%v: it refers to %s, as a commit before it does: the same records twice", commitlog.ErrCorrupt, key)
+}
+
+// remaining is a data object that no commit led to.
+type remaining struct {
+	ref    commitlog.DataRef // without a size if nothing refers to it
+	rows   []row
+	result dataResult
+	err    error
+}
+
+// checkRemainingData checks what only a state knows, since the commits that
+// referred to it are gone, and what was listed and nothing is known to refer to.
+func (c *checker) checkRemainingData(ctx context.Context) error {
+	todo := make(map[dataKey]*remaining)
+	for key, use := range c.data {
+		if !use.checked && use.live {
+			todo[key] = &remaining{ref: commitlog.DataRef{Seq: key.seq, ID: key.id, Size: use.size}}
+		}
+	}
+	for _, key := range c.inv.data {
+		if use, known := c.data[key]; !known || !use.checked {
+			todo[key] = &remaining{ref: commitlog.DataRef{Seq: key.seq, ID: key.id, Size: use.size}}
+		}
+	}
+	if c.opts.Deep && c.state != nil {
+		eachRow(c.state, func(o state.Object, r row) {
+			if t := todo[dataKey{commitlog.Seq(o.Seq), o.Tag}]; o.Data && t != nil {
+				t.rows = append(t.rows, r)
+			}
+		})
+	}
+	feed := func(yield func(*remaining) bool) {
+		for _, t := range todo {
+			if !yield(t) {
+				return
+			}
+		}
+	}
+	return inOrder(ctx, feed, func(ctx context.Context, t *remaining) *remaining {
+		t.result, t.err = c.checkData(ctx, t.ref, t.rows)
+		return t
+	}, func(t *remaining) error {
+		defer c.progress()
+		if t.err != nil {
+			return t.err
+		}
+		if t.ref.Size > 0 {
+			return c.tookData(t.result, 0)
+		}
+		return c.tookUnused(t.result)
+	})
+}
+
+// tookUnused reports a data object that nothing is known to refer to.
+func (c *checker) tookUnused(r dataResult) error {
+	key := r.ref.Key()
+	switch {
+	case r.absent:
+		return nil // swept since it was listed
+	case r.damage != nil:
+		return c.blame(key, r.damage)
+	}
+	c.report.DataObjects++
+	c.report.Batches += int64(r.batches)
+	class, detail := c.judgeUnused(r.ref.Seq)
+	c.report.Findings = append(c.report.Findings, Finding{Class: class, Key: key, Detail: detail, Bytes: int64(r.ref.Size)})
+	return nil
+}
+
+// inFlightSlots is how many slots before the log's end an upload may have begun
+// whose commit still comes: what brokers commit while one of them uploads.
+const inFlightSlots = 1000
+
+// judgeUnused tells whether a commit may still come that refers to a data
+// object whose upload began at slot s. What was listed before log/ and is
+// referred to by a commit in that List is known to be in use; later commits are
+// not looked at. Only the floor in the state rules them out.
+func (c *checker) judgeUnused(s commitlog.Seq) (Class, string) {
+	switch {
+	case c.state != nil && s < c.state.DataFloor():
+		return Orphaned, "no commit refers to it, and none ever will"
+	case c.lost > c.covered:
+		return InUse, "a commit that is missing or damaged may refer to it"
+	case s+inFlightSlots >= c.pos:
+		return InUse, "no commit refers to it yet; its upload began near the end of the log"
+	}
+	return Orphaned, "no commit refers to it"
+}

@@ -1,0 +1,322 @@
+package fsck_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/fsck"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// agedLog is a log of which brokers may have deleted something: topic 1 lives,
+// topic 2 was deleted, both with an inline batch and a data object.
+type agedLog struct {
+	*smith
+	create, live, dead         string // slots 1 to 3
+	farLive, farDead, drop     string // slots 4 to 6
+	dataLive, dataDead, middle string // the checkpoint as of slot 6
+	later, newest, tail        string // slot 7, its checkpoint, slot 8
+}
+
+func newAgedLog(t testing.TB) agedLog {
+	s := newSmith(t)
+	l := agedLog{smith: s}
+	l.create = s.fact(&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "live"}, &commitlog.TopicCreated{ID: 2, Partitions: 1, Name: "dead"})
+	l.live, l.dead = s.records(1, "one"), s.records(2, "two")
+	l.farLive, l.dataLive = s.far(1, 10, batchOf("three"), batchOf("four"))
+	l.farDead, l.dataDead = s.far(2, 11, batchOf("five"))
+	l.drop = s.fact(&commitlog.TopicDeleted{ID: 2})
+	l.middle = s.checkpoint()
+	l.later = s.records(1, "six")
+	l.newest = s.checkpoint()
+	l.tail = s.records(1, "seven")
+	return l
+}
+
+// What rule 6 lets brokers delete is not missing, and what it doesn't is.
+func TestAbsentIsMissingOnlyIfNeeded(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		delete func(l agedLog) []string
+		want   func(l agedLog) []string
+	}{
+		{"nothing", func(agedLog) []string { return nil }, func(agedLog) []string { return nil }},
+		{"all that is dead", func(l agedLog) []string { return []string{l.create, l.dead, l.farLive, l.farDead, l.drop, l.dataDead} },
+			func(l agedLog) []string { return []string{"deleted " + l.create, "deleted " + l.dead + " " + l.drop} }},
+		{"a dead data object", func(l agedLog) []string { return []string{l.dataDead} }, func(agedLog) []string { return nil }},
+		{"a live slot", func(l agedLog) []string { return []string{l.live} }, func(l agedLog) []string { return []string{"missing " + l.live} }},
+		{"a live data object", func(l agedLog) []string { return []string{l.dataLive} }, func(l agedLog) []string { return []string{"missing " + l.dataLive} }},
+		{"a live data object and the slot of it", func(l agedLog) []string { return []string{l.dataLive, l.farLive} },
+			func(l agedLog) []string { return []string{"missing " + l.dataLive, "deleted " + l.farLive} }},
+		{"the older checkpoint", func(l agedLog) []string { return []string{l.middle} }, func(agedLog) []string { return nil }},
+		{"checkpoints, with what is dead", func(l agedLog) []string { return []string{l.middle, l.newest, l.dead} },
+			func(l agedLog) []string { return []string{"missing " + l.dead} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				l := newAgedLog(t)
+				l.delete(test.delete(l)...)
+				for _, deep := range []bool{false, true} {
+					wantFindings(t, check(t, l.store(), deep), test.want(l)...)
+				}
+			})
+		})
+	}
+}
+
+// A data object that only a checkpoint knows is read by the rows in the state.
+func TestDataObjectWithoutItsCommitIsVerified(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := newAgedLog(t)
+		l.delete(l.farLive)
+		body := slices.Clone(l.objects[l.dataLive])
+		// Another sound batch of the same size: only the row tells.
+		copy(body[commitlog.DataPayloadStart:], batchOf("THREE"))
+		r := check(t, l.change(l.dataLive, body).store(), true)
+		wantFindings(t, r, "corrupt "+l.dataLive, "deleted "+l.farLive)
+		if d := r.Findings[0].Detail; !strings.Contains(d, "topic 1 partition 0 offsets 1 to 1") || !strings.Contains(d, "a checkpoint refers to it") {
+			t.Errorf("it does not say what is damaged: %s", d)
+		}
+		if r := check(t, l.store(), true); r.Batches != 7 { // all but none: the lost slot held no batch
+			t.Errorf("%d batches were read", r.Batches)
+		}
+	})
+}
+
+// A commit that can't be compared with the one before it is compared with the
+// next checkpoint.
+func TestSlotBehindAGapIsComparedWithTheCheckpoint(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := newAgedLog(t)
+		l.delete(l.create, l.dead)
+		c, err := commitlog.DecodeCommit(l.objects[l.live])
+		if err != nil {
+			t.Fatal(err)
+		}
+		payload := l.objects[l.live][c.PayloadStart:]
+		c.Nonce[0] ^= 1
+		r := check(t, l.change(l.live, append(commitlog.EncodeCommit(c), payload...)).store(), true)
+		wantFindings(t, r, "corrupt "+l.live, "deleted "+l.create, "deleted "+l.dead)
+	})
+}
+
+// during changes a bucket once it was listed, before any slot is read.
+func during(store *objstore.Memory, change func(ctx context.Context)) objstore.Store {
+	var once sync.Once
+	f := storetest.NewFaulty(store)
+	f.On(objstore.VerbGet, commitlog.ClusterKey, func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
+		once.Do(func() { change(ctx) })
+		return next(ctx, q)
+	})
+	return f
+}
+
+// Brokers may delete while a check runs, also what a checkpoint of meanwhile has
+// made superfluous.
+func TestWhatVanishesIsJudgedByNewerCheckpoints(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		checkpoint bool
+	}{{"deleted", true}, {"lost", false}} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				l := newAgedLog(t)
+				store := l.store()
+				before := newAgedLog(t)
+				before.fact(&commitlog.TopicDeleted{ID: 1})
+				after := before.checkpoint()
+				gone := []string{l.live, l.dataLive, l.later, l.tail}
+				r := check(t, during(store, func(ctx context.Context) {
+					if test.checkpoint {
+						mustCreate(ctx, t, store, after, before.objects[after])
+					}
+					for _, key := range gone {
+						mustDelete(ctx, t, store, key)
+					}
+				}), false)
+				if test.checkpoint {
+					wantFindings(t, r)
+					return
+				}
+				wantFindings(t, r, "missing "+l.dataLive, "missing "+l.live, "missing "+l.later, "missing "+l.tail)
+			})
+		})
+	}
+}
+
+// A commit that is gone between the reading of its head and of its records.
+func TestSlotThatVanishesInTheMiddle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSmith(t)
+		s.fact(&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+		large := s.records(1, strings.Repeat("x", 300<<10)) // is read in two parts
+		s.records(1, "one")
+		f := storetest.NewFaulty(s.store())
+		f.On(objstore.VerbGet, large, storetest.After(1, func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
+			return storetest.Answer{}, objstore.ErrNotFound
+		}))
+		wantFindings(t, check(t, f, true), "missing "+large)
+	})
+}
+
+// Checkpoints go when there are two newer ones.
+func TestCheckpointThatVanishes(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		newer int
+		want  []string
+	}{
+		{"two newer", 2, nil},
+		{"one newer", 1, []string{"missing checkpoint/00000000000000000007"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				l := newAgedLog(t)
+				store := l.store()
+				grown := newAgedLog(t)
+				var added []string
+				for range test.newer {
+					grown.records(1, "more")
+					added = append(added, grown.checkpoint())
+				}
+				r := check(t, during(store, func(ctx context.Context) {
+					for _, key := range added {
+						mustCreate(ctx, t, store, key, grown.objects[key])
+					}
+					mustDelete(ctx, t, store, l.newest)
+				}), false)
+				wantFindings(t, r, test.want...)
+			})
+		})
+	}
+}
+
+// A checkpoint that is listed and yet can't be read is missing.
+func TestCheckpointThatIsListedInVainIsMissing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := newAgedLog(t)
+		l.checkpoint() // the second one that is newer
+		f := storetest.NewFaulty(l.store())
+		f.On(objstore.VerbGet, l.middle, func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
+			q.Key = "checkpoint/00000000000000000099"
+			return next(ctx, q)
+		})
+		wantFindings(t, check(t, f, false), "missing "+l.middle)
+	})
+}
+
+func TestOrphans(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSmith(t)
+		s.fact(&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+		old := s.upload(0, 1, batchOf("dead"))
+		for range 1001 {
+			s.records(1, "one")
+		}
+		young := s.upload(900, 2, batchOf("perhaps"))
+		damaged := s.upload(900, 3, batchOf("bad"))
+		s.objects[damaged.Key()][40] ^= 1
+		s.objects["probe/1234"] = []byte("x")
+		s.objects["sub/seb.json"] = []byte("{}")
+		r := check(t, s.store(), true)
+		wantFindings(t, r, "corrupt "+damaged.Key(), "orphaned "+old.Key(), "possibly in use "+young.Key(),
+			"leftover probe/1234", "stray sub/seb.json")
+		if got := r.Of(fsck.Orphaned)[0].Bytes; got != int64(old.Size) {
+			t.Errorf("the orphan has %d bytes, not %d", got, old.Size)
+		}
+
+		// The floor settles it.
+		s.delete(damaged.Key())
+		s.fact(&commitlog.DataFloor{Seq: 901})
+		wantFindings(t, check(t, s.store(), true), "orphaned "+old.Key(), "orphaned "+young.Key(), "leftover probe/1234", "stray sub/seb.json")
+
+		// A commit that is lost may have referred to it.
+		s.delete(s.fact(&commitlog.DataFloor{Seq: 901}))
+		s.records(1, "two")
+		r = check(t, s.store(), false)
+		wantFindings(t, r, "missing log/00000000000000001004", "possibly in use "+old.Key(), "possibly in use "+young.Key(), "leftover probe/1234", "stray sub/seb.json")
+	})
+}
+
+func TestSameDataObjectInTwoCommitsIsDamage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSmith(t)
+		s.fact(&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+		b := batchOf("once")
+		ref := s.upload(1, 7, b)
+		var key string
+		for range 2 {
+			c := s.next()
+			c.Data, c.Items = []commitlog.DataRef{ref}, []commitlog.Item{s.row(1, 1, 0, b, s.end(1))}
+			key = s.put(c, nil)
+		}
+		wantFindings(t, check(t, s.store(), true), "corrupt "+key)
+	})
+}
+
+// Also if the first commit is lost, and only a checkpoint knows of it.
+func TestSameDataObjectAsOfALostCommitIsDamage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSmith(t)
+		s.fact(&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+		b := batchOf("once")
+		first, data := s.far(1, 7, b)
+		s.checkpoint()
+		c := s.next()
+		c.Data = []commitlog.DataRef{{Seq: 1, ID: 7, Size: uint32(len(s.objects[data]))}}
+		c.Items = []commitlog.Item{s.row(1, 1, 0, b, s.end(1))}
+		second := s.put(c, nil)
+		s.delete(first)
+		wantFindings(t, check(t, s.store(), true), "corrupt "+second, "deleted "+first)
+	})
+}
+
+// A topic that was deleted before its commit leaves batches that no row knows.
+func TestBatchesThatNoRowKnowsAreVerified(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSmith(t)
+		s.fact(&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+		first, second, third := batchOf("dropped"), batchOf("kept"), batchOf("dropped too")
+		ref := s.upload(1, 7, first, second, third)
+		c := s.next()
+		c.Data, c.Items = []commitlog.DataRef{ref}, []commitlog.Item{s.row(1, 1, len(first), second, 0)}
+		s.put(c, nil)
+		r := check(t, s.store(), true)
+		wantFindings(t, r)
+		if r.Batches != 3 {
+			t.Errorf("%d batches were read, not 3", r.Batches)
+		}
+		for _, at := range []int{len(first) - 1, len(first) + len(second) + len(third) - 1} {
+			body := slices.Clone(s.objects[ref.Key()])
+			body[commitlog.DataPayloadStart+at] ^= 1
+			wantFindings(t, check(t, s.change(ref.Key(), body).store(), true), "corrupt "+ref.Key())
+		}
+		// Nor may there be another number of them than the head says.
+		h, err := commitlog.DecodeDataHead(s.objects[ref.Key()])
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Batches++
+		body := append(commitlog.EncodeDataHead(h), s.objects[ref.Key()][commitlog.DataPayloadStart:]...)
+		wantFindings(t, check(t, s.change(ref.Key(), body).store(), true), "corrupt "+ref.Key())
+	})
+}
+
+func mustCreate(ctx context.Context, t *testing.T, store objstore.Store, key string, b []byte) {
+	t.Helper()
+	if _, err := store.Create(ctx, key, b); err != nil {
+		t.Error(err)
+	}
+}
+
+func mustDelete(ctx context.Context, t *testing.T, store objstore.Store, key string) {
+	t.Helper()
+	if _, err := store.Delete(ctx, key); err != nil {
+		t.Error(err)
+	}
+}

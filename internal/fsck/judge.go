@@ -1,0 +1,154 @@
+package fsck
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// judge tells what is missing from what may be absent, once everything was read.
+func (c *checker) judge(ctx context.Context) error {
+	missing, deleted := c.absentSlots()
+	var data []dataKey
+	for key, use := range c.data {
+		if use.live && use.absent {
+			data = append(data, key)
+		}
+	}
+	if len(missing)+len(data)+len(c.pruned) > 0 {
+		later, listed, err := c.laterCheckpoint(ctx)
+		if err != nil {
+			return err
+		}
+		if later.state != nil {
+			missing, data = c.absolve(later, missing, data)
+		}
+		c.judgePruned(listed)
+	}
+	lost := c.losses(missing, data)
+	for _, x := range missing {
+		c.foundRun(Missing, x, c.whyNeeded(x)+lost[lossKey{seq: x.from}].String())
+	}
+	for _, x := range deleted {
+		c.foundRun(Deleted, x, "the log does not need it: "+commitlog.CheckpointKey(c.covered)+" covers it, and no record lives there")
+	}
+	for _, key := range data {
+		c.found(Missing, key.String(), "%s%v", c.data[key].referrer(), lost[lossKey{true, key.seq, key.id}])
+	}
+	return nil
+}
+
+// absentSlots returns the slots that are missing, and those that need not be there.
+func (c *checker) absentSlots() (missing, deleted spans) {
+	var gone, needed spans
+	for _, s := range slices.Sorted(maps.Keys(c.gone)) {
+		gone.add(s)
+	}
+	slices.Sort(c.needed)
+	for _, s := range slices.Compact(c.needed) {
+		needed.add(s)
+	}
+	end := max(c.covered, commitlog.Seq(c.report.Last))
+	for _, x := range c.inv.slots.without(gone).gaps(end) {
+		if x.to > c.covered { // no checkpoint covers them
+			missing = append(missing, span{max(x.from, c.covered+1), x.to})
+			x.to = c.covered
+		}
+		if x.from <= x.to {
+			deleted = append(deleted, x)
+		}
+	}
+	deleted = deleted.without(needed)
+	return append(needed, missing...), deleted
+}
+
+func (c *checker) whyNeeded(x span) string {
+	if x.to <= c.covered {
+		return "records live there, says " + commitlog.CheckpointKey(c.covered)
+	}
+	return "the log goes on behind it, and no checkpoint covers it"
+}
+
+func (c *checker) foundRun(class Class, x span, detail string) {
+	f := Finding{Class: class, Key: commitlog.LogKey(x.from), Detail: detail}
+	if x.from != x.to {
+		f.Through, f.Count = commitlog.LogKey(x.to), x.count()
+	}
+	c.report.Findings = append(c.report.Findings, f)
+}
+
+// laterCheckpoint lists the checkpoints again, and returns the newest one if it
+// came since the check began and is sound.
+func (c *checker) laterCheckpoint(ctx context.Context) (later checkpoint, listed []commitlog.Seq, err error) {
+	for after := ""; ; {
+		page, err := c.page(ctx, commitlog.CheckpointPrefix, after)
+		if err != nil {
+			return later, nil, err
+		}
+		for _, k := range page.Keys {
+			if s, ok := commitlog.ParseSeqKey(commitlog.CheckpointPrefix, k); ok {
+				listed = append(listed, s)
+			}
+		}
+		if !page.More || len(page.Keys) == 0 {
+			break
+		}
+		after = page.Keys[len(page.Keys)-1]
+	}
+	if len(listed) == 0 {
+		return later, nil, nil
+	}
+	newest := listed[len(listed)-1]
+	if n := len(c.inv.checkpoints); n > 0 && newest <= c.inv.checkpoints[n-1] {
+		return later, listed, nil
+	}
+	later, err = c.readCheckpoint(ctx, newest)
+	if _, damaged := classOf(err); damaged {
+		return checkpoint{}, listed, c.blame(commitlog.CheckpointKey(newest), err)
+	}
+	return later, listed, err
+}
+
+// absolve takes out of what is missing the objects that a checkpoint which came
+// during the check does not point into: brokers may have deleted them since.
+func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans, []dataKey) {
+	var live []commitlog.Seq
+	liveData := map[dataKey]bool{}
+	for o, isLive := range later.state.AllObjects() {
+		switch {
+		case isLive && o.Data:
+			liveData[dataKey{commitlog.Seq(o.Seq), o.Tag}] = true
+		case isLive:
+			live = append(live, commitlog.Seq(o.Seq))
+		}
+	}
+	slices.Sort(live)
+	var dead spans // those that the checkpoint covers, less those that it points into
+	var liveSlots spans
+	for _, s := range slices.Compact(live) {
+		liveSlots.add(s)
+	}
+	dead = liveSlots.gaps(later.Seq)
+	data = slices.DeleteFunc(data, func(key dataKey) bool {
+		return c.data[key].commit <= later.Seq && !liveData[key]
+	})
+	return slots.without(dead), data
+}
+
+// judgePruned reports checkpoints that went away during the check although they
+// must stay: one may go only when there are two newer ones.
+func (c *checker) judgePruned(listed []commitlog.Seq) {
+	for _, s := range c.pruned {
+		newer := 0
+		for _, other := range listed {
+			if other > s {
+				newer++
+			}
+		}
+		if newer < 2 || slices.Contains(listed, s) {
+			c.found(Missing, commitlog.CheckpointKey(s), "it was listed, and is not there")
+		}
+	}
+}

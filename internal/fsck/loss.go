@@ -1,0 +1,64 @@
+package fsck
+
+import (
+	"fmt"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// loss says which records are gone with a data object or a run of slots.
+type loss struct {
+	topic   string
+	first   row
+	batches int
+}
+
+// lossKey names a data object, or the first slot of a run.
+type lossKey struct {
+	data bool
+	seq  commitlog.Seq
+	id   uint64
+}
+
+func (l *loss) String() string {
+	if l == nil {
+		return ""
+	}
+	s := fmt.Sprintf("; lost with it: topic %s partition %d offsets %d to %d", l.topic, l.first.partition, l.first.base, l.first.base+l.first.count-1)
+	if l.batches > 1 {
+		s += fmt.Sprintf(" and %d more batches", l.batches-1)
+	}
+	return s
+}
+
+// losses finds the records of what is missing in the state at the log's end. It
+// has none for slots that the state knows nothing of.
+func (c *checker) losses(slots spans, data []dataKey) map[lossKey]*loss {
+	lost := make(map[lossKey]*loss)
+	if c.state == nil || len(slots)+len(data) == 0 {
+		return lost
+	}
+	gone := make(map[dataKey]bool)
+	for _, key := range data {
+		gone[key] = true
+	}
+	eachRow(c.state, func(o state.Object, r row) {
+		key := lossKey{seq: slots.runOf(commitlog.Seq(o.Seq))}
+		if o.Data {
+			key = lossKey{true, commitlog.Seq(o.Seq), o.Tag}
+			if !gone[dataKey{key.seq, key.id}] {
+				return
+			}
+		} else if key.seq == 0 {
+			return
+		}
+		l := lost[key]
+		if l == nil {
+			l = &loss{topic: c.state.TopicByID(r.topic).Name, first: r}
+			lost[key] = l
+		}
+		l.batches++
+	})
+	return lost
+}

@@ -1,0 +1,36 @@
+package fsck
+
+import (
+	"context"
+	"iter"
+	"sync"
+)
+
+// inOrder lets workers work on jobs side by side, and done have the results one
+// by one in the order of the jobs. It returns done's first error, or ctx's, once
+// all workers have ended.
+func inOrder[J, R any](ctx context.Context, jobs iter.Seq[J], work func(context.Context, J) R, done func(R) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	pending := make(chan chan R, workers-1) // one more is in done's hands
+	all.Go(func() {
+		defer close(pending)
+		for job := range jobs {
+			result := make(chan R, 1)
+			select {
+			case pending <- result:
+			case <-ctx.Done():
+				return
+			}
+			all.Go(func() { result <- work(ctx, job) })
+		}
+	})
+	for result := range pending {
+		if err := done(<-result); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,120 @@
+package fsck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+const (
+	workers      = 16        // requests side by side
+	memoryMax    = 128 << 20 // bodies held at a time, unless a single one is larger
+	listPageKeys = 100_000   // what a directory is listed in; S3 has pages of its own
+
+	requestTimeout = 30 * time.Second
+	bytesPerSecond = 256 << 10 // what a request may be as slow as
+	attemptsMax    = 6         // of a request that the store does not answer
+	pauseMin       = 200 * time.Millisecond
+
+	doubtsMax  = 3 // readings before damage or absence is believed
+	doubtPause = 50 * time.Millisecond
+)
+
+// reader reads from the store, and asks again where an answer may be better
+// then. It is safe for concurrent use.
+type reader struct {
+	store   objstore.Store
+	memory  *semaphore.Weighted
+	objects atomic.Int64 // checked
+	bytes   atomic.Int64 // read
+}
+
+func newReader(store objstore.Store) *reader {
+	return &reader{store: store, memory: semaphore.NewWeighted(memoryMax)}
+}
+
+// hold waits until so many bytes may be held, and returns what gives them back.
+func (r *reader) hold(ctx context.Context, bytes int64) (release func(), err error) {
+	bytes = min(bytes, memoryMax)
+	if err := r.memory.Acquire(ctx, bytes); err != nil {
+		return nil, err
+	}
+	return func() { r.memory.Release(bytes) }, nil
+}
+
+// get reads bytes [off, off+n) of an object. Its error is objstore.ErrNotFound,
+// or that the store failed.
+func (r *reader) get(ctx context.Context, key string, off, n int64) (o objstore.Object, err error) {
+	err = r.try(ctx, max(n, 0), func(ctx context.Context) error {
+		o, err = r.store.Get(ctx, key, off, n)
+		return err
+	})
+	if err != nil {
+		return o, fmt.Errorf("get %s: %w", key, err)
+	}
+	r.bytes.Add(int64(len(o.Body)))
+	return o, nil
+}
+
+// page lists one page of keys.
+func (r *reader) page(ctx context.Context, prefix, after string) (page objstore.Page, err error) {
+	err = r.try(ctx, 0, func(ctx context.Context) error {
+		page, err = r.store.List(ctx, prefix, after, listPageKeys)
+		return err
+	})
+	if err != nil {
+		return page, fmt.Errorf("list the bucket: %w", err)
+	}
+	return page, nil
+}
+
+// try sends a request until the store answers it.
+func (r *reader) try(ctx context.Context, bytes int64, request func(context.Context) error) error {
+	for attempt := 1; ; attempt++ {
+		bounded, cancel := context.WithTimeout(ctx, requestTimeout+time.Duration(bytes)*time.Second/bytesPerSecond)
+		err := request(bounded)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil, errors.Is(err, objstore.ErrNotFound), errors.Is(err, objstore.ErrStopped):
+			return err
+		case attempt == attemptsMax:
+			return fmt.Errorf("the store does not answer, %d attempts: %w", attempt, err)
+		}
+		if err := pause(ctx, pauseMin<<(attempt-1)); err != nil {
+			return err
+		}
+	}
+}
+
+// believe reads until what is read is sound, or was found damaged or absent a
+// few times in a row: networks and proxies bend bytes, and a store may be late.
+func believe(ctx context.Context, read func() error) error {
+	for times := 1; ; times++ {
+		err := read()
+		if _, damaged := classOf(err); !damaged && !errors.Is(err, objstore.ErrNotFound) || times == doubtsMax {
+			return err
+		}
+		if err := pause(ctx, doubtPause); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,118 @@
+package fsck
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/record"
+)
+
+// Class says what is the matter with an object.
+type Class string
+
+// The classes. Missing, corrupt and foreign objects are damage: the log has lost
+// something, or some broker will stop. The others are not.
+const (
+	// Missing: the log needs the object, and it is not there.
+	Missing Class = "missing"
+	// Corrupt: the object is not what was written, or contradicts others.
+	Corrupt Class = "corrupt"
+	// Foreign: under one of the log's keys stands an object of another cluster,
+	// or of another key.
+	Foreign Class = "foreign"
+	// Newer: the object needs another version of seb, and was not checked.
+	Newer Class = "newer"
+	// Deleted: slots that are not there, which the log does not need.
+	Deleted Class = "deleted"
+	// Orphaned: a data object that no commit refers to or ever will, such as a
+	// broker leaves that dies before its commit.
+	Orphaned Class = "orphaned"
+	// InUse: the same, but a commit may still come.
+	InUse Class = "possibly in use"
+	// Leftover: a probe that was not deleted.
+	Leftover Class = "leftover"
+	// Stray: a name that Seb gives nothing.
+	Stray Class = "stray"
+)
+
+// Classes are all classes, the worst first.
+var Classes = []Class{Missing, Corrupt, Foreign, Newer, Deleted, Orphaned, InUse, Leftover, Stray}
+
+// Damage tells whether the class means that the log is damaged.
+func (c Class) Damage() bool { return c == Missing || c == Corrupt || c == Foreign }
+
+// Finding is what was found out about an object, or a run of slots.
+type Finding struct {
+	Class Class  `json:"class"`
+	Key   string `json:"key"`
+	// Through is the last key of a run of slots, "" for a single object.
+	Through string `json:"through,omitempty"`
+	// Count is the number of slots of a run, 0 for a single object.
+	Count  uint64 `json:"count,omitempty"`
+	Detail string `json:"detail"`
+	Bytes  int64  `json:"bytes,omitempty"` // the object's size, where it was read and is of use
+}
+
+// Report is the outcome of a check.
+type Report struct {
+	Cluster string `json:"cluster"`
+	Deep    bool   `json:"deep"`
+	// Complete tells that the check came to its end.
+	Complete bool `json:"complete"`
+	// First and Last are the first and the last slot there is; 0 if there is none.
+	First uint64 `json:"first_slot"`
+	Last  uint64 `json:"last_slot"`
+	// What was checked and found to be sound.
+	Commits     int64 `json:"commits"`
+	Checkpoints int64 `json:"checkpoints"`
+	DataObjects int64 `json:"data_objects"`
+	Batches     int64 `json:"batches"` // read; 0 unless deep
+	// Bytes is how much was read.
+	Bytes int64 `json:"bytes_read"`
+	// Findings are sorted by class, the worst first, and by key.
+	Findings []Finding `json:"findings"`
+}
+
+// Of returns the findings of a class.
+func (r *Report) Of(class Class) []Finding {
+	var out []Finding
+	for _, f := range r.Findings {
+		if f.Class == class {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Damage returns how many findings are damage.
+func (r *Report) Damage() int {
+	n := 0
+	for _, f := range r.Findings {
+		if f.Class.Damage() {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *Report) sort() {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(slices.Index(Classes, a.Class), slices.Index(Classes, b.Class)), cmp.Compare(a.Key, b.Key))
+	})
+}
+
+// classOf tells what an error says of an object; ok is false if it says
+// something else, such as that the store failed.
+func classOf(err error) (class Class, ok bool) {
+	switch {
+	case errors.Is(err, commitlog.ErrCorrupt), errors.Is(err, record.ErrCorrupt), errors.Is(err, record.ErrMagic):
+		return Corrupt, true
+	case errors.Is(err, commitlog.ErrForeign):
+		return Foreign, true
+	case errors.Is(err, commitlog.ErrVersion):
+		return Newer, true
+	}
+	return "", false
+}

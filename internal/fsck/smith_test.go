@@ -1,0 +1,215 @@
+package fsck_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/fsck"
+	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// smith makes logs without a broker, object by object, sound or not.
+type smith struct {
+	testing.TB
+	objects map[string][]byte
+	cluster commitlog.ClusterID
+	state   *state.State
+	prev    commitlog.Hash
+	nonces  uint64
+}
+
+func newSmith(t testing.TB) *smith {
+	t.Helper()
+	s := &smith{TB: t, objects: map[string][]byte{}, cluster: commitlog.ClusterID{1, 2, 3}, state: state.New()}
+	b, err := commitlog.EncodeCluster(commitlog.Cluster{
+		ID: s.cluster, Format: 2, DeleteDelay: commitlog.Duration(24 * time.Hour), Margin: commitlog.Duration(time.Hour),
+		Created: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.objects[commitlog.ClusterKey] = b
+	return s
+}
+
+// next returns the commit that would follow, empty.
+func (s *smith) next() *commitlog.Commit {
+	c := &commitlog.Commit{Cluster: s.cluster, Seq: s.state.Seq() + 1, Prev: s.prev, Time: s.state.Time()}
+	s.nonces++
+	binary.LittleEndian.PutUint64(c.Nonce[:], s.nonces)
+	return c
+}
+
+// put writes a commit and folds it in.
+func (s *smith) put(c *commitlog.Commit, payload []byte) string {
+	s.Helper()
+	c.PayloadSize = uint32(len(payload))
+	b := append(commitlog.EncodeCommit(c), payload...)
+	if err := s.state.Apply(c); err != nil {
+		s.Fatal(err)
+	}
+	s.prev = c.Hash
+	key := commitlog.LogKey(c.Seq)
+	s.objects[key] = b
+	return key
+}
+
+// fact writes a commit of facts.
+func (s *smith) fact(items ...commitlog.Item) string {
+	s.Helper()
+	c := s.next()
+	c.Items = items
+	return s.put(c, nil)
+}
+
+// end returns the next offset of topic id's partition 0.
+func (s *smith) end(id uint64) int64 { return s.state.TopicByID(id).Partitions[0].End }
+
+// row returns the row of a batch that is appended to topic id.
+func (s *smith) row(id uint64, object uint32, pos int, batch []byte, base int64) *commitlog.Batch {
+	s.Helper()
+	x, err := record.Parse(batch)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return &commitlog.Batch{
+		Topic: id, Object: object, Base: base, MaxTime: x.MaxTimestamp, Count: uint32(x.Count),
+		Pos: uint32(pos), Size: uint32(len(batch)), CRC: x.CRC,
+	}
+}
+
+// records writes a commit with a batch inline.
+func (s *smith) records(id uint64, values ...string) string {
+	s.Helper()
+	b := batchOf(values...)
+	c := s.next()
+	c.Items = []commitlog.Item{s.row(id, 0, 0, b, s.end(id))}
+	return s.put(c, b)
+}
+
+// upload writes a data object that no commit refers to yet.
+func (s *smith) upload(seq commitlog.Seq, id uint64, batches ...[]byte) commitlog.DataRef {
+	payload := slices.Concat(batches...)
+	h := &commitlog.DataHead{
+		Cluster: s.cluster, Ref: commitlog.DataRef{Seq: seq, ID: id}, Batches: uint32(len(batches)), PayloadSize: uint32(len(payload)),
+	}
+	s.objects[h.Ref.Key()] = append(commitlog.EncodeDataHead(h), payload...)
+	h.Ref.Size = uint32(len(payload) + commitlog.DataPayloadStart)
+	return h.Ref
+}
+
+// far writes a data object, and a commit that refers to the batches in it.
+func (s *smith) far(topic, id uint64, batches ...[]byte) (commitKey, dataKey string) {
+	s.Helper()
+	ref := s.upload(s.state.Seq(), id, batches...)
+	c := s.next()
+	c.Data = []commitlog.DataRef{ref}
+	base, pos := s.end(topic), 0
+	for _, b := range batches {
+		x := s.row(topic, 1, pos, b, base)
+		c.Items = append(c.Items, x)
+		base, pos = base+int64(x.Count), pos+len(b)
+	}
+	return s.put(c, nil), ref.Key()
+}
+
+// checkpoint writes the state as it is now.
+func (s *smith) checkpoint() string {
+	c := &commitlog.Checkpoint{Cluster: s.cluster, Seq: s.state.Seq(), Hash: s.prev, Body: s.state.View().Encode()}
+	key := commitlog.CheckpointKey(c.Seq)
+	s.objects[key] = append(commitlog.EncodeCheckpoint(c), c.Body...)
+	return key
+}
+
+// store returns a store that holds what was made so far.
+func (s *smith) store() *objstore.Memory {
+	s.Helper()
+	m := objstore.NewMemory()
+	for key, b := range s.objects {
+		if _, err := m.Create(s.Context(), key, b); err != nil {
+			s.Fatal(err)
+		}
+	}
+	return m
+}
+
+func (s *smith) delete(keys ...string) {
+	s.Helper()
+	for _, key := range keys {
+		if s.objects[key] == nil {
+			s.Fatalf("there is no %s to delete", key)
+		}
+		delete(s.objects, key)
+	}
+}
+
+// change returns a copy of the smith whose object has other bytes.
+func (s *smith) change(key string, b []byte) *smith {
+	c := *s
+	c.objects = maps.Clone(s.objects)
+	c.objects[key] = b
+	return &c
+}
+
+func batchOf(values ...string) []byte {
+	var b record.Builder
+	for _, v := range values {
+		b.Append(&record.Record{Value: []byte(v), Timestamp: 1_700_000_000_000})
+	}
+	return bytes.Clone(b.Finish())
+}
+
+// check checks a store that no broker uses, in virtual time.
+func check(t testing.TB, store objstore.Store, deep bool) *fsck.Report {
+	t.Helper()
+	r, err := fsck.Check(t.Context(), store, fsck.Options{Deep: deep})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Complete {
+		t.Error("the report is not complete")
+	}
+	return r
+}
+
+// findings says what a report found: "class key" or "class key through".
+func findings(r *fsck.Report) []string {
+	out := []string{}
+	for _, f := range r.Findings {
+		s := string(f.Class) + " " + f.Key
+		if f.Through != "" {
+			s += " " + f.Through
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func wantFindings(t testing.TB, r *fsck.Report, want ...string) {
+	t.Helper()
+	if want == nil {
+		want = []string{}
+	}
+	if diff := cmp.Diff(want, findings(r)); diff != "" {
+		t.Errorf("findings, wanted and got:\n%s", diff)
+		for _, f := range r.Findings {
+			t.Logf("%s %s: %s", f.Class, f.Key, f.Detail)
+		}
+	}
+}
+
+// bubble runs a test in virtual time, so that pauses cost none.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, test)
+}

@@ -1,0 +1,112 @@
+package fsck
+
+import (
+	"context"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// walk reads all slots, 16 side by side, and passes them and the checkpoints in
+// the order of the log.
+func (c *checker) walk(ctx context.Context) error {
+	checkpoints := c.inv.checkpoints
+	passBelow := func(end commitlog.Seq) error {
+		for len(checkpoints) > 0 && checkpoints[0] < end {
+			if err := c.passCheckpoint(ctx, checkpoints[0]); err != nil {
+				return err
+			}
+			checkpoints = checkpoints[1:]
+		}
+		return nil
+	}
+	slots := func(yield func(commitlog.Seq) bool) {
+		for _, x := range c.inv.slots {
+			for s := x.from; ; s++ {
+				if !yield(s) {
+					return
+				}
+				if s == x.to {
+					break
+				}
+			}
+		}
+	}
+	err := inOrder(ctx, slots, c.checkSlot, func(r slotResult) error {
+		if r.err != nil {
+			return r.err
+		}
+		if err := passBelow(r.seq); err != nil {
+			return err
+		}
+		return c.passSlot(r)
+	})
+	if err != nil {
+		return err
+	}
+	return passBelow(1<<64 - 1)
+}
+
+// move goes to slot s. A gap before it leaves hash and state unknown.
+func (c *checker) move(s commitlog.Seq) {
+	if c.pos+1 != s {
+		c.lose()
+		c.lost = s - 1
+	}
+	c.pos = s
+}
+
+// lose forgets what is known of the log up to here, so that one damage is told
+// once and not again at every later slot.
+func (c *checker) lose() {
+	c.hash, c.state = nil, nil
+}
+
+// passSlot takes the next slot that is there.
+func (c *checker) passSlot(r slotResult) error {
+	defer c.progress()
+	key := commitlog.LogKey(r.seq)
+	c.move(r.seq)
+	if r.absent {
+		c.gone[r.seq] = true
+	}
+	for _, err := range r.damage {
+		if err := c.blame(key, err); err != nil {
+			return err
+		}
+	}
+	if r.commit == nil {
+		c.lose()
+		c.lost = r.seq
+		return nil
+	}
+	if len(r.damage) == 0 && !r.absent {
+		c.report.Commits++
+		c.report.Batches += int64(r.batches)
+	}
+	c.follow(key, r.commit)
+	for _, d := range r.data {
+		if err := c.tookData(d, r.seq); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow checks that a commit follows from those before it.
+func (c *checker) follow(key string, commit *commitlog.Commit) {
+	if c.hash != nil && *c.hash != commit.Prev {
+		c.found(Corrupt, key, "%v: it follows a commit with the hash %v, the one before it has %v: one of them is of another log",
+			commitlog.ErrCorrupt, commit.Prev, *c.hash)
+		c.lose()
+	}
+	c.hash = &commit.Hash
+	if c.state != nil {
+		if err := c.state.Apply(commit); err != nil {
+			c.found(Corrupt, key, "%v: %v", commitlog.ErrCorrupt, err)
+			c.state = nil
+		}
+	}
+	if c.state == nil {
+		c.loose[commit.Seq] = looseCommit{commit.Nonce.Tag(), commit.Size()}
+	}
+}
