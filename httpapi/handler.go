@@ -1,11 +1,11 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,8 +40,8 @@ type Handler struct {
 	version string
 	tempo   tempo
 
-	drainOnce sync.Once
-	draining  chan struct{} // closed by Drain
+	draining context.Context //nolint:containedctx // no request's: reads that wait end when it does, without a goroutine for each
+	drain    context.CancelFunc
 }
 
 // New returns the API of b. b stays the caller's to close, after the server.
@@ -50,31 +50,24 @@ func New(b *seb.Broker, opts Options) *Handler {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	h := &Handler{
-		broker:   b,
-		limits:   b.Limits(),
-		log:      opts.Logger,
-		metrics:  newMetrics(opts.Registerer),
-		mux:      http.NewServeMux(),
-		version:  opts.Version,
-		tempo:    tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
-		draining: make(chan struct{}),
+		broker:  b,
+		limits:  b.Limits(),
+		log:     opts.Logger,
+		metrics: newMetrics(opts.Registerer),
+		mux:     http.NewServeMux(),
+		version: opts.Version,
+		tempo:   tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
 	}
+	h.draining, h.drain = context.WithCancel(context.Background())
 	h.routes(opts.Gatherer)
 	return h
 }
 
 // Drain makes reads that wait for records answer with what there is, now and
 // from now on, so that a server can be shut down. It may be called again.
-func (h *Handler) Drain() { h.drainOnce.Do(func() { close(h.draining) }) }
+func (h *Handler) Drain() { h.drain() }
 
-func (h *Handler) drained() bool {
-	select {
-	case <-h.draining:
-		return true
-	default:
-		return false
-	}
-}
+func (h *Handler) drained() bool { return h.draining.Err() != nil }
 
 func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route("/v1/topics", methods{"GET": h.listTopics})

@@ -172,16 +172,8 @@ func heldBytes(records []seb.Record) int64 {
 // handler drains.
 func (h *Handler) waitFor(ctx context.Context, topic string, spec readSpec, wait time.Duration) error {
 	waiting, cancel := context.WithCancel(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-h.draining:
-			cancel()
-		case <-waiting.Done():
-		}
-	}()
-	defer func() { cancel(); <-watched }()
+	defer cancel()
+	defer context.AfterFunc(h.draining, cancel)()
 	_, err := h.broker.Fetch(waiting, topic, spec.partition, spec.from, seb.FetchOptions{Limit: 1, MaxBytes: 1, Wait: wait})
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
 		return nil // draining: the answer is what there is
