@@ -64,14 +64,22 @@ func serve(t testing.TB, b *seb.Broker, apiOpts Options) *server {
 // bubble runs f in a synctest bubble, with a server that is reached by pipes, so
 // that time is fake and synctest.Wait returns when all requests wait.
 func bubble(t *testing.T, opts seb.Options, f func(t *testing.T, s *server)) {
+	t.Helper()
+	bubbleOf(t, opts, 0, f)
+}
+
+// bubbleOf is bubble with a server that takes that many connections at a time.
+func bubbleOf(t *testing.T, opts seb.Options, connections int, f func(t *testing.T, s *server)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, opts, Options{})
 		l := newPipeListener()
 		srv := NewServer(s.handler, nil)
+		limited := LimitConnections(srv, l, connections)
 		served := make(chan struct{})
 		go func() {
 			defer close(served)
-			if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			if err := srv.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
 				t.Errorf("serve: %v", err)
 			}
 		}()
@@ -99,6 +107,10 @@ type pipeListener struct {
 	conns  chan net.Conn
 	once   sync.Once
 	closed chan struct{}
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 func (l *pipeListener) dial() (net.Conn, error) {

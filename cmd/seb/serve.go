@@ -116,7 +116,8 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		Logger: log, Registerer: metrics, Gatherer: metrics, Version: version(),
 	}), log)
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(httpapi.LimitListener(listener, c.MaxConnections)) }()
+	limited := httpapi.LimitConnections(server, listener, c.MaxConnections)
+	go func() { failed <- server.Serve(limited) }()
 
 	if err := c.greet(std.out, listener.Addr(), kind, linger); err != nil {
 		log.Warn("standard output is not readable", "error", err)

@@ -1,0 +1,162 @@
+package httpapi
+
+import (
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// idleMin is for how long an idle connection is kept even if others wait for
+// its place. Clients that let go of theirs before that never send a request
+// into a connection that is just being closed.
+const idleMin = 10 * time.Second
+
+// LimitConnections returns a listener for s to serve in place of l, which has at
+// most n connections open at a time; n <= 0 means no limit. While n are open
+// further clients queue, one here and the others in the kernel's backlog, and are
+// served, late, instead of being refused.
+//
+// While somebody queues places are handed on: the longest idle connection is ended,
+// once it has been idle for 10 seconds, and a connection on which a request comes is
+// closed with the answer. For that the handler and the ConnState of s are replaced,
+// so its handler must be set before.
+func LimitConnections(s *http.Server, l net.Listener, n int) net.Listener {
+	if n <= 0 {
+		return l
+	}
+	limited := &limitListener{
+		Listener: l,
+		slots:    make(chan struct{}, n),
+		closed:   make(chan struct{}),
+		idle:     make(map[net.Conn]time.Time),
+	}
+	s.Handler = limited.handOn(s.Handler)
+	s.ConnState = limited.observe
+	return limited
+}
+
+type limitListener struct {
+	net.Listener
+	slots  chan struct{} // one element per open connection
+	queued atomic.Int32  // connections that wait for a slot
+
+	closeOnce sync.Once
+	closeErr  error
+	closed    chan struct{}
+
+	mu   sync.Mutex
+	idle map[net.Conn]time.Time // since when
+}
+
+// Accept waits for a connection, then for a free slot.
+func (l *limitListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.enter(); err != nil {
+		_ = conn.Close() // nothing was said on it
+		return nil, err
+	}
+	return &limitedConn{Conn: conn, free: func() { <-l.slots }}, nil
+}
+
+// enter waits for a slot.
+func (l *limitListener) enter() error {
+	select {
+	case l.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	l.queued.Add(1)
+	defer l.queued.Add(-1)
+	for {
+		again := time.NewTimer(l.expireIdle(time.Now()))
+		select {
+		case l.slots <- struct{}{}:
+			again.Stop()
+			return nil
+		case <-l.closed:
+			again.Stop()
+			return net.ErrClosed
+		case <-again.C:
+		}
+	}
+}
+
+// expireIdle ends the connection that has been idle longest, if that is long
+// enough, and returns after what time there may be another.
+func (l *limitListener) expireIdle(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var longest net.Conn
+	since := now
+	for conn, at := range l.idle {
+		if at.Before(since) {
+			longest, since = conn, at
+		}
+	}
+	if left := idleMin - now.Sub(since); left > 0 {
+		return left
+	}
+	delete(l.idle, longest)
+	// As if its idle timeout were over: the server closes it, unless a request
+	// has come meanwhile, which is then answered.
+	_ = longest.SetReadDeadline(now) // or it is closed already
+	return idleMin
+}
+
+// observe is the server's ConnState.
+func (l *limitListener) observe(conn net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if state == http.StateIdle {
+		l.idle[conn] = time.Now()
+	} else {
+		delete(l.idle, conn)
+	}
+}
+
+// handOn lets connections end with their answer while others wait for a place.
+func (l *limitListener) handOn(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if l.queued.Load() > 0 {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Close closes the listener and ends an Accept that waits for a slot.
+// Connections that are open stay so.
+func (l *limitListener) Close() error {
+	l.closeOnce.Do(func() {
+		close(l.closed)
+		l.closeErr = l.Listener.Close()
+	})
+	return l.closeErr
+}
+
+type limitedConn struct {
+	net.Conn
+	freeOnce sync.Once
+	free     func()
+}
+
+// Close closes the connection and frees its slot, once.
+func (c *limitedConn) Close() error {
+	err := c.Conn.Close()
+	c.freeOnce.Do(c.free)
+	return err
+}
+
+// CloseWrite tells the client that its answer is complete while it is still
+// sending: to close at once could take from it what it has not read yet.
+func (c *limitedConn) CloseWrite() error {
+	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return conn.CloseWrite()
+	}
+	return nil
+}
