@@ -13,7 +13,7 @@ import (
 // TestMain makes the test binary stand in for seb where a test runs it by that
 // name, so that processes can be killed for real.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"seb": main})
+	testscript.Main(m, map[string]func(){"seb": main, "seb-crowd": crowdMain})
 }
 
 // result is what a command line gave.

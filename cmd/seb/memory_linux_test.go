@@ -16,19 +16,26 @@ func BenchmarkIdleMemory(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+		kib := residentKiB(b, p.cmd.Process.Pid)
 		p.kill()
-		if err != nil {
-			b.Fatal(err)
-		}
-		found := regexp.MustCompile(`VmRSS:\s*(\d+) kB`).FindSubmatch(status)
-		if found == nil {
-			b.Fatalf("no VmRSS in %s", status)
-		}
-		kib, err := strconv.ParseFloat(string(found[1]), 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(kib/1024, "MiB-resident")
+		b.ReportMetric(float64(kib)/1024, "MiB-resident")
 	}
+}
+
+// residentKiB returns how much of the machine's memory a process has.
+func residentKiB(t testing.TB, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`VmRSS:\s*(\d+) kB`).FindSubmatch(status)
+	if found == nil {
+		t.Fatalf("no VmRSS in %s", status)
+	}
+	kib, err := strconv.Atoi(string(found[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib
 }

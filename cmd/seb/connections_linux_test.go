@@ -1,0 +1,132 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	manyConnections  = 10_000
+	connectionKiBMax = 25 // what one may cost
+
+	// How long a full house may keep a new client waiting: until a connection
+	// without a request is ended.
+	placeTimeout = 10 * time.Second
+	// What the machine may add to that.
+	machineSlack = 3 * time.Second
+)
+
+// wantCheap checks what n connections cost a process that had before KiB.
+func wantCheap(t *testing.T, broker *process, before, n int) {
+	t.Helper()
+	after := residentKiB(t, broker.cmd.Process.Pid)
+	each := float64(after-before) / float64(n)
+	t.Logf("%d connections: %d KiB resident, %d KiB before: %.1f KiB each", n, after, before, each)
+	if each > connectionKiBMax {
+		t.Errorf("a connection takes %.1f KiB, more than %d", each, connectionKiBMax)
+	}
+}
+
+// wantSockets waits until a process has lo to hi sockets open.
+func wantSockets(t *testing.T, broker *process, lo, hi int) {
+	t.Helper()
+	deadline := time.After(placeTimeout)
+	for ticker := time.NewTicker(20 * time.Millisecond); ; {
+		got := sockets(t, broker)
+		if lo <= got && got <= hi {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			t.Fatalf("the broker has %d sockets, want %d to %d", got, lo, hi)
+		}
+	}
+}
+
+func sockets(t *testing.T, broker *process) (n int) {
+	t.Helper()
+	dir := filepath.Join("/proc", strconv.Itoa(broker.cmd.Process.Pid), "fd")
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		// One that was closed meanwhile has no target.
+		if target, err := os.Readlink(filepath.Join(dir, f.Name())); err == nil && strings.HasPrefix(target, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
+// wantPlace checks that a new client is served within that time.
+func wantPlace(t *testing.T, broker *process, within time.Duration) {
+	t.Helper()
+	start := time.Now()
+	if a := <-begin(t, http.MethodGet, broker.url+"/v1/version", ""); a.err != nil || a.status != http.StatusOK {
+		t.Fatalf("a new client got %+v", a)
+	}
+	took := time.Since(start)
+	t.Logf("a new client was served after %v", took.Round(time.Millisecond))
+	if took > within {
+		t.Errorf("a new client waited for %v, want %v at most", took, within)
+	}
+}
+
+// Idle connections are cheap, no more than allowed are open, and they keep nobody
+// out for long.
+func TestTenThousandIdleConnections(t *testing.T) {
+	needFiles(t, manyConnections+1000)
+	t.Parallel()
+	broker := serve(t, nil, "--store", "memory:", "--max-connections", strconv.Itoa(manyConnections))
+	before := residentKiB(t, broker.cmd.Process.Pid)
+	const request = "GET /v1/version HTTP/1.1\r\nHost: x\r\n\r\n"
+	c := gatherCrowd(t, broker, manyConnections, request, readAtOnce)
+	wantCheap(t, broker, before, manyConnections)
+	more := gatherCrowd(t, broker, 100, request, readNever)
+	// The listener, all that are allowed, and the first one of those that wait.
+	wantSockets(t, broker, manyConnections+2, manyConnections+2)
+	wantPlace(t, broker, placeTimeout+machineSlack)
+	more.leave(t)
+	c.leave(t)
+	wantSockets(t, broker, 1, 10)
+	wantPlace(t, broker, machineSlack)
+	broker.stopped(t)
+}
+
+// Readers that wait are cheap, and all of them get the record they wait for.
+func TestTenThousandWaitingReaders(t *testing.T) {
+	needFiles(t, manyConnections+1000)
+	t.Parallel()
+	broker := serve(t, nil, "--store", "memory:", "--max-connections", strconv.Itoa(manyConnections+100))
+	runSeb(t, strings.NewReader("first"), "produce", "events", "--server", broker.url).want(t, exitOK)
+	before := residentKiB(t, broker.cmd.Process.Pid)
+	c := gatherCrowd(t, broker, manyConnections,
+		"GET /v1/topics/events/records?offset=latest&wait=5m&limit=10&max_bytes=65536 HTTP/1.1\r\nHost: x\r\n\r\n", readInEnd)
+	underWay(t, broker, manyConnections)
+	wantCheap(t, broker, before, manyConnections)
+	start := time.Now()
+	runSeb(t, strings.NewReader("second"), "produce", "events", "--server", broker.url).want(t, exitOK)
+	c.leave(t)
+	t.Logf("all were answered within %v", time.Since(start).Round(time.Millisecond))
+	broker.stopped(t)
+}
+
+// Clients that never end their request's header keep others out for no longer
+// than a header may take, however many they are.
+func TestSlowHeadersKeepNobodyOut(t *testing.T) {
+	needFiles(t, 4000)
+	t.Parallel()
+	const limit = 1024
+	broker := serve(t, nil, "--store", "memory:", "--max-connections", strconv.Itoa(limit))
+	army := gatherCrowd(t, broker, limit+1000, "GET /v1/version HTTP/1.1\r\nHost: x\r\nX-Slow: ", readNever)
+	wantPlace(t, broker, placeTimeout+machineSlack)
+	army.leave(t)
+	broker.stopped(t)
+}
