@@ -30,6 +30,11 @@ type response struct {
 	conn  *http.ResponseController
 	tempo tempo
 	sent  progress
+	// presence is the request as it came. Its context ends when the client has
+	// left, or has shut down its sending side, which looks the same though it still
+	// waits for the answer. So only what may take long, and what no client that is
+	// left wants, ends with it.
+	presence *http.Request
 
 	id       string // of the request, also in its header
 	head     bool   // the request is a HEAD: what is written counts for nothing
@@ -90,6 +95,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		id:             requestID(r),
 		head:           r.Method == http.MethodHead,
 		bodyRead:       r.ContentLength == 0,
+		presence:       r,
 	}
 	// The deadline of the answer before this one on the same connection would
 	// otherwise hit "100 Continue".
@@ -112,6 +118,10 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler) // net/http's way to close the connection without a word
 		}
 	}()
+	if !strings.HasPrefix(r.URL.Path, "/") {
+		h.fail(w, r, errNoRoute(r)) // of these ("*", or an authority) the mux would make answers of its own
+		return
+	}
 	h.mux.ServeHTTP(w, r)
 }
 

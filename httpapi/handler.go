@@ -119,6 +119,8 @@ func (m methods) allow() string {
 func (h *Handler) route(pattern string, m methods) {
 	h.mux.HandleFunc(pattern, func(rw http.ResponseWriter, r *http.Request) {
 		w := rw.(*response) // ServeHTTP hands the mux nothing else
+		// What takes a limited time is done and answered also if the client seems gone.
+		r = r.WithContext(context.WithoutCancel(r.Context()))
 		act := m.find(r.Method)
 		switch {
 		case pattern == unmatched:

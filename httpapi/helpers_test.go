@@ -51,7 +51,9 @@ func newServer(t testing.TB, opts seb.Options, apiOpts Options) *server {
 // serve puts b behind HTTP on a loopback port.
 func serve(t testing.TB, b *seb.Broker, apiOpts Options) *server {
 	h := New(b, apiOpts)
-	ts := httptest.NewServer(h)
+	ts := httptest.NewUnstartedServer(nil)
+	ts.Config = NewServer(h, nil)
+	ts.Start()
 	t.Cleanup(ts.Close)
 	return &server{
 		t: t, broker: b, handler: h, url: ts.URL, client: ts.Client(), stop: ts.Close,

@@ -107,7 +107,7 @@ func problemOf(err error) problem {
 // cuts the connection instead, so that neither a part nor an empty 200 is taken
 // for success.
 func (h *Handler) fail(w *response, r *http.Request, err error) {
-	if w.status != 0 || r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+	if w.status != 0 || w.presence.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		w.err = err
 		panic(http.ErrAbortHandler)
 	}

@@ -53,8 +53,8 @@ func TestNotReadyIs503WhateverTheReason(t *testing.T) {
 func TestProblemCarriesWhatTheErrorSays(t *testing.T) {
 	h := &Handler{}
 	rec := httptest.NewRecorder()
-	w := &response{ResponseWriter: rec, conn: http.NewResponseController(rec), tempo: tempo{time.Second, 1}}
 	r := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
+	w := &response{ResponseWriter: rec, conn: http.NewResponseController(rec), tempo: tempo{time.Second, 1}, presence: r}
 	h.fail(w, r, fmt.Errorf("append: %w", &seb.Error{
 		Code: seb.CodeStoreUnavailable, Detail: "the store is away", Hint: "wait", Outcome: seb.Unknown,
 		RetryAfter: 1500 * time.Millisecond, Limit: 7, Err: errors.New("dial tcp 10.1.2.3: refused"),

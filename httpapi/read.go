@@ -40,7 +40,7 @@ func (h *Handler) readRecords(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	found, release, err := h.fetch(r.Context(), r.PathValue("topic"), spec)
+	found, release, err := h.fetch(w, r, spec)
 	if err != nil {
 		return err
 	}
@@ -117,10 +117,11 @@ func (h *Handler) parseRead(r *http.Request) (readSpec, error) {
 // fetch returns the records that spec asks for, with the memory they take
 // reserved until release is called. While it waits for the first of them it
 // holds none.
-func (h *Handler) fetch(ctx context.Context, topic string, spec readSpec) (_ seb.Fetched, release func(), _ error) {
+func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetched, release func(), _ error) {
+	topic := r.PathValue("topic")
 	deadline := time.Now().Add(spec.wait)
 	for {
-		found, release, err := h.fetchNow(ctx, topic, spec)
+		found, release, err := h.fetchNow(r.Context(), topic, spec)
 		wait := time.Until(deadline)
 		if err != nil || len(found.Records) > 0 || wait <= 0 || h.drained() {
 			return found, release, err
@@ -128,7 +129,7 @@ func (h *Handler) fetch(ctx context.Context, topic string, spec readSpec) (_ seb
 		release()
 		// From now on "latest" and -N mean where they were when the request came.
 		spec.from = seb.At(found.Next)
-		if err := h.waitFor(ctx, topic, spec, wait); err != nil {
+		if err := h.waitFor(w.presence.Context(), topic, spec, wait); err != nil {
 			return found, nil, err
 		}
 	}

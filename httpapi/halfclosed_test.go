@@ -1,0 +1,67 @@
+package httpapi
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// A client that shuts down its sending side after its request, as `nc -N` does,
+// gets its answer, also one that takes a while.
+func TestHalfClosedClientIsAnswered(t *testing.T) {
+	s := newServer(t, seb.Options{Batching: seb.Timed(200*time.Millisecond, 1<<20)}, Options{})
+	s.append("orders", "x")
+	for text, want := range map[string]int{
+		"GET /v1/topics HTTP/1.1\r\nHost: x\r\n\r\n":                              http.StatusOK,
+		"GET " + ordersPath + " HTTP/1.1\r\nHost: x\r\n\r\n":                      http.StatusOK,
+		"GET " + ordersPath + "/0 HTTP/1.0\r\n\r\n":                               http.StatusOK,
+		"PUT /v1/topics/other HTTP/1.1\r\nHost: x\r\n\r\n":                        http.StatusCreated,
+		"POST " + ordersPath + " HTTP/1.1\r\nHost: x\r\n\r\n":                     http.StatusCreated,
+		postHead + "Content-Length: 2\r\n\r\ny\n":                                 http.StatusCreated,
+		postHead + "Transfer-Encoding: chunked\r\n\r\n2\r\nz\n\r\n0\r\n\r\n":      http.StatusCreated,
+		postHead + "Connection: close\r\nContent-Length: 2\r\n\r\nw\n":            http.StatusCreated,
+		"DELETE /v1/topics/none HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n": http.StatusNotFound,
+	} {
+		conn := s.dial(text)
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if a, _ := answerOn(t, conn); a.StatusCode != want {
+			t.Errorf("%q: status %d, want %d: %s", text, a.StatusCode, want, a.body)
+		}
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("%q: after the answer: %v", text, err)
+		}
+	}
+	if got := s.stored("orders", 0); len(got) != 5 {
+		t.Errorf("%d records are stored, want 5", len(got))
+	}
+	s.wantNothingReserved()
+}
+
+// A client that has shut down its receiving side takes nothing and holds nothing.
+func TestClientThatReceivesNothingIsForgotten(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.append("orders", strings.Repeat("x", 4<<20))
+	for range 4 {
+		conn := s.dial("").(*net.TCPConn)
+		if err := conn.CloseRead(); err != nil {
+			t.Fatal(err)
+		}
+		request := "GET " + ordersPath + "/0 HTTP/1.1\r\nHost: x\r\n\r\n"
+		if _, err := io.WriteString(conn, request+request); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.stop() // ends when all requests have
+	s.wantNothingReserved()
+}
