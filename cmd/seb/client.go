@@ -31,6 +31,8 @@ const (
 
 	backoffMin = 100 * time.Millisecond
 	backoffMax = 5 * time.Second
+	// The longest pause that an answer can ask for.
+	retryAfterMax = time.Minute
 )
 
 // serverFlag names a broker, on every command that talks to one.
@@ -184,7 +186,10 @@ func readProblem(res *http.Response) error {
 		e.Detail = "the server redirects to " + to
 	}
 	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s >= 0 {
-		e.retryAfter = time.Duration(s) * time.Second
+		e.retryAfter = time.Duration(min(s, int(retryAfterMax/time.Second))) * time.Second
+	}
+	if e.Outcome != "" && e.Outcome != seb.NotCommitted {
+		e.Outcome = seb.Unknown // whatever else it may say
 	}
 	if e.Hint != "" {
 		return hinted(e, e.Hint)
