@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -129,4 +131,21 @@ func TestSlowHeadersKeepNobodyOut(t *testing.T) {
 	wantPlace(t, broker, placeTimeout+machineSlack)
 	army.leave(t)
 	broker.stopped(t)
+}
+
+// needFiles skips the test where a process may not have n files open.
+func needFiles(t *testing.T, n uint64) {
+	t.Helper()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if limit.Max >= n {
+		return // Go raises the soft limit of every process to the hard one
+	}
+	missing := fmt.Sprintf("needs %d open files in a process, the hard limit is %d: see ulimit -Hn", n, limit.Max)
+	if os.Getenv("SEB_TEST_REQUIRE") != "" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
 }

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 )
 
@@ -164,21 +163,4 @@ func (c *crowd) leave(t *testing.T) {
 	if code := c.cmd.ProcessState.ExitCode(); code != exitOK {
 		t.Fatalf("the crowd ended with %d: %s", code, c.stderr)
 	}
-}
-
-// needFiles skips the test where a process may not have n files open.
-func needFiles(t *testing.T, n uint64) {
-	t.Helper()
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if limit.Max >= n {
-		return // Go raises the soft limit of every process to the hard one
-	}
-	missing := fmt.Sprintf("needs %d open files in a process, the hard limit is %d: see ulimit -Hn", n, limit.Max)
-	if os.Getenv("SEB_TEST_REQUIRE") != "" {
-		t.Fatal(missing)
-	}
-	t.Skip(missing)
 }

@@ -1,0 +1,207 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	stdgzip "compress/gzip"
+	"encoding/json"
+	"io"
+	"math"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/simple-event-broker/seb"
+)
+
+// Lines are what the body says, no more and no less.
+func FuzzNDJSON(f *testing.F) {
+	f.Add([]byte("a\nb\r\n\nc"))
+	f.Add([]byte("\n"))
+	h := newServer(f, seb.Options{}, Options{}).handler
+	f.Fuzz(func(t *testing.T, body []byte) {
+		l, err := h.linesOf(t.Context(), &appendSpec{}, body)
+		if err != nil {
+			if seb.CodeOf(err) != seb.CodeRequestTooLarge || bytes.Count(body, []byte("\n")) < h.recordsMax()-1 {
+				t.Fatalf("refused: %v", err)
+			}
+			return
+		}
+		defer l.free()
+		var again []byte
+		for i := range l.list {
+			if bytes.IndexByte(l.list[i].Value, '\n') >= 0 {
+				t.Fatalf("line %d is %q", i, l.list[i].Value)
+			}
+			again = append(append(again, l.list[i].Value...), '\n')
+		}
+		if len(body) > 0 && body[len(body)-1] != '\n' {
+			again = again[:len(again)-1]
+		}
+		if !bytes.Equal(again, body) {
+			t.Fatalf("%q became %q", body, again)
+		}
+	})
+}
+
+// The answer's type is one that we have, and of those that the client likes best.
+func FuzzAccept(f *testing.F) {
+	f.Add("application/json;q=0.5, */*;q=0.1", "application/vnd.seb.batch")
+	f.Add("text/html", "")
+	f.Add("application/*;q=NaN, ;;q=2,", "*/*;q=-0")
+	f.Fuzz(func(t *testing.T, first, second string) {
+		ranges := first + "," + second
+		got, err := negotiate([]string{first, second})
+		blank := strings.TrimSpace(ranges) == ""
+		if (err == nil) != (slices.Contains(answers, got)) || err != nil && seb.CodeOf(err) != codeNotAcceptable {
+			t.Fatalf("%q: %q, %v", ranges, got, err)
+		}
+		var best float64
+		if err == nil && !blank {
+			best, _ = qualityOf(ranges, got)
+		}
+		for _, a := range answers {
+			quality, _ := qualityOf(ranges, a)
+			if !(quality >= 0 && quality <= 1) || !blank && quality > best {
+				t.Fatalf("%q: %q of quality %v is served as %q of %v, %v", ranges, a, quality, got, best, err)
+			}
+		}
+	})
+}
+
+// A body is decoded as others decode it, within its limit, and gives all of its
+// memory back.
+func FuzzContentEncoding(f *testing.F) {
+	f.Add(true, gzipped(f, []byte("some text, some text")))
+	f.Add(true, append(gzipped(f, []byte("two")), gzipped(f, []byte("members"))...))
+	enc, err := zstd.NewWriter(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(false, enc.EncodeAll([]byte("some text, some text"), nil))
+	f.Add(false, enc.EncodeAll(make([]byte, 1<<20), nil))
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(1<<29))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(dec.Close)
+	s := newServer(f, seb.Options{}, Options{})
+	const limit = 64 << 10
+	f.Fuzz(func(t *testing.T, gzip bool, encoded []byte) {
+		if len(encoded) > limit/2 { // what readBody lets in
+			return
+		}
+		decode := s.handler.unzstd
+		if gzip {
+			decode = s.handler.gunzip
+		}
+		got, err := decode(t.Context(), encoded, limit)
+		want, wantErr := decodeOtherwise(gzip, dec, encoded, limit)
+		switch {
+		case err != nil && seb.CodeOf(err) != seb.CodeInvalidRequest && seb.CodeOf(err) != seb.CodeRequestTooLarge:
+			t.Fatalf("%v", err)
+		case err != nil && wantErr == nil && len(want) <= limit:
+			t.Fatalf("refused: %v; it is %d bytes", err, len(want))
+		case err == nil && (wantErr != nil || len(got.data) > limit || !bytes.Equal(got.data, want)):
+			t.Fatalf("%d bytes, want %d, %v", len(got.data), len(want), wantErr)
+		}
+		got.free()
+		release, err := s.broker.Reserve(t.Context(), s.adapterBytes())
+		if err != nil {
+			t.Fatalf("memory is still reserved: %v", err)
+		}
+		release()
+	})
+}
+
+// decodeOtherwise decodes up to one byte more than limit.
+func decodeOtherwise(gzip bool, dec *zstd.Decoder, encoded []byte, limit int64) ([]byte, error) {
+	if !gzip {
+		if err := dec.Reset(bytes.NewReader(encoded)); err != nil {
+			return nil, err
+		}
+		return io.ReadAll(io.LimitReader(dec, limit+1))
+	}
+	z, err := stdgzip.NewReader(bytes.NewReader(encoded))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(z, limit+1))
+}
+
+// Headers say what they say, or are refused by code; what goes into the log of
+// requests is harmless there.
+func FuzzHeaders(f *testing.F) {
+	f.Add("Seb-Key: k\r\nSeb-Header-B: 1\r\nSeb-Header-A: 2\r\nSeb-Timestamp: 2026-01-31T12:00:00Z")
+	f.Add("Content-Type: text/plain; charset=utf-8\r\nSeb-Request-Id: a\"b")
+	f.Add("Traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	f.Add("Ce-Id: 1\r\nIdempotency-Key: 1\r\nSeb-Header-: 1")
+	f.Fuzz(func(t *testing.T, text string) {
+		fields, err := textproto.NewReader(bufio.NewReader(strings.NewReader(text + "\r\n\r\n"))).ReadMIMEHeader()
+		if err != nil {
+			return
+		}
+		r := &http.Request{Method: "POST", URL: &url.URL{Path: "/"}, Header: http.Header(fields)}
+		for i, c := range []byte(requestID(r)) {
+			if !isRequestIDByte(c) || i >= requestIDBytesMax {
+				t.Fatalf("request id %q", requestID(r))
+			}
+		}
+		if id := traceID(r.Header.Get("Traceparent")); id != "" && (len(id) != 32 || !isLowerHex(id)) {
+			t.Fatalf("trace id %q", id)
+		}
+		spec, err := parseAppend(r)
+		if err != nil {
+			if seb.CodeOf(err) == "" {
+				t.Fatalf("an error without code: %v", err)
+			}
+			return
+		}
+		want := 0
+		for name, values := range fields {
+			if strings.HasPrefix(name, headerPrefix) {
+				want += len(values)
+			}
+		}
+		extra := len(spec.headers) - want // the content type
+		sorted := slices.IsSortedFunc(spec.headers, func(a, b seb.Header) int { return strings.Compare(a.Name, b.Name) })
+		if extra < 0 || extra > 1 || !sorted && extra == 0 || string(spec.key) != r.Header.Get(keyHeader) || spec.timestamp.IsZero() != (r.Header.Get(timestampHeader) == "") {
+			t.Fatalf("%q became %+v", text, spec)
+		}
+	})
+}
+
+// What a topic's body says is what encoding/json reads in it.
+func FuzzTopicSpec(f *testing.F) {
+	f.Add([]byte(`{"partitions":4,"config":{}}`))
+	f.Add([]byte(`{"partitions":1e1}`))
+	f.Add([]byte(`{"partitions":null,"config":null}`))
+	f.Add([]byte(`{"partitions":2147483648}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		spec, err := parseTopicSpec(bytes.Clone(body))
+		if err != nil {
+			if seb.CodeOf(err) == "" {
+				t.Fatalf("an error without code: %v", err)
+			}
+			return
+		}
+		var want map[string]json.RawMessage
+		if err := json.Unmarshal(body, &want); err != nil {
+			t.Fatalf("%q is taken as %+v: %v", body, spec, err)
+		}
+		partitions, given := want["partitions"]
+		var n int64
+		if given && json.Unmarshal(partitions, &n) != nil || n != int64(spec.partitions) || n < 0 || n > math.MaxInt32 {
+			t.Fatalf("%q is taken as %+v", body, spec)
+		}
+		for name := range want {
+			if name != "partitions" && name != "config" {
+				t.Fatalf("%q is taken with its %q", body, name)
+			}
+		}
+	})
+}

@@ -1,0 +1,26 @@
+package seb_test
+
+import (
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// A position is read as what it is written as, or refused by its code.
+func FuzzParsePosition(f *testing.F) {
+	for _, s := range []string{"", "earliest", "latest", "41", "-10", "+5", "-0", "9223372036854775807", "-9223372036854775808", "0x10", " 1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := seb.ParsePosition(s)
+		if err != nil {
+			if seb.CodeOf(err) != seb.CodeInvalidRequest {
+				t.Fatalf("%q: %v", s, err)
+			}
+			return
+		}
+		if again, err := seb.ParsePosition(p.String()); err != nil || again != p {
+			t.Fatalf("%q is %v, and that is %v, %v", s, p, again, err)
+		}
+	})
+}
