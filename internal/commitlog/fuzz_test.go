@@ -2,7 +2,6 @@ package commitlog
 
 import (
 	"bytes"
-	"encoding/json"
 	"math"
 	"testing"
 )
@@ -103,17 +102,10 @@ func FuzzDecodeCluster(f *testing.F) {
 			t.Fatalf("accepted %+v", c)
 		case err != nil && !known(err):
 			t.Fatalf("the error says neither damaged nor version: %v", err)
-		case err == nil:
-			encoded, err := json.Marshal(c)
-			if err != nil {
-				return // a year that JSON's times can't hold
+		case err == nil && c.Checksum != "":
+			if again, err := EncodeCluster(c); err != nil || !bytes.Equal(again, b) {
+				t.Fatalf("%q is written again as %q, %v", b, again, err)
 			}
-			again, err := DecodeCluster(encoded)
-			if err != nil || !again.Created.Equal(c.Created) {
-				t.Fatalf("%s is refused when it is written again: %v", encoded, err)
-			}
-			again.Created = c.Created
-			requireEqual(t, &again, &c)
 		}
 	})
 }
