@@ -131,9 +131,11 @@ func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]
 // where the old one looked.
 var errMoved = errors.New("the state was loaded anew")
 
+// lost tells whether err says that an object isn't what the log says it is. Every
+// batch of the log had the magic that is known here when it was committed.
 func lost(err error) bool {
-	return errors.Is(err, objstore.ErrNotFound) || errors.Is(err, record.ErrCorrupt) || errors.Is(err, commitlog.ErrCorrupt) ||
-		errors.Is(err, record.ErrMagic) // no batch of another version was ever let in
+	return errors.Is(err, objstore.ErrNotFound) || errors.Is(err, record.ErrCorrupt) ||
+		errors.Is(err, record.ErrMagic) || errors.Is(err, commitlog.ErrCorrupt)
 }
 
 func (b *Broker) dataLost(l state.Location, err error) error {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/commitlog"
-	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
@@ -27,20 +26,6 @@ func dirLog(t *testing.T) (string, *seb.Broker) {
 	b = openOnly(t, openDir(t, dir), seb.Options{Batching: seb.Immediate()})
 	t.Cleanup(func() { _ = b.Close() }) // a broker that stopped has nothing to save
 	return dir, b
-}
-
-func openDir(t *testing.T, path string) *objstore.Dir {
-	t.Helper()
-	s, err := objstore.OpenDir(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
 }
 
 // copyDir copies a directory to where nothing is.

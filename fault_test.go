@@ -170,3 +170,18 @@ func large(name string, n int) string {
 
 // newRand returns chance that is the same each time.
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
+// openDir opens the store in a directory until the test ends.
+func openDir(t *testing.T, path string) *objstore.Dir {
+	t.Helper()
+	s, err := objstore.OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
