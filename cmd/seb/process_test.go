@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -73,8 +75,8 @@ func (o *output) lineAfter(prefix string, giveUp <-chan struct{}) (string, bool)
 	}
 }
 
-// startServe starts a broker on a free port and returns once it is ready.
-func startServe(ctx context.Context, dir string, env []string, args ...string) (*process, error) {
+// launch starts a broker on a free port, and does not wait for it.
+func launch(ctx context.Context, dir string, env []string, args ...string) (*process, error) {
 	p := &process{
 		cmd:    exec.CommandContext(ctx, "seb", append([]string{"serve", "--http", "127.0.0.1:0"}, args...)...),
 		stdout: newOutput(),
@@ -90,6 +92,15 @@ func startServe(ctx context.Context, dir string, env []string, args ...string) (
 		defer close(p.done)
 		_ = p.cmd.Wait() // its ProcessState says it all
 	}()
+	return p, nil
+}
+
+// startServe starts a broker on a free port and returns once it is ready.
+func startServe(ctx context.Context, dir string, env []string, args ...string) (*process, error) {
+	p, err := launch(ctx, dir, env, args...)
+	if err != nil {
+		return nil, err
+	}
 	var ok bool
 	if p.url, ok = p.stdout.lineAfter("Seb is ready at ", p.done); !ok {
 		p.kill()
@@ -105,19 +116,34 @@ func serve(t *testing.T, env []string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ownedBy(t, p)
+	return p
+}
+
+// ownedBy ends the process with the test.
+func ownedBy(t *testing.T, p *process) {
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
 			t.Logf("standard error of serve %s:\n%s", p.url, p.stderr)
 		}
 	})
-	return p
 }
 
 // kill ends the process at once.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.done
+}
+
+// killed is kill for tests, and fails the test if the process had ended by
+// itself before.
+func (p *process) killed(t *testing.T) {
+	t.Helper()
+	p.kill()
+	if p.cmd.ProcessState.Exited() {
+		t.Fatalf("serve ended by itself (%v):\n%s", p.cmd.ProcessState, p.stderr)
+	}
 }
 
 // stop asks the process to end, and returns its exit code.
@@ -140,4 +166,20 @@ func (p *process) stopped(t *testing.T) {
 	if code, err := p.stop(); err != nil || code != exitOK {
 		t.Fatalf("serve ended with %d, %v:\n%s", code, err, p.stderr)
 	}
+}
+
+// counter returns one of the broker's metrics that have no labels.
+func counter(t *testing.T, broker *process, name string) int {
+	t.Helper()
+	a := <-begin(t, http.MethodGet, broker.url+"/metrics", "")
+	_, rest, ok := strings.Cut(a.body, "\n"+name+" ")
+	if a.err != nil || !ok {
+		t.Fatalf("no metric %s: %+v", name, a)
+	}
+	value, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(n)
 }

@@ -111,6 +111,14 @@ func (s *Server) Kill() {
 	s.process = nil
 }
 
+// Signal sends a signal to the process, which must be up.
+func (s *Server) Signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.process.Process.Signal(sig); err != nil {
+		s.t.Fatalf("send %v to versitygw: %v", sig, err)
+	}
+}
+
 // Restart starts the server again, on the same files and port.
 func (s *Server) Restart() {
 	s.t.Helper()

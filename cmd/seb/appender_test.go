@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// appendPause is how long an appender that was refused waits at most.
+const appendPause = 20 * time.Millisecond
+
+// mix returns the sizes of the records of one append.
+type mix func() []int
+
+// smallRecords are a few records of up to 2 kB.
+func smallRecords() []int {
+	sizes := make([]int, 1+rand.IntN(5))
+	for i := range sizes {
+		sizes[i] = rand.IntN(2000)
+	}
+	return sizes
+}
+
+// mixedRecords are small ones, and at times more than a commit holds, which
+// goes to data objects.
+func mixedRecords() []int {
+	if rand.IntN(40) > 0 {
+		return smallRecords()
+	}
+	return []int{1 << 20, rand.IntN(2000), 2 << 20, 3<<19 + rand.IntN(1<<19)}
+}
+
+// appender appends to one partition as fast as it is answered. What it sends
+// is never sent again.
+type appender struct {
+	id     int
+	target *target
+	mix    mix
+	loose  bool // see load
+
+	calls []call
+	count int
+}
+
+// call is an append that reached a broker, or may have.
+type call struct {
+	names  []string
+	sums   []uint64
+	fate   seb.Outcome // "" if it was acknowledged
+	offset int         // if it was
+}
+
+func (a *appender) partition() int { return a.id % loadPartitions }
+
+// end is the offset after the last record that was acknowledged.
+func (a *appender) end() int {
+	for i := len(a.calls) - 1; i >= 0; i-- {
+		if c := a.calls[i]; c.fate == "" {
+			return c.offset + len(c.names)
+		}
+	}
+	return 0
+}
+
+// run appends until ctx ends. requests is the context of what it sends, so
+// that the last answer is waited for.
+func (a *appender) run(ctx, requests context.Context, t *testing.T) {
+	for ctx.Err() == nil {
+		broker, moved := a.target.get()
+		c, b := a.next()
+		answer, err := a.post(requests, broker, b)
+		if err == nil {
+			c.offset = answer
+			a.calls = append(a.calls, c)
+			a.target.acks.Add(1)
+			continue
+		}
+		retry, fate := retryable(err)
+		var refusal *apiError
+		refused := errors.As(err, &refusal)
+		cutOff := a.loose && isCutOff(err)
+		switch {
+		case !retry && !cutOff:
+			t.Errorf("append %s: %v", c.names[0], err)
+			return
+		case refused && !cutOff && refusal.Outcome == "":
+			t.Errorf("append %s: it is not said what became of it: %v", c.names[0], err)
+		case refused:
+			a.target.refusals.Add(1)
+		}
+		c.fate = fate
+		// What reached no broker would show up in the log as nobody's.
+		if silent := (transportError{}); !errors.As(err, &silent) || !silent.unsent {
+			a.calls = append(a.calls, c)
+		}
+		select {
+		case <-moved:
+		case <-time.After(rand.N(appendPause)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// isCutOff tells whether a broker has refused a request of which it may have
+// got only a part.
+func isCutOff(err error) bool {
+	var e *apiError
+	return errors.As(err, &e) && e.Status == http.StatusBadRequest
+}
+
+// next makes the records of the next call. Each has a name that no other has,
+// and bytes that can't be told beforehand.
+func (a *appender) next() (call, *lineBatch) {
+	var c call
+	b := &lineBatch{}
+	b.reset()
+	for _, size := range a.mix() {
+		name := fmt.Sprintf("%d-%07d", a.id, a.count)
+		a.count++
+		value := append([]byte(name+"-"), noise(size)...)
+		b.add(value)
+		c.names, c.sums = append(c.names, name), append(c.sums, checksum(value))
+	}
+	return c, b
+}
+
+// recordName returns the name that begins a value.
+func recordName(value []byte) string {
+	id, rest, _ := bytes.Cut(value, []byte("-"))
+	count, _, _ := bytes.Cut(rest, []byte("-"))
+	return string(id) + "-" + string(count)
+}
+
+var checksumSeed = maphash.MakeSeed()
+
+func checksum(value []byte) uint64 { return maphash.Bytes(checksumSeed, value) }
+
+var noiseBytes = func() []byte {
+	b := make([]byte, 3<<20)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b) // it never fails
+	return b
+}()
+
+// noise returns so many bytes from anywhere in noiseBytes.
+func noise(size int) []byte {
+	at := rand.IntN(len(noiseBytes) - size + 1)
+	return noiseBytes[at : at+size]
+}
+
+// post waits long for the answer: a broker that stands still may carry the
+// request out when it goes on.
+func (a *appender) post(ctx context.Context, broker *client, b *lineBatch) (offset int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	query := url.Values{"partition": {strconv.Itoa(a.partition())}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, broker.url(query, "topics", loadTopic, "records"), b.body())
+	if err != nil {
+		return 0, err
+	}
+	req.ContentLength = int64(b.size())
+	req.Header.Set("Content-Type", batchType)
+	res, err := broker.do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Offset *int `json:"offset"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		return 0, unanswered(broker.base, err)
+	}
+	if res.StatusCode != http.StatusCreated || answer.Offset == nil {
+		return 0, fmt.Errorf("answered %s", res.Status)
+	}
+	return *answer.Offset, nil
+}

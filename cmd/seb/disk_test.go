@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+const (
+	// smallDiskVariable tells a test that runs again where its small disk is.
+	smallDiskVariable = "SEB_TEST_SMALL_DISK"
+	diskBytes         = 24 << 20
+	ballastBytes      = 8 << 20
+)
+
+// onSmallDisk runs the test once more in a process of its own, where it
+// returns a directory that is a file system of diskBytes. In the first process
+// it returns "": the test is over then. The file system is a tmpfs that only
+// the second process and its children see, so none stays behind.
+func onSmallDisk(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv(smallDiskVariable); dir != "" {
+		return dir
+	}
+	dir := t.TempDir()
+	unshare := canMount(t, dir)
+	script := fmt.Sprintf(`mount -t tmpfs -o size=%d tmpfs "$0" && exec "$@"`, diskBytes)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append(unshare[1:], "sh", "-c", script, dir, self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
+	cmd := exec.CommandContext(t.Context(), unshare[0], args...)
+	cmd.Env = append(os.Environ(), smallDiskVariable+"="+dir)
+	out, err := cmd.CombinedOutput()
+	t.Logf("on a disk of %s:\n%s", size(diskBytes), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ""
+}
+
+// canMount returns how to start a process that may mount: as root, or as root
+// of a user namespace. Where neither is allowed the test is skipped.
+func canMount(t *testing.T, dir string) []string {
+	t.Helper()
+	var said strings.Builder
+	for _, unshare := range [][]string{{"unshare", "--mount"}, {"unshare", "--map-root-user", "--mount"}} {
+		args := append(unshare[1:], "mount", "-t", "tmpfs", "tmpfs", dir)
+		out, err := exec.CommandContext(t.Context(), unshare[0], args...).CombinedOutput()
+		if err == nil {
+			return unshare
+		}
+		fmt.Fprintf(&said, "\n%s: %v: %s", strings.Join(unshare, " "), err, out)
+	}
+	missing := "needs a tmpfs of its own, so root, or user namespaces that may mount:" + said.String()
+	if os.Getenv("SEB_TEST_REQUIRE") == "1" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
+	return nil
+}
+
+// fill writes a file of n bytes, or as many as there is room for.
+func fill(t *testing.T, path string, n int) {
+	t.Helper()
+	if err := os.WriteFile(path, make([]byte, n), 0o600); err != nil && !isDiskFull(err) {
+		t.Fatal(err)
+	}
+}
+
+func isDiskFull(err error) bool { return strings.Contains(err.Error(), "no space left on device") }
+
+// A broker whose store's disk is full says so to who appends, and says the truth
+// about each record; it serves what there is, and goes on as soon as there is
+// room.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	dir := onSmallDisk(t)
+	if dir == "" {
+		return
+	}
+	ballast, filler := filepath.Join(dir, "ballast"), filepath.Join(dir, "filler")
+	fill(t, ballast, ballastBytes)
+	args := []string{"--store", filepath.Join(dir, "store"), "--linger", "5ms", "--checkpoint-commits", "20", "--append-timeout", "300ms"}
+	broker := serve(t, nil, args...)
+	target := newTarget(t, broker.url)
+	var greedy atomic.Bool
+	load := &load{each: 4, mix: func() []int {
+		if greedy.Load() {
+			return mixedRecords()
+		}
+		return smallRecords()
+	}}
+	load.start(t, target)
+	load.more(t, target, 100, broker)
+
+	fill(t, filler, diskBytes)
+	whileFull(t, target, broker)
+	remove(t, filler)
+	load.more(t, target, 100, broker)
+
+	// Now full by its own doing, and killed like that.
+	greedy.Store(true)
+	whileFull(t, target, broker)
+	broker.killed(t)
+	greedy.Store(false)
+	fill(t, filler, diskBytes) // what was in its hands has left room
+	if early, err := startServe(t.Context(), t.TempDir(), os.Environ(), args...); err == nil {
+		early.kill()
+		t.Error("it starts on a store that takes no probe")
+	} else if !isDiskFull(err) {
+		t.Errorf("a start on a full disk does not say so: %v", err)
+	}
+	remove(t, ballast)
+	broker = serve(t, nil, args...)
+	target.move(t, broker.url)
+	load.more(t, target, 100, broker)
+	load.verify(t)
+	broker.stopped(t)
+}
+
+// whileFull expects refused appends and answered reads.
+func whileFull(t *testing.T, target *target, broker *process) {
+	t.Helper()
+	grown(t, &target.refusals, 20, "appends are refused", broker)
+	grown(t, &target.reads, 20, "reads are answered", broker)
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A broker whose cache has no room serves and takes records without it, and
+// starts without it.
+func TestCacheDiskFull(t *testing.T) {
+	t.Parallel()
+	dir := onSmallDisk(t)
+	if dir == "" {
+		return
+	}
+	ballast, filler := filepath.Join(dir, "ballast"), filepath.Join(dir, "filler")
+	args := []string{
+		"--store", t.TempDir(), "--linger", "5ms", "--checkpoint-commits", "20",
+		"--cache-dir", filepath.Join(dir, "cache"), "--cache-bytes", "1GiB", "--memory", "24MiB",
+	}
+	fill(t, ballast, diskBytes-1<<20)
+	broker := serve(t, nil, args...)
+	target := newTarget(t, broker.url)
+	load := &load{each: 4, mix: func() []int { return []int{rand.IntN(200 << 10), rand.IntN(2000)} }}
+	load.start(t, target)
+	if _, ok := broker.stderr.lineAfter("disk cache can't be used as it should", broker.done); !ok {
+		t.Errorf("the cache never met the end of its disk:\n%s", broker.stderr)
+	}
+	fill(t, filler, diskBytes)
+	load.more(t, target, 200, broker)
+	grown(t, &target.reads, 200, "reads are answered", broker)
+	broker.killed(t)
+	fill(t, filler, diskBytes)
+	broker = serve(t, nil, args...)
+	target.move(t, broker.url)
+	load.more(t, target, 200, broker)
+	load.verify(t)
+	broker.stopped(t)
+}
