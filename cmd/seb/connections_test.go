@@ -1,0 +1,77 @@
+package main
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/simple-event-broker/seb/internal/s3test"
+)
+
+// Connections to the store and to the brokers are cut, at any byte of requests
+// and answers, or only half, or stand still for a while. Each broker sees which
+// of its creates had been carried out, so no record is there twice, and a
+// request that was cut off leaves nothing behind.
+func TestConnectionsCut(t *testing.T) {
+	t.Parallel()
+	server := s3test.Start(t)
+	store, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint, err := url.Parse(store.Query().Get("endpoint"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	toStore := startProxy(t, endpoint.Host)
+	query := store.Query()
+	query.Set("endpoint", "http://"+toStore.address)
+	store.RawQuery = query.Encode()
+
+	args := []string{"--store", store.String(), "--linger", "5ms", "--checkpoint-commits", "20"}
+	brokers := make([]*process, 2)
+	toBroker := make([]*proxy, 2)
+	targets := make([]*target, 2)
+	for i := range brokers {
+		toStore.gentle.Store(true) // a start must succeed; see TestKillNine for those that don't
+		brokers[i] = serve(t, s3test.Env(), args...)
+		toBroker[i] = startProxy(t, strings.TrimPrefix(brokers[i].url, "http://"))
+		toBroker[i].gentle.Store(true)
+		targets[i] = newTarget(t, "http://"+toBroker[i].address)
+	}
+	load := &load{each: 3, mix: mixedRecords, loose: true}
+	load.start(t, targets...)
+	for _, p := range append(toBroker, toStore) {
+		p.gentle.Store(false)
+	}
+	for range crashCycles(t, 4) {
+		for _, p := range append(toBroker, toStore) {
+			want := p.harmed() + 1
+			until(t, "a connection is cut", func() bool { return p.harmed() >= want }, brokers...)
+		}
+	}
+	lost := func() (n int) {
+		for _, b := range brokers {
+			n += counter(t, b, "seb_unknown_creates_total")
+		}
+		return n
+	}
+	until(t, "the answer to a create is lost", func() bool { return lost() > 0 }, brokers...)
+	for _, target := range targets {
+		load.more(t, target, 10, brokers...)
+	}
+	for _, p := range append(toBroker, toStore) {
+		p.gentle.Store(true)
+	}
+	for i, target := range targets {
+		target.move(t, brokers[i].url) // not through connections that are still to be harmed
+	}
+	load.verify(t)
+	for i, p := range append(toBroker, toStore) {
+		t.Logf("proxy %d: requests %s, answers %s", i, p.told(0), p.told(1))
+	}
+	t.Logf("%d creates without a usable answer", lost())
+	for _, b := range brokers {
+		b.stopped(t)
+	}
+}

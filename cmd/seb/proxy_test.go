@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// harm is what a proxy does to a connection, once so many bytes went through in
+// one direction.
+type harm int
+
+const (
+	reset     harm = iota // both ends see a reset
+	halfClose             // the receiver sees the end of what is sent, and may answer
+	stall                 // nothing moves for a while, then both ends see a reset
+	delay                 // nothing moves for a while, then all goes on
+	harms
+)
+
+const (
+	nearBytesMax = 64 << 10
+	farBytesMax  = 16 << 20
+	stallMax     = time.Second
+)
+
+// proxy passes connections on, and harms each of them sooner or later, unless
+// it is gentle.
+type proxy struct {
+	address  string // its own
+	upstream string
+	gentle   atomic.Bool
+	count    [2][harms]atomic.Int64 // of connections, by direction: requests, answers
+
+	mu   sync.Mutex
+	open map[net.Conn]bool // nil once the proxy has ended
+
+	listener net.Listener
+	running  sync.WaitGroup
+}
+
+func startProxy(t *testing.T, upstream string) *proxy {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{address: listener.Addr().String(), upstream: upstream, open: make(map[net.Conn]bool), listener: listener}
+	p.running.Go(p.accept)
+	t.Cleanup(p.end)
+	return p
+}
+
+// harmed is how many connections were cut, in one direction or both.
+func (p *proxy) harmed() int64 {
+	var n int64
+	for _, kind := range []harm{reset, halfClose, stall} {
+		n += p.count[0][kind].Load() + p.count[1][kind].Load()
+	}
+	return n
+}
+
+func (p *proxy) end() {
+	_ = p.listener.Close() // ends accept
+	p.mu.Lock()
+	for c := range p.open {
+		_ = c.Close() // ends its copying
+	}
+	p.open = nil
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+func (p *proxy) accept() {
+	for {
+		c, err := p.listener.Accept()
+		if err != nil {
+			return // the proxy has ended
+		}
+		p.running.Go(func() { p.serve(c.(*net.TCPConn)) })
+	}
+}
+
+// serve connects one client. If the other side is not there, the client sees a
+// reset.
+func (p *proxy) serve(client *net.TCPConn) {
+	conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", p.upstream)
+	if err != nil {
+		cut(client)
+		return
+	}
+	server := conn.(*net.TCPConn)
+	if !p.keep(client, server) {
+		return
+	}
+	defer p.drop(client, server)
+	var both sync.WaitGroup
+	both.Go(func() { p.copy(0, server, client) })
+	both.Go(func() { p.copy(1, client, server) })
+	both.Wait()
+}
+
+// keep lets end close the connections; it closes them itself after that.
+func (p *proxy) keep(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		if p.open == nil {
+			_ = c.Close() // nobody is served any more
+			continue
+		}
+		p.open[c] = true
+	}
+	return p.open != nil
+}
+
+func (p *proxy) drop(conns ...net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Close() // all was copied, or it was cut
+		delete(p.open, c)
+	}
+}
+
+// copy copies one direction of a connection until it ends or is harmed.
+func (p *proxy) copy(direction int, to, from *net.TCPConn) {
+	for {
+		if _, err := io.CopyN(to, from, anyBytes()); err != nil {
+			finish(to, from, err)
+			return
+		}
+		if p.gentle.Load() {
+			continue
+		}
+		kind := harm(rand.IntN(int(harms)))
+		p.count[direction][kind].Add(1)
+		switch kind {
+		case delay:
+			<-time.After(rand.N(stallMax))
+			continue
+		case halfClose:
+			_ = to.CloseWrite()              // it may be gone
+			_, _ = io.Copy(io.Discard, from) // the sender notices nothing
+			return
+		case stall:
+			<-time.After(rand.N(stallMax))
+		case reset, harms:
+		}
+		cut(to)
+		cut(from)
+		return
+	}
+}
+
+// anyBytes is where harm is done: in the head of a request or answer as likely
+// as far into large bodies.
+func anyBytes() int64 {
+	if rand.IntN(4) > 0 {
+		return int64(math.Pow(nearBytesMax, rand.Float64()))
+	}
+	return nearBytesMax + rand.Int64N(farBytesMax)
+}
+
+// finish passes the end of one direction on: its end, or a reset.
+func finish(to, from *net.TCPConn, err error) {
+	if errors.Is(err, io.EOF) {
+		_ = to.CloseWrite() // it may be gone
+		return
+	}
+	cut(to)
+	cut(from)
+}
+
+// cut closes a connection so that the other side sees a reset.
+func cut(c *net.TCPConn) {
+	_ = c.SetLinger(0) // it may be closed already
+	_ = c.Close()
+}
+
+// told says how many connections met what.
+func (p *proxy) told(direction int) string {
+	n := &p.count[direction]
+	return fmt.Sprintf("%d reset, %d half closed, %d stalled, %d delayed",
+		n[reset].Load(), n[halfClose].Load(), n[stall].Load(), n[delay].Load())
+}
