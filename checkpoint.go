@@ -23,16 +23,17 @@ func (b *Broker) maybeCheckpoint(won commitlog.Seq) {
 	if !b.checkpointing.CompareAndSwap(false, true) {
 		return
 	}
+	since := b.lastCheckpoint
 	b.lastCheckpoint = won
 	view, hash := b.snapshot()
 	b.tasks.Go(func() {
 		defer b.checkpointing.Store(false)
 		for tries := 0; b.life.Err() == nil; tries++ {
-			err := b.writeCheckpoint(b.life, view, hash)
+			err := b.writeCheckpoint(b.life, since, view, hash)
 			if err == nil {
 				return
 			}
-			if errors.Is(err, commitlog.ErrFork) {
+			if contradicts(err) {
 				b.stop(err)
 				b.tail.wakeLoop()
 				return
@@ -63,8 +64,8 @@ func (b *Broker) finalCheckpoint(ctx context.Context) error {
 		return nil
 	}
 	view, hash := b.snapshot()
-	err := b.writeCheckpoint(ctx, view, hash)
-	if errors.Is(err, commitlog.ErrFork) {
+	err := b.writeCheckpoint(ctx, b.lastCheckpoint, view, hash)
+	if contradicts(err) {
 		return err
 	}
 	if err != nil {
@@ -74,14 +75,28 @@ func (b *Broker) finalCheckpoint(ctx context.Context) error {
 	return nil
 }
 
+// contradicts tells whether err says that the bucket is not what this broker has
+// written and read.
+func contradicts(err error) bool {
+	return errors.Is(err, commitlog.ErrFork) || errors.Is(err, commitlog.ErrRolledBack)
+}
+
 // errOtherState: somebody wrote another state for the same slot, which trying
 // again won't change.
 var errOtherState = errors.New("it is not the state as of its slot")
 
 // writeCheckpoint creates a checkpoint and reads it back: only one that
-// verifies counts.
-func (b *Broker) writeCheckpoint(ctx context.Context, view *state.View, hash commitlog.Hash) error {
+// verifies counts. Since is the checkpoint before, as far as this broker knows;
+// if slots are gone that it has applied since then, a checkpoint would only cover
+// that up.
+func (b *Broker) writeCheckpoint(ctx context.Context, since commitlog.Seq, view *state.View, hash commitlog.Hash) error {
 	begun := time.Now()
+	if every := 2 * commitlog.Seq(b.opts.CheckpointCommits); view.Seq() > every {
+		since = max(since, view.Seq()-every) // before that others have looked
+	}
+	if err := b.log.FindHole(ctx, since+1, view.Seq()); err != nil {
+		return err
+	}
 	c := &commitlog.Checkpoint{
 		Cluster: b.cluster.ID,
 		Seq:     view.Seq(),

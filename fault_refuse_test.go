@@ -410,3 +410,67 @@ func TestCheckpointThatContradictsWhatWasAcknowledgedStopsTheBroker(t *testing.T
 		})
 	}
 }
+
+// A broker whose bucket is rolled back while it appends goes on above the hole,
+// since its next slot is free. No checkpoint may cover that up.
+func TestBrokerThatAppendsAboveAHoleStopsAtTheNextCheckpoint(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, b *seb.Broker) error{
+		"under way": func(t *testing.T, b *seb.Broker) error {
+			for i := range 10 {
+				if _, err := b.Append(t.Context(), "t", values(fmt.Sprint("more", i))); err != nil {
+					return err
+				}
+				synctest.Wait()
+			}
+			return nil
+		},
+		"at the end": func(_ *testing.T, b *seb.Broker) error { return b.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := objstore.NewMemory()
+				opts := immediate()
+				opts.CheckpointCommits = 8
+				b := openOnly(t, memory, opts)
+				defer kill(t, b)
+				for _, v := range numbered("v", 12) {
+					mustAppend(t, b, "t", v)
+				}
+				before := keys(t, memory, commitlog.CheckpointPrefix)
+				remove(t, memory, commitlog.LogKey(12))
+				remove(t, memory, commitlog.LogKey(13))
+				mustAppend(t, b, "t", "above")
+				err := end(t, b)
+				wantText(t, err, "slot 12", "rolled back")
+				if after := keys(t, memory, commitlog.CheckpointPrefix); len(after) != len(before) {
+					t.Errorf("checkpoints %v, before %v", after, before)
+				}
+			})
+		})
+	}
+}
+
+// A slot that others have deleted behind a checkpoint is no hole.
+func TestSlotsDeletedBehindACheckpointAreNoHole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		opts := immediate()
+		opts.CheckpointCommits = 8
+		b := openOnly(t, memory, opts)
+		defer kill(t, b)
+		for _, v := range numbered("v", 12) {
+			mustAppend(t, b, "t", v)
+		}
+		other := opts
+		other.CheckpointCommits = 1
+		o := openOnly(t, memory, other)
+		mustAppend(t, o, "t", "and a checkpoint")
+		synctest.Wait()
+		kill(t, o)
+		remove(t, memory, commitlog.LogKey(12))
+		for _, v := range numbered("w", 8) {
+			mustAppend(t, b, "t", v)
+			synctest.Wait()
+		}
+	})
+}
