@@ -32,7 +32,12 @@ const (
 // appendRecords hands the records to the broker, gives the memory of the
 // request back, and only then waits for the commit: waiting is most of an
 // append's time.
+//
+// When its client seems gone the append is withdrawn, if that is still possible:
+// who gives up and tries again while the store is slow would otherwise append
+// as many copies as tries. A client that only shut down its sending side is told.
 func (h *Handler) appendRecords(w *response, r *http.Request) error {
+	r = w.presence
 	spec, err := parseAppend(r)
 	if err != nil {
 		return notCommitted(err)

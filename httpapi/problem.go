@@ -103,15 +103,16 @@ func problemOf(err error) problem {
 	return p
 }
 
-// fail answers r with err. If the answer had begun, or nobody waits for one, it
-// cuts the connection instead, so that neither a part nor an empty 200 is taken
-// for success.
+// fail answers r with err. If the answer had begun, or nobody seems to wait for
+// one, it cuts the connection instead, so that neither a part nor an empty 200 is
+// taken for success. What became of a write is told in any case.
 func (h *Handler) fail(w *response, r *http.Request, err error) {
-	if w.status != 0 || w.presence.Context().Err() != nil && errors.Is(err, context.Canceled) {
+	p := problemOf(err)
+	gone := w.presence.Context().Err() != nil && errors.Is(err, context.Canceled)
+	if w.status != 0 || gone && p.Outcome == "" {
 		w.err = err
 		panic(http.ErrAbortHandler)
 	}
-	p := problemOf(err)
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		p.Outcome = "" // nothing was to be committed
 	}

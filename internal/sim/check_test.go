@@ -18,7 +18,7 @@ type past struct {
 
 // append adds an append of client c through life A1, from a second to the next.
 func (p *past) append(c string, at int, outcome seb.Outcome, first int, values ...string) *op {
-	o := &op{client: c, broker: "A1", kind: appends, topic: "t", values: values, outcome: outcome, call: time.Duration(at) * time.Second}
+	o := &op{client: c, broker: "A1", via: viaLibrary, kind: appends, topic: "t", values: values, outcome: outcome, call: time.Duration(at) * time.Second}
 	o.ret = o.call + time.Second
 	if outcome == "" {
 		o.ranges = []seb.Range{{Offset: seb.Offset(first), Count: len(values)}}

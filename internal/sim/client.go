@@ -109,10 +109,10 @@ func (c *client) ownTopic() string {
 // call runs an operation with a caller of a kind that chance decides, for as
 // long as chance lets it wait.
 func (c *client) call(l *life, o *op, do func(context.Context, caller)) {
-	o.client, o.broker, o.via, o.call = c.name, l.name, "library", c.sim.now()
+	o.client, o.broker, o.via, o.call = c.name, l.name, viaLibrary, c.sim.now()
 	var by caller = library{l.broker, c.sim.history}
 	if chance(c.rng, 0.6) {
-		o.via, by = "http", wire{c.http, c.sim.history, chance(c.rng, 0.5)}
+		o.via, by = viaHTTP, wire{c.http, c.sim.history, chance(c.rng, 0.5)}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), pick(c.rng, time.Minute, time.Minute, 2*time.Second, 50*time.Millisecond))
 	defer cancel()

@@ -21,6 +21,12 @@ const (
 	deletes kind = "delete"
 )
 
+// How an operation was done.
+const (
+	viaLibrary = "library"
+	viaHTTP    = "http"
+)
+
 // op is one operation of one client, and all that the client learned.
 type op struct {
 	client    string

@@ -89,7 +89,7 @@ func (s *simulation) finalAppend(l *life, topic, id string) {
 }
 
 func (s *simulation) do(l *life, o *op, do func(context.Context, caller)) {
-	o.client, o.broker, o.via, o.call = "end", l.name, "library", s.now()
+	o.client, o.broker, o.via, o.call = "end", l.name, viaLibrary, s.now()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	do(ctx, library{l.broker, s.history})
