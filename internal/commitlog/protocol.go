@@ -134,6 +134,9 @@ type Protocol struct {
 	}
 	// known is the highest slot seen to exist.
 	known Seq
+	// gone is the newest checkpoint that was listed and could not be loaded.
+	// That one took its place is to be seen: the slots it covers were written.
+	gone Seq
 	// ended: a List showed nothing in log/ above end.
 	ended bool
 	end   Seq
@@ -161,7 +164,11 @@ func NewProtocol(deleteDelay, margin time.Duration) Protocol {
 func (p *Protocol) Position() (Seq, Hash) { return p.applied, p.tip }
 
 // Known returns the highest slot that is known to exist or to have existed.
-func (p *Protocol) Known() Seq { return max(p.known, p.applied, p.newer.seq) }
+func (p *Protocol) Known() Seq { return max(p.known, p.applied, p.covered()) }
+
+// covered returns the highest slot that a checkpoint covers of those that were
+// listed as newer.
+func (p *Protocol) covered() Seq { return max(p.newer.seq, p.gone) }
 
 // Settled tells whether recovery has reached the end of the log.
 func (p *Protocol) Settled() bool { return p.settled }
@@ -297,10 +304,10 @@ func (p *Protocol) read(n Seq) Action {
 func (p *Protocol) missing(a Answer) Action {
 	p.forget(a.Seq)
 	switch {
-	case a.Known > a.Seq || a.Known == a.Seq && p.newer.seq >= a.Seq:
+	case a.Known > a.Seq || a.Known == a.Seq && p.covered() >= a.Seq:
 		return p.stop(fmt.Errorf("%w: log slot %d is missing, although slot %d exists or a checkpoint covers it",
-			ErrLoss, a.Seq, max(a.Known, p.newer.seq)))
-	case p.known > a.Seq || p.newer.seq >= a.Seq:
+			ErrLoss, a.Seq, max(a.Known, p.covered())))
+	case p.known > a.Seq || p.covered() >= a.Seq:
 		// Seen since the request was sent: nothing is proven, ask again.
 		return p.read(a.Seq)
 	}
@@ -444,8 +451,10 @@ func (p *Protocol) Loaded(s Seq, h Hash) (ended Claim) {
 }
 
 // LoadMissing tells that the checkpoint that Next named is gone: a newer one
-// must have taken its place, so it is listed again.
+// must have taken its place, so it is listed again. If none has, it is lost, and
+// with it what it covers: that must not be taken for a log that ends below it.
 func (p *Protocol) LoadMissing() {
+	p.gone = max(p.gone, p.newer.seq)
 	p.newer.seq = 0
 	p.expired = true
 }

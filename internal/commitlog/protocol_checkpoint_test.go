@@ -267,6 +267,20 @@ func TestCheckpointThatIsGoneIsListedAgain(t *testing.T) {
 	s.expect(Idle, 0)
 }
 
+func TestCheckpointThatIsGoneAndHasNoSuccessorIsLoss(t *testing.T) {
+	for _, checkpoint := range []Seq{1, 5} {
+		s := &scenario{T: t, Protocol: NewProtocol(testDelay, testMargin)}
+		s.list(Listing{Checkpoint: checkpoint, From: checkpoint})
+		s.expect(DoLoad, checkpoint)
+		s.LoadMissing()
+		s.expect(DoList, 0)
+		s.list(Listing{})
+		s.expect(DoGet, 1)
+		s.missing404(1, after(1))
+		s.halted(ErrLoss)
+	}
+}
+
 func TestReadAheadIsBounded(t *testing.T) {
 	s := begin(t, 3)
 	s.Exists(1000, after(1))

@@ -53,11 +53,12 @@ func (p *Protocol) AppendKey(b []byte, now time.Time) []byte {
 		upTo = 0
 	}
 	b = binary.AppendUvarint(b, uint64(upTo))
-	known := p.known
-	if known <= p.applied {
-		known = 0
+	for _, s := range []Seq{p.known, p.gone} {
+		if s <= p.applied {
+			s = 0
+		}
+		b = binary.AppendUvarint(b, uint64(s))
 	}
-	b = binary.AppendUvarint(b, uint64(known))
 	b = binary.AppendUvarint(b, uint64(p.claim.Seq))
 	if p.claim.Seq != 0 {
 		b = appendKeyHash(b, p.claim.Hash)
@@ -147,7 +148,7 @@ func ProtocolFromKey(b []byte, deleteDelay, margin time.Duration) (Protocol, []b
 		p.end = r.seq()
 	}
 	p.streak, p.upTo = uint(r.byte()), r.seq()
-	p.known = r.seq()
+	p.known, p.gone = r.seq(), r.seq()
 	if p.claim.Seq = r.seq(); p.claim.Seq != 0 {
 		p.claim.Hash = r.hash()
 	}
