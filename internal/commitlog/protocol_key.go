@@ -11,10 +11,12 @@ import (
 // need follow only one of them. It must not have halted.
 //
 // No answer that is yet to come may be from before the store time now: times
-// that no such answer can tell apart are made one. What is left out is the
+// that no such answer can tell apart are made one. No slot above end will ever
+// be written: ways to read that differ only above it are made one. What is left
+// out is the
 // largest store time ever seen, which matters only to a store whose time falls
 // by more than the margin.
-func (p *Protocol) AppendKey(b []byte, now time.Time) []byte {
+func (p *Protocol) AppendKey(b []byte, now time.Time, end Seq) []byte {
 	if p.halt != nil {
 		panic("commitlog: a halted protocol decides nothing")
 	}
@@ -47,11 +49,14 @@ func (p *Protocol) AppendKey(b []byte, now time.Time) []byte {
 	if ended {
 		b = binary.AppendUvarint(b, uint64(p.end))
 	}
-	b = append(b, byte(p.streak))
-	upTo := p.upTo
-	if upTo <= p.applied {
+	streak, upTo := p.streak, p.upTo
+	if p.applied >= end {
+		streak = 0 // no read will find anything
+	}
+	if upTo <= p.applied || upTo > end {
 		upTo = 0
 	}
+	b = append(b, byte(streak))
 	b = binary.AppendUvarint(b, uint64(upTo))
 	for _, s := range []Seq{p.known, p.gone} {
 		if s <= p.applied {

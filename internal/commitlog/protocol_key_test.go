@@ -41,12 +41,12 @@ func TestKeyRoundTrip(t *testing.T) {
 	p.answers = []Answer{{Seq: 5, At: at(3), Known: 4}, {Seq: 4, Found: true, Hash: Hash{4}, Prev: Hash{3}, At: at(2)}}
 	p.mark = at(3).Store
 	now := at(4).Store
-	key := p.AppendKey(nil, now)
+	key := p.AppendKey(nil, now, 100)
 	q, rest := ProtocolFromKey(append(bytes.Clone(key), 'x'), 24*time.Hour, time.Hour)
 	if string(rest) != "x" {
 		t.Fatalf("%d bytes are left", len(rest))
 	}
-	if again := q.AppendKey(nil, now); !bytes.Equal(again, key) {
+	if again := q.AppendKey(nil, now, 100); !bytes.Equal(again, key) {
 		t.Fatalf("key is\n%x, was\n%x", again, key)
 	}
 	if q.Known() != 9 || q.Claim() != p.claim || !q.Held(4) || !q.Held(5) || q.newer.end != 8 || q.gone != 6 || q.end != 6 {

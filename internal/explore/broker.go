@@ -12,7 +12,8 @@ type broker struct {
 	p    commitlog.Protocol
 
 	log     commit               // the state: what was applied
-	payload uint8                // what wants to be committed, 0 = nothing
+	payload entry                // what wants to be committed, 0 = nothing
+	stored  bool                 // its data object was answered
 	claim   commit               // what the protocol's claim stands for
 	read    [slotsMax + 1]commit // heads in hand, by slot
 	pending pending
@@ -20,6 +21,7 @@ type broker struct {
 	// had been written when it was given.
 	false404 uint16
 	halted   bool
+	evidence int    // no slot below it is free, by what it has seen
 	readBack bool   // the own claim was found by a Get
 	ended    commit // a claim that ended when it had been sent, while replies may still come
 }
@@ -74,15 +76,17 @@ const (
 	relist                // a reader holds an answer that the lease does not cover
 	look                  // a reader waits at the end of the log
 	propose               // a caller wants something committed
+	putData               // the same, by way of a data object
 	sendCheckpoint        // send a checkpoint
 	waysCount
 )
 
 func (w *world) stepBroker(b *broker) {
 	if b.halted {
-		w.undo = true
+		w.skip()
 		return
 	}
+	b.p = b.p.Clone()
 	if b.pending.kind != nothing {
 		if w.pick(4) == 3 {
 			w.crash(b)
@@ -94,12 +98,16 @@ func (w *world) stepBroker(b *broker) {
 	way := w.pick(waysCount)
 	if way == renew && !w.Renewals || way == look && !w.Looks || way == relist && (!w.Relists || !w.rarely(10)) ||
 		way == abandon && (!w.Abandons || !w.rarely(10)) {
-		w.undo = true
+		w.skip()
 		return
 	}
 	switch way {
 	case goOn:
-		w.request(b, b.p.Next(0))
+		if !w.idle(b) {
+			w.request(b, b.p.Next(0))
+		} else {
+			w.skip()
+		}
 	case renew:
 		w.renew(b)
 	case crash:
@@ -112,6 +120,7 @@ func (w *world) stepBroker(b *broker) {
 		w.request(b, b.p.Next(0))
 	case look:
 		if !w.idle(b) {
+			w.skip()
 			return
 		}
 		w.tell("%c has a reader at the end of the log", b.name)
@@ -119,17 +128,18 @@ func (w *world) stepBroker(b *broker) {
 		w.request(b, b.p.Next(0))
 	case propose:
 		w.propose(b)
+	case putData:
+		w.upload(b)
 	case sendCheckpoint:
 		w.sendCheckpoint(b)
 	}
 	w.settle(b)
 }
 
-// idle tells whether the protocol wants nothing; otherwise the step is none.
+// idle tells whether the protocol wants nothing.
 func (w *world) idle(b *broker) bool {
 	p := b.p.Clone()
-	w.undo = p.Next(0).Do != commitlog.Idle
-	return !w.undo
+	return p.Next(0).Do == commitlog.Idle
 }
 
 // renew lets D/2 have passed by the local clock.
@@ -147,7 +157,7 @@ func (w *world) renew(b *broker) {
 // crash loses everything but what is under way.
 func (w *world) crash(b *broker) {
 	if position, _ := b.p.Position(); !w.Crashes || !w.rarely(30) || position == 0 && b.pending.kind == nothing && b.payload == 0 && !b.p.Settled() {
-		w.undo = true // it has just begun
+		w.skip() // it has just begun
 		return
 	}
 	w.tell("%c crashes and restarts", b.name)
@@ -158,18 +168,18 @@ func (w *world) crash(b *broker) {
 // abandon mirrors Log.abandon.
 func (w *world) abandon(b *broker) {
 	if b.claim == 0 {
-		w.undo = true
+		w.skip()
 		return
 	}
 	c := b.p.Abandon()
 	if c.Sent {
-		w.tell("%c's caller goes away: the outcome of p%d is unknown", b.name, b.payload)
+		w.tell("%c's caller goes away: the outcome of %v is unknown", b.name, b.payload)
 		w.end(b)
 	} else {
-		w.tell("%c's caller goes away: p%d is not committed", b.name, b.payload)
-		w.void |= 1 << b.payload
+		w.tell("%c's caller goes away: %v is not committed", b.name, b.payload)
+		w.void |= 1 << b.payload.number()
 	}
-	b.claim, b.payload = 0, 0
+	b.claim, b.payload, b.stored = 0, 0, false
 }
 
 // end remembers a claim that ended when it had been sent.
@@ -181,20 +191,15 @@ func (w *world) end(b *broker) {
 
 // propose mirrors the first part of Log.Commit's loop, and Log.propose.
 func (w *world) propose(b *broker) {
-	if b.claim != 0 || b.log.seq() == w.Slots || !w.idle(b) {
-		w.undo = true
+	if b.claim != 0 || b.log.seq() == w.Slots || !w.idle(b) || b.payload.data() && !b.stored && w.Without != ClaimEarly {
+		w.skip()
 		return
 	}
-	if b.payload == 0 {
-		if w.payloads == w.Payloads {
-			w.undo = true
-			return
-		}
-		w.payloads++
-		b.payload = uint8(w.payloads)
+	if b.payload == 0 && !w.choose(b) || w.renewed(b) {
+		return
 	}
-	b.claim = b.log.then(int(b.payload))
-	w.tell("%c wants slot %d for %s", b.name, b.claim.seq(), name(b.claim.at(b.claim.seq())))
+	b.claim = b.log.then(b.payload)
+	w.tell("%c wants slot %d for %v", b.name, b.claim.seq(), b.payload)
 	b.p.Propose(b.claim.hash())
 	if w.Renewals && w.pick(2) == 1 {
 		w.renew(b)
@@ -203,20 +208,52 @@ func (w *world) propose(b *broker) {
 	w.request(b, b.p.Next(0))
 }
 
+// choose gives a broker something to commit that needs no data object.
+func (w *world) choose(b *broker) bool {
+	var kinds []entry
+	if !w.Data || w.Inline {
+		kinds = append(kinds, 0)
+	}
+	if w.Sweeps {
+		kinds = append(kinds, floorBit)
+	}
+	if len(kinds) == 0 {
+		w.skip()
+		return false
+	}
+	kind := kinds[w.pick(len(kinds))]
+	if !w.number(b) {
+		return false
+	}
+	b.payload |= kind
+	return true
+}
+
+// number gives a broker a payload that nobody had before, if there is one left.
+func (w *world) number(b *broker) bool {
+	if w.payloads == w.Payloads {
+		w.skip()
+		return false
+	}
+	w.payloads++
+	b.payload = entry(w.payloads)
+	return true
+}
+
 func (w *world) sendCheckpoint(b *broker) {
+	if w.Janitor || b.log == 0 {
+		w.skip()
+		return
+	}
 	u := upload{log: b.log}
 	if w.Without == UploadTime {
 		u.begun = w.now
 	}
 	for _, o := range w.uploads {
 		if o == u {
-			w.undo = true
+			w.skip()
 			return
 		}
-	}
-	if w.Janitor || b.log == 0 {
-		w.undo = true
-		return
 	}
 	w.tell("%c begins to upload checkpoint %d = %v", b.name, b.log.seq(), b.log)
 	w.uploads = append(w.uploads[:len(w.uploads):len(w.uploads)], u)
@@ -254,6 +291,10 @@ func (w *world) settle(b *broker) {
 			b.p = p
 			b.halted = true
 			w.tell("%c halts: %v", b.name, p.Err())
+			if w.losses > 0 {
+				w.count(alarms)
+				return
+			}
 			w.violate(LossIsLoud, "false alarm of %c, which has applied slot %d: %v", b.name, b.log.seq(), p.Err())
 		case commitlog.DoList, commitlog.DoLoad:
 			b.p = p // it found the lease expired
@@ -272,7 +313,11 @@ func (w *world) apply(b *broker) {
 	if c.seq() != s || c != w.first[s] {
 		w.violate(SlotAgreement, "%c applies %v in slot %d, whose first commit was %v", b.name, c, s, w.first[s])
 	}
+	if c.prev() != b.log {
+		w.violate(Contiguity, "%c holds %v and applies %v", b.name, b.log, c)
+	}
 	own := b.p.Applied()
+	w.saw(b, s)
 	b.log |= commit(c.at(s)) << (slotBits * (s - 1))
 	defer func() { b.claim, b.readBack = 0, false }()
 	if own != (claim != 0 && c == claim) {
@@ -280,17 +325,29 @@ func (w *world) apply(b *broker) {
 	}
 	switch {
 	case own && w.Without == NoNonce && b.readBack:
-		w.tell("%c applies slot %d, %s, and takes it for another's", b.name, s, name(c.at(s)))
+		w.tell("%c applies slot %d, %v, and takes it for another's", b.name, s, c.at(s))
 	case own:
-		w.tell("%c applies slot %d, its own %s, and acknowledges it", b.name, s, name(c.at(s)))
-		w.count(acks)
-		w.acked = w.acked.with(c)
-		b.payload = 0
+		w.tell("%c applies slot %d, its own %v, and acknowledges it", b.name, s, c.at(s))
+		w.acknowledge(c)
+		b.payload, b.stored = 0, false
 	default:
-		w.tell("%c applies slot %d, another's %s", b.name, s, name(c.at(s)))
+		w.tell("%c applies slot %d, another's %v", b.name, s, c.at(s))
 		if claim != 0 {
 			w.count(races)
 		}
+	}
+}
+
+// acknowledge tells a caller that its payload is in the log. From then on
+// AckDurable follows from RecoverOK; only where that isn't looked at, what was
+// acknowledged is a part of the state.
+func (w *world) acknowledge(c commit) {
+	w.count(acks)
+	if decided := w.decided(); decided.prefix(c.seq()) != c {
+		w.violate(AckDurable, "%v is acknowledged, decided was %v", c, decided)
+	}
+	if len(w.Only) > 0 {
+		w.acked = w.acked.with(c)
 	}
 }
 
@@ -298,6 +355,7 @@ func (w *world) apply(b *broker) {
 func (w *world) tail(b *broker) {
 	w.count(tails)
 	w.tell("%c: the log ends at slot %d", b.name, b.log.seq())
+	w.checkGap(b, b.log.seq()+1, "takes the log to end before")
 	if s := b.log.seq() + 1; b.false404&(1<<s) != 0 {
 		w.violate(MissOK, "for %c the log ends at slot %d by a 404, but slot %d had been written", b.name, s-1, s)
 	}

@@ -2,7 +2,6 @@ package explore
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 	"slices"
 	"strings"
@@ -10,9 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/commitlog"
 )
 
-// commit is a commit of the model, with all that it was built on: one byte per
-// slot, slot 1 the lowest. The byte is the payload, from 1; a payload is never
-// used twice, so it stands for the nonce as well.
+// commit is a commit of the model, with all that it was built on: one entry per
+// slot, slot 1 the lowest.
 //
 // A commit is also the log up to it: what a broker that has applied it holds,
 // and what a checkpoint as of it contains. 0 is the empty log.
@@ -26,20 +24,42 @@ const (
 // seq returns the commit's slot.
 func (c commit) seq() int { return (bits.Len64(uint64(c)) + slotBits - 1) / slotBits }
 
-// at returns the byte of a slot.
-func (c commit) at(slot int) uint8 { return uint8(c >> (slotBits * (slot - 1))) }
+// at returns what a slot brings.
+func (c commit) at(slot int) entry { return entry(c >> (slotBits * (slot - 1))) }
 
 // prefix returns the log up to a slot.
 func (c commit) prefix(slot int) commit { return c & (1<<(slotBits*slot) - 1) }
 
-func (c commit) payload() int { return int(c.at(c.seq())) }
+// last returns what the commit itself brings.
+func (c commit) last() entry { return c.at(c.seq()) }
 
 // prev returns the commit before.
 func (c commit) prev() commit { return c.prefix(c.seq() - 1) }
 
-// then returns the commit after c with that payload.
-func (c commit) then(payload int) commit {
-	return c | commit(payload)<<(slotBits*c.seq())
+// then returns the commit after c that brings e.
+func (c commit) then(e entry) commit {
+	return c | commit(e)<<(slotBits*c.seq())
+}
+
+// floor returns the slot below which no later commit first refers to a data
+// object, by the newest fact that says so; 0 if there is none.
+func (c commit) floor() int {
+	for s := c.seq(); s > 0; s-- {
+		if c.at(s).floor() {
+			return s
+		}
+	}
+	return 0
+}
+
+// slotOf returns the slot that brings e, 0 if none does.
+func (c commit) slotOf(e entry) int {
+	for s := c.seq(); s > 0; s-- {
+		if c.at(s) == e {
+			return s
+		}
+	}
+	return 0
 }
 
 func (c commit) hash() (h commitlog.Hash) {
@@ -49,19 +69,11 @@ func (c commit) hash() (h commitlog.Hash) {
 	return h
 }
 
-// name is how stories call the content of one slot.
-func name(x uint8) string {
-	if x == 0 {
-		return "nothing"
-	}
-	return fmt.Sprintf("p%d", x)
-}
-
 // String lists what the log up to the commit consists of.
 func (c commit) String() string {
 	var names []string
 	for s := range c.seq() {
-		names = append(names, name(c.at(s+1)))
+		names = append(names, c.at(s+1).String())
 	}
 	return "[" + strings.Join(names, " ") + "]"
 }

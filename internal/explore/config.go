@@ -34,6 +34,22 @@ const (
 	// AlarmOrder: a 404 is a loss although what is known to exist above it was
 	// seen only afterwards.
 	AlarmOrder
+	// ClaimEarly: a claim is sent before its data object was answered.
+	ClaimEarly
+	// IgnoreFloor: a data object below the floor is not uploaded anew.
+	IgnoreFloor
+	// SweepUnsaid: data objects that the newest state does not know are swept
+	// without a fact that says so.
+	SweepUnsaid
+	// BlindStart: log/ is not listed, so that a broker counts as recovered
+	// wherever the slots it knows of end.
+	BlindStart
+	// NoRollback: it is not asked whether the applied slot is still there.
+	NoRollback
+	// NoPrev: what a commit was built on is not compared.
+	NoPrev
+	// AnyReply: a late reply is taken for one to the claim of now.
+	AnyReply
 )
 
 var ruleNames = [...]string{
@@ -41,6 +57,8 @@ var ruleNames = [...]string{
 	"checkpoint's age from its upload's begin", "newest checkpoint deleted", "older checkpoint loaded",
 	"payload moved on over a load", "own nonce ignored", "late reply judged by the new lease",
 	"nothing live, judged by the own state", "loss alarm in the wrong order",
+	"claim before its data", "floor ignored", "sweep without its fact",
+	"log not listed", "applied slot not looked for", "prev not compared", "late reply taken for another",
 }
 
 func (r Rule) String() string { return ruleNames[r] }
@@ -61,9 +79,13 @@ type Config struct {
 	// Janitor: checkpoints of any decided prefix appear at any time, as if
 	// more brokers ran. Otherwise the brokers send them, and they land late.
 	Janitor bool
-	// Live: every commit moves the data of the one before, so that the newest
-	// slot is always live; a slot goes only if a later one is covered.
+	// Live: every commit moves the payload of the one before, so that the newest
+	// one is always live; where one was goes only if a later one is covered.
 	Live bool
+	// Data: payloads are in data objects, and with Inline in commits as well.
+	Data, Inline bool
+	// Sweeps: brokers commit floors, and orphans below them are swept.
+	Sweeps bool
 	// Replies: the replies to Creates may come at any later time.
 	Replies bool
 	// Slow: a Create takes time between its sending and its execution.
@@ -78,6 +100,9 @@ type Config struct {
 	Split bool
 	// Relists: readers ask for Lists beyond those that the protocol wants.
 	Relists bool
+	// Losses: how many objects of the log a store that breaks its promise loses.
+	// Then only LossIsLoud and Contiguity can hold.
+	Losses int
 	// Abandons: callers go away.
 	Abandons bool
 	// Undated: an answer may carry no date, or come too late by the local clock.

@@ -12,6 +12,8 @@
 //
 // What must hold is listed as [Invariant]. A [Rule] can be taken out, to show
 // that it is needed: then the exploration ends with a story of what went wrong.
+// Rules that stand in the Protocol itself are taken out around it: the driver
+// tells it what it would believe if it did not ask.
 //
 // A broker's driver here mirrors perform and the loops above it in the commit
 // log, step for step, with one simplification: what is local to a broker and
@@ -21,6 +23,47 @@
 // it is not modelled as a clock: a lease is renewed early, and an answer counts
 // as too late, whenever the exploration chooses so.
 //
-// It is not a proof for other bounds; nor does it look at bytes, at the fold,
-// or at a store that breaks its promise.
+// # Data objects
+//
+// Brokers decide about data objects outside of the Protocol, so these parts are
+// a model of what they do, and none of their code: the upload, again and again,
+// before the claim; the check against the floor, and the upload anew, whenever a
+// commit is built; which object a reader needs. Sweeping, and deleting what no
+// longer is live, no broker does yet: they are the rules of the design, followed
+// by anybody at any time. A floor is always that of its own slot, the highest
+// that leaves writers a key. That no two uploads share a key is taken for granted.
+// Which slots and checkpoints there are is decided by the Protocol here too.
+//
+// # Losses
+//
+// A store that breaks its promise may lose a slot above all checkpoints, or the
+// newest checkpoint with what only it holds ([Config.Losses]). What holds then
+// is what [LossIsLoud] and [Contiguity] say. The rest can't hold, and nothing
+// can notice:
+//
+//   - The newest slot is lost, and nobody alive has seen a later one: whoever
+//     recovers then writes another commit there. A broker that had applied the
+//     lost one halts at its next List, unless another stands in the slot by then:
+//     then when it reads the next slot, whose prev does not fit.
+//   - The same, and that broker sleeps until its lease has ended: it loads the
+//     other history's checkpoint, which says nothing about the slots below it.
+//   - A late PUT lands in a lost slot that is known to have a successor: it is
+//     read, and may even be acknowledged by its sender, before the successor
+//     shows that it does not fit, and halts the broker.
+//   - A broker that has applied a lost slot claims the one after it before its
+//     next List, and acknowledges. That List halts it, and every recovery halts
+//     at the gap.
+//   - All checkpoints are lost, and all slots: that is an empty bucket to who
+//     has not seen more.
+//
+// A lost data object stops nobody: reads of its records fail, and the Protocol
+// hears nothing of it.
+//
+// # Bounds
+//
+// It is not a proof for other bounds; nor does it look at bytes or at the fold.
+// States are told apart by hashes of 128 bits. Left out of a state is what can
+// change nothing any more: a data object that nobody can refer to, and that an
+// acknowledgement was given, once what was acknowledged is known to be the log
+// ([AckDurable] follows from [RecoverOK] then).
 package explore

@@ -88,7 +88,10 @@ func (e *explorer) expand(key []byte, index int) *violation {
 	)
 	from := e.cfg.worldOf(key, &c, &e.trace)
 	for n := 0; ; n++ {
-		from.copyTo(&w)
+		if n == 0 || !w.untouched {
+			from.copyTo(&w)
+		}
+		w.undo, w.untouched = false, false
 		w.step()
 		if !w.undo {
 			e.result.Steps++
@@ -116,12 +119,12 @@ func (e *explorer) visit(w *world, from, n int) *violation {
 	}
 	e.result.Depth++
 	e.result.Violated = w.wrong.invariant
-	e.result.Story = append(e.story(append(e.seen.path(from), uint16(n))), w.wrong.detail)
+	e.result.Story = e.story(append(e.seen.path(from), uint16(n)))
 	return w.wrong
 }
 
-// story replays the steps to a state. Brokers keep their names, though their
-// order may change from step to step.
+// story replays the steps to a state, and ends with what is wrong there.
+// Brokers keep their names, though their order may change from step to step.
 func (e *explorer) story(path []uint16) []string {
 	var k keys
 	w := newWorld(e.cfg)
@@ -150,7 +153,10 @@ func (e *explorer) story(path []uint16) []string {
 		}
 		*w = next
 	}
-	return t.story
+	if w.wrong == nil {
+		w.check()
+	}
+	return append(t.story, w.wrong.detail)
 }
 
 // Walk takes so many random steps and looks at the invariants after each.

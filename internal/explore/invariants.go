@@ -1,5 +1,7 @@
 package explore
 
+import "slices"
+
 // Invariant is what must hold in every state.
 type Invariant uint8
 
@@ -8,9 +10,10 @@ const (
 	// SlotAgreement: brokers that applied a slot applied the same commit, the
 	// first one ever created there.
 	SlotAgreement Invariant = iota + 1
-	// Contiguity: what is applied is a prefix of the log.
+	// Contiguity: what is applied is a prefix of the log, and each commit is
+	// applied on top of the one that it was built on.
 	Contiguity
-	// AckDurable: what was acknowledged is in every later recovery.
+	// AckDurable: what was acknowledged is in every later recovery, with its data.
 	AckDurable
 	// NoPhantom: what was said not to be committed never appears.
 	NoPhantom
@@ -23,15 +26,18 @@ const (
 	// visible for D; one that is gone, or holds another commit than it did, is
 	// at or below the newest; every checkpoint holds a prefix of the log.
 	FloorSafe
-	// LossIsLoud: a broker halts only when something is wrong. (That it does
-	// halt then is for tests of stores that break their promise.)
+	// LossIsLoud: a broker halts only when something is wrong. Where the store
+	// loses something: a broker that has seen a slot, or a checkpoint that covers
+	// it, never takes one below it for the end of the log nor claims it, and
+	// none goes on after a List that shows what it has applied to be gone.
 	LossIsLoud
 	// RecoverOK: a recovery at any time finds all that was ever decided,
-	// acknowledged or not.
+	// acknowledged or not, and the data objects that are live in it.
 	RecoverOK
 	// MissOK: a 404 that the lease covers means never written.
 	MissOK
-	// ReadOK: what is live is found while the lease covers the read.
+	// ReadOK: what is live, in a slot or in a data object, is found as it was
+	// first written while the lease covers the read.
 	ReadOK
 )
 
@@ -66,7 +72,7 @@ func (w *world) checkHistory(decided commit) {
 		if s > decided.seq() || c.seq() != s || c != decided.prefix(s) {
 			w.violate(DenseOffsets, "slot %d was first written with %v, the log before it is %v", s, c, decided)
 		}
-		p := c.payload()
+		p := c.last().number()
 		if seen&(1<<p) != 0 {
 			w.violate(AtMostOnce, "p%d takes effect twice: %v", p, decided)
 		}
@@ -86,6 +92,16 @@ func (w *world) checkStore(decided commit) {
 	}
 	if recovered != decided {
 		w.violate(RecoverOK, "a recovery finds %v, decided was %v", recovered, decided)
+	}
+	for s := 1; s <= decided.seq(); s++ {
+		e := decided.at(s)
+		if !e.data() || !w.live(decided, s) || w.stands(e) {
+			continue
+		}
+		w.violate(RecoverOK, "a recovery finds %v, but the data object of slot %d, %v, is not there", decided, s, e)
+		if slices.Contains(w.acked, decided.prefix(s)) {
+			w.violate(AckDurable, "slot %d was acknowledged, but its data object, %v, is not there", s, e)
+		}
 	}
 	for s := 1; s <= w.Slots; s++ {
 		if s > newest && w.slots[s] != w.first[s] {
@@ -112,7 +128,13 @@ func (w *world) checkBroker(b *broker, decided commit) {
 	if s < w.Slots && w.slots[s+1] == 0 && w.first[s+1] != 0 {
 		w.violate(MissOK, "the lease of %c covers the 404 of slot %d, which had been written", b.name, s+1)
 	}
-	if w.Live && s > 0 && w.slots[s] != w.first[s] {
-		w.violate(ReadOK, "the lease of %c covers a read of slot %d, whose data is live, but it is gone", b.name, s)
+	for r := 1; r <= b.log.seq(); r++ {
+		switch e := b.log.at(r); {
+		case !w.live(b.log, r):
+		case e.data() && !w.stands(e):
+			w.violate(ReadOK, "the lease of %c covers a read of %v, which is live in slot %d, but it is gone", b.name, e, r)
+		case !e.data() && w.slots[r] != w.first[r]:
+			w.violate(ReadOK, "the lease of %c covers a read of slot %d, whose data is live, but it is gone", b.name, r)
+		}
 	}
 }

@@ -40,7 +40,12 @@ func (k *keys) of(w *world) []byte {
 	}
 	b = appendCommits(b, w.flights)
 	b = appendCommits(b, w.acked)
-	b = append(b, byte(len(w.uploads)))
+	for _, o := range w.objects {
+		if w.matters(o.entry) {
+			b = append(b, byte(o.entry), w.objectFlags(o))
+		}
+	}
+	b = append(b, 0, byte(w.losses), byte(len(w.uploads)))
 	for _, u := range w.uploads {
 		b = appendCommit(append(b, byte(u.begun)), u.log)
 	}
@@ -53,6 +58,33 @@ func (k *keys) of(w *world) []byte {
 	}
 	k.key = b
 	return b
+}
+
+const storedBit = 0x80
+
+// matters tells whether a commit refers to a data object, or can still do. Any
+// other is an orphan for ever, whether it stands or not.
+func (w *world) matters(e entry) bool {
+	for b := range w.living() {
+		if b.payload == e {
+			return true
+		}
+	}
+	return w.decided().slotOf(e) != 0 || slices.ContainsFunc(w.flights, func(c commit) bool { return c.last() == e })
+}
+
+// objectFlags tells whether a data object stands, and whether it landed, which
+// matters only to a broker that waits to hear of it.
+func (w *world) objectFlags(o object) (flags byte) {
+	if o.stands {
+		flags |= 1
+	}
+	for b := range w.living() {
+		if o.landed && b.payload == o.entry && !b.stored {
+			flags |= 2
+		}
+	}
+	return flags
 }
 
 // age is 1 + how long ago t was, as far as it matters, 0 for never.
@@ -94,7 +126,15 @@ func (w *world) appendBroker(b []byte, br *broker) []byte {
 			flags |= 1 << s
 		}
 	}
-	b = append(b, flags, byte(br.pending.kind), br.payload)
+	kind := byte(br.pending.kind)
+	if br.stored {
+		kind |= storedBit
+	}
+	evidence := br.evidence
+	if w.Losses == 0 || evidence <= br.log.seq()+1 {
+		evidence = 0 // it forbids nothing
+	}
+	b = append(b, flags, kind, byte(br.payload), byte(evidence))
 	b = appendCommit(b, br.log)
 	b = appendCommit(b, br.claim)
 	b = appendCommit(b, br.ended)
@@ -105,7 +145,7 @@ func (w *world) appendBroker(b []byte, br *broker) []byte {
 		}
 		b = appendCommit(b, c)
 	}
-	b = br.p.AppendKey(b, stampAt(w.horizon(br)).Store)
+	b = br.p.AppendKey(b, stampAt(w.horizon(br)).Store, commitlog.Seq(w.Slots))
 	switch p := &br.pending; p.kind {
 	case aListing:
 		l := &p.listing
@@ -164,6 +204,11 @@ func (cfg *Config) worldOf(key []byte, c *choices, t *trace) *world {
 		}
 	}
 	w.flights, w.acked = r.commits(), r.commits()
+	for e := entry(r.byte()); e != 0; e = entry(r.byte()) {
+		flags := r.byte()
+		w.objects = append(w.objects, object{e, flags&1 != 0, flags&2 != 0})
+	}
+	w.losses = int(r.byte())
 	for range r.byte() {
 		w.uploads = append(w.uploads, upload{int(r.byte()), r.commit()})
 	}
@@ -184,7 +229,9 @@ func (w *world) readBroker(r *reader, b *broker) {
 		return
 	}
 	b.false404, b.readBack = uint16(flags&^1), flags&1 != 0
-	b.pending.kind, b.payload = kind(r.byte()), r.byte()
+	k := r.byte()
+	b.pending.kind, b.stored, b.payload = kind(k&^storedBit), k&storedBit != 0, entry(r.byte())
+	b.evidence = int(r.byte())
 	b.log, b.claim, b.ended = r.commit(), r.commit(), r.commit()
 	for s := 1; s <= w.Slots; s++ {
 		b.read[s] = r.commit()

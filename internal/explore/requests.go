@@ -2,6 +2,7 @@ package explore
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -63,8 +64,20 @@ func (w *world) listLog(b *broker) {
 			l.Last = commitlog.Seq(s)
 		}
 	}
+	w.saw(b, int(l.Last))
+	w.sawCheckpoint(b, int(l.Checkpoint))
 	w.tell("%c Lists log/ from %d on: slots %d to %d", b.name, l.From, l.First, l.Last)
+	switch w.Without {
+	case BlindStart:
+		l.First, l.Last = l.From, 0
+	case NoRollback:
+		l.First = l.From
+	default:
+	}
 	b.p.Listed(l)
+	if !w.Split {
+		w.checkRollback(b)
+	}
 }
 
 // load mirrors Log.load, and Log.Commit's return when that ends a claim.
@@ -87,11 +100,11 @@ func (w *world) load(b *broker, seq commitlog.Seq) {
 		return
 	}
 	if ended.Sent {
-		w.tell("%c: the outcome of p%d is unknown", b.name, b.payload)
+		w.tell("%c: the outcome of %v is unknown", b.name, b.payload)
 		w.count(unknowns)
 		w.end(b)
 		if w.Without != MoveOn {
-			b.payload = 0
+			b.payload, b.stored = 0, false
 		}
 	}
 	b.claim = 0
@@ -120,26 +133,21 @@ func (w *world) get(b *broker, act commitlog.Action) {
 // last one the protocol hears of all.
 func (w *world) getOne(b *broker) {
 	p := &b.pending
-	s := 1 + w.pick(w.Slots+1)
-	if p.want&(1<<s) == 0 {
-		w.undo = true
-		return
-	}
+	s := w.wanted(p)
 	p.want &^= 1 << s
-	const answered, undated, lost = 0, 1, 2
-	switch w.pick(3) {
+	outcomes := []int{answered}
+	if !p.alone { // else it is as if it had not been sent
+		outcomes = append(outcomes, unanswered)
+	}
+	if w.Undated {
+		outcomes = append(outcomes, undated)
+	}
+	switch outcomes[w.pick(len(outcomes))] {
 	case answered:
 		p.got[s] = got{at: int8(w.now + w.Skew - w.skewed())}
 	case undated:
-		if !w.Undated {
-			w.undo = true
-			return
-		}
 		p.got[s] = got{at: -1}
-	case lost:
-		if w.undo = p.alone; w.undo {
-			return // as if it had not been sent
-		}
+	case unanswered:
 		w.tell("%c Gets slot %d, and gets no answer", b.name, s)
 	}
 	if g := &p.got[s]; g.at != 0 {
@@ -156,11 +164,27 @@ func (w *world) getOne(b *broker) {
 	}
 }
 
+// What can become of a Get.
+const (
+	answered = iota
+	undated
+	unanswered
+)
+
+// wanted returns one of the slots that Gets are under way for.
+func (w *world) wanted(p *pending) int {
+	want := p.want
+	for range w.pick(bits.OnesCount16(want)) {
+		want &= want - 1
+	}
+	return bits.TrailingZeros16(want)
+}
+
 func found(g got, s int) string {
 	if g.commit == 0 {
 		return "404"
 	}
-	return name(g.commit.at(s))
+	return g.commit.at(s).String()
 }
 
 // gotAll hands the answers over in the order in which the store gave them: in
@@ -194,7 +218,11 @@ func (w *world) answered(b *broker, s int, g got, known int) {
 		a.At = stampAt(int(g.at))
 	}
 	if g.commit != 0 {
+		w.saw(b, s)
 		a.Found, a.Hash, a.Prev = true, g.commit.hash(), g.commit.prev().hash()
+		if w.Without == NoPrev {
+			_, a.Prev = b.p.Position()
+		}
 		b.read[s] = g.commit
 		b.readBack = b.readBack || g.commit == b.claim && w.Without == NoNonce
 	}
@@ -207,10 +235,11 @@ func (w *world) answered(b *broker, s int, g got, known int) {
 
 // create mirrors Log.create.
 func (w *world) create(b *broker) {
+	w.checkGap(b, b.claim.seq(), "claims")
 	w.flights = w.flights.with(b.claim)
 	b.pending = pending{kind: aCreate, sent: w.now}
 	if w.Slow || w.Without == SendTime {
-		w.tell("%c sends a Create of slot %d with p%d; it is %d", b.name, b.claim.seq(), b.payload, w.now)
+		w.tell("%c sends a Create of slot %d with %v; it is %d", b.name, b.claim.seq(), b.payload, w.now)
 		return
 	}
 	w.createNow(b)
@@ -227,13 +256,14 @@ func (w *world) createNow(b *broker) {
 	b.pending = pending{}
 	switch {
 	case w.pick(2) == 1:
-		w.tell("%c Creates slot %d with %s, and gets no answer", b.name, s, name(c.at(s)))
+		w.tell("%c Creates slot %d with %v, and gets no answer", b.name, s, c.at(s))
 		w.count(lost)
 	case w.slots[s] != 0:
-		w.tell("%c Creates slot %d with %s: it exists", b.name, s, name(c.at(s)))
+		w.tell("%c Creates slot %d with %v: it exists", b.name, s, c.at(s))
+		w.saw(b, s)
 		b.p.Exists(commitlog.Seq(s), at)
 	default:
-		w.tell("%c Creates slot %d with %s: success", b.name, s, name(c.at(s)))
+		w.tell("%c Creates slot %d with %v: success", b.name, s, c.at(s))
 		w.execute(c)
 		b.read[s] = c
 		b.p.Created(commitlog.Seq(s), c.hash(), at)
@@ -244,11 +274,15 @@ func (w *world) createNow(b *broker) {
 // though it may still want its slot.
 func (w *world) lateReply(b *broker, r reply) {
 	at := stampAt(r.at)
+	b.p = b.p.Clone()
+	if w.Without == AnyReply && b.claim != 0 {
+		r.commit = b.claim
+	}
 	if b.claim == r.commit {
 		b.read[r.commit.seq()] = r.commit
 	} else if w.Without == LateReply && b.p.Covers(at) {
-		w.tell("%c acknowledges p%d", b.name, r.commit.payload())
-		w.acked = w.acked.with(r.commit)
+		w.tell("%c acknowledges %v", b.name, r.commit.last())
+		w.acknowledge(r.commit)
 	}
 	b.p.Created(commitlog.Seq(r.commit.seq()), r.commit.hash(), at)
 	w.settle(b)

@@ -17,15 +17,29 @@ const (
 	crashes
 	deletions
 	tails
+	lateData      // uploads of data objects that landed late
+	renewals      // data objects uploaded anew, since the first was below the floor
+	sweeps        // orphans swept
+	dataDeletions // data objects deleted that a commit had referred to
+	losses        // by a store that breaks its promise
+	alarms        // brokers that halted after one
 	events
 )
 
 // Counts are how often things happened.
 type Counts [events]int
 
+func (c *Counts) add(o Counts) {
+	for i, n := range o {
+		c[i] += n
+	}
+}
+
 func (c Counts) String() string {
 	names := [...]string{"acknowledged", "lost races", "lost replies", "loads", "unknown outcomes", "ghosts",
-		"404 of written slots", "crashes", "deletions", "ends of the log"}
+		"404 of written slots", "crashes", "deletions", "ends of the log",
+		"late uploads", "uploads anew", "orphans swept", "data objects deleted",
+		"losses", "alarms"}
 	var out string
 	for i, n := range c {
 		out += fmt.Sprintf(", %d %s", n, names[i])

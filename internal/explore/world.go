@@ -30,15 +30,18 @@ type world struct {
 	flights     commits  // commits whose Create was sent
 	uploads     []upload // checkpoints whose Create was sent
 	replies     []reply  // to Creates, on their way
+	objects     []object // data objects whose Create was sent, by entry
+	losses      int      // what the store has lost so far
 
 	first [slotsMax + 1]commit // the first ever created in each slot
-	acked commits
-	void  uint16 // payloads of which it was said that they are not committed
+	acked commits              // what was acknowledged, where it is looked at for itself
+	void  uint16               // payloads of which it was said that they are not committed
 
 	brokers [brokersMax]broker
 	wrong   *violation
-	// undo: the step was none, or only what another choice does as well.
-	undo bool
+	// undo: the step was none, or only what another choice does as well;
+	// untouched: and it has changed nothing.
+	undo, untouched bool
 }
 
 // checkpoint is one that stands in the store.
@@ -63,6 +66,9 @@ func (r reply) compare(o reply) int {
 }
 
 func newWorld(cfg *Config) *world {
+	if cfg.Data && cfg.Slots > beginMax {
+		panic("explore: too many slots for the names of data objects")
+	}
 	w := &world{Config: cfg, now: 1}
 	for i := range w.brokers[:cfg.Brokers] {
 		w.brokers[i] = broker{p: w.newProtocol(), name: 'A' + byte(i)}
@@ -70,13 +76,11 @@ func newWorld(cfg *Config) *world {
 	return w
 }
 
-// copyTo makes o an independent copy.
-func (w *world) copyTo(o *world) {
-	*o = *w
-	for i := range o.brokers[:w.Brokers] {
-		o.brokers[i].p = w.brokers[i].p.Clone()
-	}
-}
+// copyTo makes o an independent copy: what both share is never changed in place.
+func (w *world) copyTo(o *world) { *o = *w }
+
+// skip ends a step that is none, before it has changed anything.
+func (w *world) skip() { w.undo, w.untouched = true, true }
 
 func (w *world) newProtocol() commitlog.Protocol {
 	return commitlog.NewProtocol(w.lease(), time.Duration(w.Margin)*tick)
@@ -115,7 +119,7 @@ func (w *world) skewed() int {
 
 // step lets one thing happen.
 func (w *world) step() {
-	const others = 5
+	const others = 7
 	switch n := w.pick(others + w.Brokers); n {
 	case 0:
 		w.pass()
@@ -127,6 +131,10 @@ func (w *world) step() {
 		w.delete()
 	case 4:
 		w.reply()
+	case 5:
+		w.landObject()
+	case 6:
+		w.lose()
 	default:
 		w.stepBroker(&w.brokers[n-others])
 	}
@@ -134,7 +142,7 @@ func (w *world) step() {
 
 func (w *world) pass() {
 	if w.now == w.Times || !w.rarely(20) {
-		w.undo = true
+		w.skip()
 		return
 	}
 	w.now++
@@ -144,15 +152,15 @@ func (w *world) pass() {
 // land lets a Create that was sent execute now.
 func (w *world) land() {
 	if len(w.flights) == 0 {
-		w.undo = true
+		w.skip()
 		return
 	}
 	c := w.flights[w.pick(len(w.flights))]
 	if w.slots[c.seq()] != 0 {
-		w.undo = true // it changes nothing
+		w.skip() // it changes nothing
 		return
 	}
-	w.tell("a Create of slot %d with %s, sent some time ago, executes at the store", c.seq(), name(c.at(c.seq())))
+	w.tell("a Create of slot %d with %v, sent some time ago, executes at the store", c.seq(), c.last())
 	w.execute(c)
 	if w.Replies && w.pick(2) == 1 {
 		r := reply{w.now + w.Skew - w.skewed(), c}
@@ -177,7 +185,7 @@ func (w *world) execute(c commit) {
 // reply hands a late reply over to the broker that waits for it.
 func (w *world) reply() {
 	if len(w.replies) == 0 {
-		w.undo = true
+		w.skip()
 		return
 	}
 	i := w.pick(len(w.replies))
@@ -222,20 +230,20 @@ func (w *world) landCheckpoint() {
 		log := w.decided()
 		s := 1 + w.pick(log.seq())
 		if s > log.seq() {
-			w.undo = true
+			w.skip()
 			return
 		}
 		u = upload{w.now, log.prefix(s)}
 	} else {
 		if len(w.uploads) == 0 {
-			w.undo = true
+			w.skip()
 			return
 		}
 		u = w.uploads[w.pick(len(w.uploads))]
 	}
 	s := u.log.seq()
 	if w.checkpoints[s].since != 0 {
-		w.undo = true
+		w.skip()
 		return
 	}
 	w.checkpoints[s] = checkpoint{since: w.now, begun: u.begun, log: u.log}
@@ -244,21 +252,22 @@ func (w *world) landCheckpoint() {
 
 // delete removes what the rules let anybody delete.
 func (w *world) delete() {
-	s := 1 + w.pick(w.Slots)
-	switch w.pick(2) {
+	switch w.pick(3) {
 	case 0:
-		w.deleteSlot(s)
+		w.deleteSlot(1 + w.pick(w.Slots))
 	case 1:
-		w.deleteCheckpoint(s)
+		w.deleteCheckpoint(1 + w.pick(w.Slots))
+	case 2:
+		w.deleteObject()
 	}
 }
 
 func (w *world) deleteSlot(s int) {
 	if w.slots[s] == 0 || !w.deletable(s) {
-		w.undo = true
+		w.skip()
 		return
 	}
-	w.tell("slot %d, %s, is deleted", s, name(w.slots[s].at(s)))
+	w.tell("slot %d, %v, is deleted", s, w.slots[s].at(s))
 	w.slots[s] = 0
 	w.count(deletions)
 	if !w.covered(s, func(c checkpoint) bool { return w.now+w.Skew >= c.since+w.Delay }) {
@@ -268,18 +277,10 @@ func (w *world) deleteSlot(s int) {
 
 // deletable tells whether the deleter's rules let a slot go.
 func (w *world) deletable(s int) bool {
-	from := s
-	if w.Live {
-		switch w.Without {
-		case OwnState:
-			if w.decided().seq() <= s {
-				return false
-			}
-		default:
-			from = s + 1 // only the state as of the next slot has nothing live in s
-		}
+	if w.first[s].last().data() {
+		return w.covered(s, w.old) // its payload is elsewhere
 	}
-	return w.covered(from, w.old)
+	return w.dead(s)
 }
 
 // covered tells whether there is such a checkpoint at or above a slot.
@@ -310,7 +311,7 @@ func (w *world) deleteCheckpoint(s int) {
 	case w.checkpoints[s].since == 0,
 		newer < w.Keep && w.Without != DeleteNewest,
 		w.Aged && !w.covered(s+1, w.old):
-		w.undo = true
+		w.skip()
 		return
 	}
 	w.tell("checkpoint %d is deleted", s)

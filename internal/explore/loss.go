@@ -1,0 +1,54 @@
+package explore
+
+// lose lets a store that breaks its promise lose an object of the log: a slot
+// above all checkpoints, or the newest checkpoint, with whatever only it holds.
+func (w *world) lose() {
+	s := 1 + w.pick(w.Slots)
+	newest := w.newest()
+	switch {
+	case w.losses == w.Losses || !w.rarely(5):
+		w.skip()
+		return
+	case w.pick(2) == 1:
+		if s != newest {
+			w.skip()
+			return
+		}
+		w.checkpoints[s] = checkpoint{}
+		w.tell("the store loses checkpoint %d", s)
+	default:
+		if s <= newest || w.slots[s] == 0 {
+			w.skip()
+			return
+		}
+		w.tell("the store loses slot %d, %v", s, w.slots[s].at(s))
+		w.slots[s] = 0
+	}
+	w.losses++
+	w.count(losses)
+}
+
+// saw takes note that a broker has seen a slot to exist, so that none below it
+// is free. That one itself is said to exist and yet not found decides nothing:
+// the design wants it asked again.
+func (w *world) saw(b *broker, s int) { b.evidence = max(b.evidence, s) }
+
+// sawCheckpoint takes note that a broker has seen a checkpoint: no slot that it
+// covers is free.
+func (w *world) sawCheckpoint(b *broker, s int) { w.saw(b, s+1) }
+
+// checkGap looks at a broker that takes a slot for free.
+func (w *world) checkGap(b *broker, s int, what string) {
+	if b.evidence > s {
+		w.violate(LossIsLoud, "%c %s slot %d, though it has seen that none below %d is free", b.name, what, s, b.evidence)
+	}
+}
+
+// checkRollback looks at a broker after a List that showed what it has applied
+// to be gone.
+func (w *world) checkRollback(b *broker) {
+	s := b.log.seq()
+	if s > 0 && w.slots[s] == 0 && w.newest() < s && b.p.Err() == nil {
+		w.violate(LossIsLoud, "%c goes on after a List, though slot %d, which it has applied, is gone", b.name, s)
+	}
+}
