@@ -28,8 +28,9 @@ const (
 	FloorSafe
 	// LossIsLoud: a broker halts only when something is wrong. Where the store
 	// loses something: a broker that has seen a slot, or a checkpoint that covers
-	// it, never takes one below it for the end of the log nor claims it, and
-	// none goes on after a List that shows what it has applied to be gone.
+	// it, never takes one below it for the end of the log nor claims it; it halts
+	// when it finds one below it missing; and none goes on after a List that shows
+	// what it has applied to be gone.
 	LossIsLoud
 	// RecoverOK: a recovery at any time finds all that was ever decided,
 	// acknowledged or not, and the data objects that are live in it.

@@ -1,5 +1,7 @@
 package explore
 
+import "github.com/simple-event-broker/seb/internal/commitlog"
+
 // lose lets a store that breaks its promise lose an object of the log: a slot
 // above all checkpoints, or the newest checkpoint, with whatever only it holds.
 func (w *world) lose() {
@@ -50,5 +52,20 @@ func (w *world) checkRollback(b *broker) {
 	s := b.log.seq()
 	if s > 0 && w.slots[s] == 0 && w.newest() < s && b.p.Err() == nil {
 		w.violate(LossIsLoud, "%c goes on after a List, though slot %d, which it has applied, is gone", b.name, s)
+	}
+}
+
+// checkAlarm looks at a broker that hears that the next slot is missing, after
+// it has seen a later one: asking again for ever would hide the loss.
+func (w *world) checkAlarm(b *broker, a commitlog.Answer) {
+	applied, _ := b.p.Position()
+	if a.Found || a.Seq != applied+1 || a.Known <= a.Seq || !b.p.Covers(a.At) {
+		return
+	}
+	p := b.p.Clone()
+	switch act := p.Next(0); act.Do {
+	case commitlog.Halt, commitlog.DoList, commitlog.DoLoad:
+	default:
+		w.violate(LossIsLoud, "%c goes on, though slot %d is missing and slot %d exists", b.name, a.Seq, a.Known)
 	}
 }

@@ -231,6 +231,7 @@ func (w *world) answered(b *broker, s int, g got, known int) {
 		b.false404 |= 1 << s
 	}
 	b.p.Answered(a)
+	w.checkAlarm(b, a)
 }
 
 // create mirrors Log.create.
