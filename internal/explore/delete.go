@@ -1,0 +1,71 @@
+package explore
+
+import "slices"
+
+// delete removes what the rules let anybody delete.
+func (w *world) delete() {
+	switch w.pick(3) {
+	case 0:
+		w.deleteSlot(1 + w.pick(w.Slots))
+	case 1:
+		w.deleteCheckpoint(1 + w.pick(w.Slots))
+	case 2:
+		w.deleteObject()
+	}
+}
+
+func (w *world) deleteSlot(s int) {
+	if w.slots[s] == 0 || !w.deletable(s) {
+		w.skip()
+		return
+	}
+	w.tell("slot %d, %v, is deleted", s, w.slots[s].at(s))
+	w.slots[s] = 0
+	w.count(deletions)
+	if !w.covered(s, func(c checkpoint) bool { return w.now+w.Skew >= c.since+w.Delay }) {
+		w.violate(FloorSafe, "slot %d is deleted, and no checkpoint at or above it has been visible for %d", s, w.Delay)
+	}
+}
+
+// deletable tells whether the deleter's rules let a slot go.
+func (w *world) deletable(s int) bool {
+	if w.first[s].last().data() {
+		return w.covered(s, w.old) // its payload is elsewhere
+	}
+	return w.dead(s)
+}
+
+// covered tells whether there is such a checkpoint at or above a slot.
+func (w *world) covered(s int, ok func(checkpoint) bool) bool {
+	return slices.ContainsFunc(w.checkpoints[s:w.Slots+1], func(c checkpoint) bool { return c.since != 0 && ok(c) })
+}
+
+// old tells whether the deleter takes a checkpoint to be D old.
+func (w *world) old(c checkpoint) bool {
+	switch w.Without {
+	case NoDelay:
+		return true
+	case UploadTime:
+		return w.now+w.Skew >= c.begun+w.Delay
+	default:
+		return w.now+w.Skew >= c.since+w.Delay
+	}
+}
+
+func (w *world) deleteCheckpoint(s int) {
+	newer := 0
+	for _, c := range w.checkpoints[s+1 : w.Slots+1] {
+		if c.since != 0 {
+			newer++
+		}
+	}
+	switch {
+	case w.checkpoints[s].since == 0,
+		newer < w.Keep && w.Without != DeleteNewest,
+		w.Aged && !w.covered(s+1, w.old):
+		w.skip()
+		return
+	}
+	w.tell("checkpoint %d is deleted", s)
+	w.checkpoints[s] = checkpoint{}
+}
