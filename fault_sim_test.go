@@ -2,7 +2,6 @@ package seb_test
 
 import (
 	"flag"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -56,7 +55,7 @@ func TestSimulatedSeeds(t *testing.T) {
 func simulate(t *testing.T, seed uint64) sim.Counts {
 	r := sim.Run(t, sim.Config{Seed: seed, Virtual: seb.InVirtualTime, MemoryInUse: (*seb.Broker).MemoryInUse})
 	if len(r.Violations) > 0 || *simStory {
-		r.WriteStory(os.Stderr)
+		t.Logf("seed %d:\n%s", seed, r.Story())
 	}
 	for _, v := range r.Violations {
 		t.Errorf("seed %d: %s", seed, v)

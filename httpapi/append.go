@@ -36,8 +36,8 @@ const (
 // When its client seems gone the append is withdrawn, if that is still possible:
 // who gives up and tries again while the store is slow would otherwise append
 // as many copies as tries. A client that only shut down its sending side is told.
-func (h *Handler) appendRecords(w *response, r *http.Request) error {
-	r = w.presence
+func (h *Handler) appendRecords(w *response, _ *http.Request) error {
+	r := w.presence // whose context ends when the client has left
 	spec, err := parseAppend(r)
 	if err != nil {
 		return notCommitted(err)

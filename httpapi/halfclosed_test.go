@@ -37,7 +37,7 @@ func TestHalfClosedClientIsAnswered(t *testing.T) {
 		if a.StatusCode != want {
 			t.Errorf("%q: status %d, want %d: %s", text, a.StatusCode, want, a.body)
 		}
-		if want == http.StatusServiceUnavailable && !strings.Contains(string(a.body), `"outcome":"not_committed"`) {
+		if want == http.StatusServiceUnavailable && !strings.Contains(a.body, `"outcome":"not_committed"`) {
 			t.Errorf("%q: it is not told what became of it: %s", text, a.body)
 		}
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {

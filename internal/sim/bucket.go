@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -101,7 +100,7 @@ func (b *bucket) original(key string) []byte {
 }
 
 // write lists what stands in the bucket, and what commits say.
-func (b *bucket) write(w io.Writer) {
+func (b *bucket) write(w *strings.Builder) {
 	keys, err := b.keys("")
 	fmt.Fprintf(w, "the bucket holds %d objects (%v):\n", len(keys), err)
 	for _, key := range keys {
@@ -113,6 +112,6 @@ func (b *bucket) write(w io.Writer) {
 				fmt.Fprintf(w, " %T%+v", item, item)
 			}
 		}
-		fmt.Fprintln(w)
+		w.WriteByte('\n')
 	}
 }

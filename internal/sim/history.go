@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -141,7 +140,7 @@ func (h *history) identify(value string) (id string, ok bool) {
 }
 
 // write tells the story in order.
-func (h *history) write(w io.Writer) {
+func (h *history) write(w *strings.Builder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	lines := slices.Clone(h.notes)

@@ -51,6 +51,7 @@ func (x *checker) checkLinear(ops []*op) {
 			}
 		}
 		switch porcupine.CheckOperationsTimeout(register, steps, linearTimeout) {
+		case porcupine.Ok:
 		case porcupine.Illegal:
 			x.history.violate("SlotAgreement", "no order of the operations on %s/%d explains their answers", p.topic, p.partition)
 		case porcupine.Unknown:

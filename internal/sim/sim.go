@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,10 +53,12 @@ func (c *Counts) Add(o Counts) {
 	c.Ghosts += o.Ghosts
 }
 
-// WriteStory tells what happened, and what the store holds in the end.
-func (r *Result) WriteStory(w io.Writer) {
-	r.history.write(w)
-	r.bucket.write(w)
+// Story tells what happened, and what the store holds in the end.
+func (r *Result) Story() string {
+	var w strings.Builder
+	r.history.write(&w)
+	r.bucket.write(&w)
+	return w.String()
 }
 
 // lifetimeMax ends a run in which somebody waits for ever.

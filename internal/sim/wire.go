@@ -136,7 +136,8 @@ func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, bod
 		return nil
 	}
 	got, err := io.ReadAll(res.Body)
-	if err := joinClose(err, res.Body); err != nil {
+	_ = res.Body.Close() // what matters was read, or not
+	if err != nil {
 		o.lose(err)
 		return nil
 	}
@@ -145,14 +146,6 @@ func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, bod
 		return nil
 	}
 	return &answer{res.Header, got}
-}
-
-// joinClose closes what was read, for the sake of its connection.
-func joinClose(err error, c io.Closer) error {
-	if closing := c.Close(); err == nil {
-		err = closing
-	}
-	return err
 }
 
 // lose notes that no answer came.
