@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/simple-event-broker/seb/objstore"
@@ -17,6 +18,10 @@ func (l *Log) FindHole(ctx context.Context, first, last Seq) error {
 	if err != nil || gone > last {
 		return err
 	}
+	if err := l.confirmGone(ctx, LogKey(gone)); err != nil {
+		return err
+	}
+	// After that: what was deleted had a checkpoint over it.
 	page, err := listOnce(ctx, l.store, CheckpointPrefix, afterKey(CheckpointPrefix, gone))
 	if err != nil {
 		return fmt.Errorf("list %s: %w", CheckpointPrefix, err)
@@ -25,6 +30,21 @@ func (l *Log) FindHole(ctx context.Context, first, last Seq) error {
 		return nil
 	}
 	return fmt.Errorf("%w: log slot %d was applied and is gone, and no checkpoint covers it", ErrRolledBack, gone)
+}
+
+// confirmGone returns an error unless an object that a List did not show is not
+// there: it takes more than a List to stop a broker.
+func (l *Log) confirmGone(ctx context.Context, key string) error {
+	ctx, cancel := timeout(ctx, 0)
+	defer cancel()
+	_, err := l.store.Get(ctx, key, 0, 1)
+	switch {
+	case err == nil:
+		return fmt.Errorf("the store's List leaves out %s, which is there", key)
+	case errors.Is(err, objstore.ErrNotFound):
+		return nil
+	}
+	return fmt.Errorf("get %s: %w", key, err)
 }
 
 // firstGone returns the first of the slots from first to last that does not
