@@ -9,8 +9,11 @@ PKG ?= ./...
 GOTEST ?= go test
 # How long each fuzz target runs.
 FUZZTIME ?= 5s
-# How many states of each large bound are explored.
-STATES ?= 12000000
+# How many states of each large bound are explored: 40 bytes each.
+STATES ?= 4200000
+# How many seeds are simulated, and how often a broker is killed on each of two stores.
+SEEDS ?= 20000
+KILLS ?= 150
 # Which benchmarks run, and for how long each: make bench BENCH=Append BENCHTIME=5s
 BENCH ?= .
 BENCHTIME ?= 1s
@@ -75,11 +78,26 @@ tidy-check: ## fail if go.mod or go.sum is not tidy
 fuzz: ## run every fuzz target for FUZZTIME (5s)
 	.ci/fuzz $(FUZZTIME) $(PKG)
 
+.PHONY: prove
+prove: explore simulate crash ## show at large bounds that nothing acknowledged is lost: an hour on 2 cores
+
 .PHONY: explore
-explore: ## explore the log's decisions at large bounds: hours, and 40 bytes per state (STATES)
-	go test ./internal/explore -run 'TestSmallBounds|TestRuleIsNeeded' -v
-	go test ./internal/explore -run TestLarge -explore.states=$(STATES) -timeout 5h -v
-	go test ./internal/explore -run TestWalks -explore.walks=20000 -timeout 5h -v
+explore: ## explore the log's decisions up to STATES states of each large bound
+	go test ./internal/explore -count=1 -run 'TestSmallBounds|TestRuleIsNeeded' -v
+	go test ./internal/explore -count=1 -run TestLarge -explore.states=$(STATES) -timeout 5h -v
+	go test ./internal/explore -count=1 -run TestWalks -explore.walks=20000 -timeout 5h -v
+
+.PHONY: simulate
+simulate: ## simulate SEEDS runs of whole brokers, and stores that break their word
+	go test . -count=1 -run TestSimulatedSeeds -sim.seeds=$(SEEDS) -timeout 5h -v
+	go test . -count=1 -run 'TestLyingStore|TestHands' -broken.seeds=8 -timeout 5h
+
+.PHONY: crash
+crash: $(VERSITYGW) ## kill seb serve KILLS times on each of two stores; stop it, fill its disk, cut its connections
+	SEB_TEST_REQUIRE=1 SEB_TEST_VERSITYGW=$(VERSITYGW) SEB_KILL_CYCLES=$(KILLS) \
+		go test ./cmd/seb -count=1 -run TestKillNine -timeout 5h -v
+	SEB_TEST_REQUIRE=1 SEB_TEST_VERSITYGW=$(VERSITYGW) SEB_KILL_CYCLES=30 \
+		go test ./cmd/seb -count=1 -run 'TestStoppedAndContinued|TestS3ServerStopped|TestConnectionsCut|DiskFull' -timeout 5h -v
 
 .PHONY: roundtrip
 roundtrip: ## a million real lines through a broker that is killed, on a directory and on S3

@@ -122,6 +122,63 @@ func TestWaitingReaderHearsThatTheBrokerStopped(t *testing.T) {
 	})
 }
 
+// Whoever waits for something that will not come learns that it won't.
+func TestShutdownWakesEveryWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := seb.InVirtualTime(seb.Options{Batching: seb.Timed(time.Hour, 64<<20), Memory: 8 << 20})
+		b := openOnly(t, objstore.NewMemory(), opts)
+		mustCreateTopic(t, b, "t", 1)
+		woken := map[string]chan error{}
+		wait := func(name string, f func() error) {
+			done := make(chan error, 1)
+			woken[name] = done
+			go func() { done <- f() }()
+			synctest.Wait()
+		}
+		wait("read", func() error {
+			_, err := b.Fetch(t.Context(), "t", 0, seb.Earliest, seb.FetchOptions{Wait: time.Hour})
+			return err
+		})
+		wait("follower", func() error {
+			for _, err := range b.Follow(t.Context(), "t", 0, seb.Latest) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		release, err := b.Reserve(t.Context(), 2<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		wait("reservation", func() error {
+			for {
+				if _, err := b.Reserve(t.Context(), 2<<20); err != nil {
+					return err
+				}
+			}
+		})
+		// It fills the batch, which is committed early only because of the shutdown.
+		wait("append", func() error { _, err := b.Append(t.Context(), "t", values("v")); return err })
+		begun := time.Now()
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-woken["append"]; err != nil {
+			t.Errorf("append: %v", err)
+		}
+		for _, name := range []string{"read", "follower", "reservation"} {
+			if err := <-woken[name]; err != nil && seb.CodeOf(err) != seb.CodeBrokerClosed && seb.CodeOf(err) != seb.CodeOverMemoryBudget {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if took := time.Since(begun); took > 10*time.Second {
+			t.Errorf("the last one woke after %v", took)
+		}
+	})
+}
+
 func TestFollowIsWokenByEveryCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
