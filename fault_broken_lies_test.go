@@ -83,7 +83,7 @@ func storeLies() []lie {
 		{name: "deleted comes back", harmless: true, tell: on(vDelete, "", func(r *brokenRun) storetest.Fault {
 			return storetest.DeleteForAWhile(r.bucket, time.Minute)
 		})},
-		{name: "deletes a slot instead", forks: true, seldom: true, tell: on(vDelete, "", func(r *brokenRun) storetest.Fault {
+		{name: "deletes a slot instead", forks: true, stale: true, seldom: true, tell: on(vDelete, "", func(r *brokenRun) storetest.Fault {
 			return storetest.DeleteAnother(r.rng, r.bucket, pLog)
 		})},
 		{name: "deletes a checkpoint instead", harmless: true, tell: on(vDelete, "", func(r *brokenRun) storetest.Fault {
