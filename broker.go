@@ -66,6 +66,7 @@ type Broker struct {
 	recovered      bool
 	lastCheckpoint commitlog.Seq
 	checkpointing  atomic.Bool
+	sound          atomic.Uint64 // the slot up to which no hole was found when one was last looked for
 	contendedUntil time.Time
 }
 
@@ -292,6 +293,7 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	defer close(b.closed)
+	before := b.stopped.Load()
 	b.closing.Store(true)
 	b.gather.close()
 	b.tail.wakeLoop()
@@ -300,6 +302,9 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	var err error
 	if b.life.Err() == nil && b.stopped.Load() == nil {
 		err = b.finalCheckpoint(b.life)
+	}
+	if e := b.stopped.Load(); e != nil && e != before {
+		err = e // found on the way out
 	}
 	b.end()
 	b.gather.uploads.Wait()

@@ -17,25 +17,24 @@ import (
 // writes it; when that one died over it, whoever wins once twice as many have passed.
 func (b *Broker) maybeCheckpoint(won commitlog.Seq) {
 	every := commitlog.Seq(b.opts.CheckpointCommits)
-	if won%every != 0 && won < b.lastCheckpoint+2*every {
+	if won%every != 0 && won < b.lastCheckpoint+2*every || b.stopped.Load() != nil {
 		return
 	}
 	if !b.checkpointing.CompareAndSwap(false, true) {
 		return
 	}
-	since := b.lastCheckpoint
 	b.lastCheckpoint = won
 	view, hash := b.snapshot()
 	b.tasks.Go(func() {
 		defer b.checkpointing.Store(false)
 		for tries := 0; b.life.Err() == nil; tries++ {
-			err := b.writeCheckpoint(b.life, since, view, hash)
+			err := b.writeCheckpoint(b.life, view, hash)
 			if err == nil {
 				return
 			}
 			if contradicts(err) {
 				b.stop(err)
-				b.tail.wakeLoop()
+				b.end() // nothing more may be built on what is there
 				return
 			}
 			if errors.Is(err, errOtherState) {
@@ -64,9 +63,10 @@ func (b *Broker) finalCheckpoint(ctx context.Context) error {
 		return nil
 	}
 	view, hash := b.snapshot()
-	err := b.writeCheckpoint(ctx, b.lastCheckpoint, view, hash)
+	err := b.writeCheckpoint(ctx, view, hash)
 	if contradicts(err) {
-		return err
+		b.stop(err)
+		return nil // Shutdown tells
 	}
 	if err != nil {
 		return fmt.Errorf("write the checkpoint of slot %d (nothing is lost, the next start takes longer): %w", applied, err)
@@ -86,17 +86,18 @@ func contradicts(err error) bool {
 var errOtherState = errors.New("it is not the state as of its slot")
 
 // writeCheckpoint creates a checkpoint and reads it back: only one that
-// verifies counts. Since is the checkpoint before, as far as this broker knows;
-// if slots are gone that it has applied since then, a checkpoint would only cover
-// that up.
-func (b *Broker) writeCheckpoint(ctx context.Context, since commitlog.Seq, view *state.View, hash commitlog.Hash) error {
+// verifies counts. If slots are gone that this broker has applied, a checkpoint
+// would only cover that up.
+func (b *Broker) writeCheckpoint(ctx context.Context, view *state.View, hash commitlog.Hash) error {
 	begun := time.Now()
-	if every := 2 * commitlog.Seq(b.opts.CheckpointCommits); view.Seq() > every {
-		since = max(since, view.Seq()-every) // before that others have looked
+	sound := commitlog.Seq(b.sound.Load())
+	if window := 2 * commitlog.Seq(b.opts.CheckpointCommits); view.Seq() > window {
+		sound = max(sound, view.Seq()-window) // others have looked below that
 	}
-	if err := b.log.FindHole(ctx, since+1, view.Seq()); err != nil {
+	if err := b.log.FindHole(ctx, sound+1, view.Seq()); err != nil {
 		return err
 	}
+	b.sound.Store(uint64(view.Seq()))
 	c := &commitlog.Checkpoint{
 		Cluster: b.cluster.ID,
 		Seq:     view.Seq(),

@@ -436,6 +436,7 @@ func TestBrokerThatAppendsAboveAHoleStopsAtTheNextCheckpoint(t *testing.T) {
 				for _, v := range numbered("v", 12) {
 					mustAppend(t, b, "t", v)
 				}
+				synctest.Wait()
 				before := keys(t, memory, commitlog.CheckpointPrefix)
 				remove(t, memory, commitlog.LogKey(12))
 				remove(t, memory, commitlog.LogKey(13))
@@ -473,4 +474,63 @@ func TestSlotsDeletedBehindACheckpointAreNoHole(t *testing.T) {
 			synctest.Wait()
 		}
 	})
+}
+
+// A broker that finds a hole while a commit is under way acknowledges nothing
+// above it, and no checkpoint covers it up after all.
+func TestHoleFoundDuringACommitEndsTheCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		opts := immediate()
+		opts.CheckpointCommits = 1
+		b := openOnly(t, faulty, opts)
+		defer kill(t, b)
+		for _, v := range numbered("v", 5) { // slots 2 to 6
+			mustAppend(t, b, "t", v)
+			synctest.Wait()
+		}
+		faulty.On(objstore.VerbList, commitlog.LogPrefix, storetest.Delay(time.Second))
+		faulty.On(objstore.VerbCreate, commitlog.LogKey(8), storetest.Delay(5*time.Second))
+		mustAppend(t, b, "t", "seven")
+		remove(t, memory, commitlog.LogKey(7))
+		begun := time.Now()
+		_, err := b.Append(t.Context(), "t", values("above"))
+		wantCode(t, err, seb.CodeBrokerStopped)
+		wantOutcome(t, err, seb.Unknown)
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("it was told after %v", took)
+		}
+		<-b.Stopped()
+		time.Sleep(10 * time.Second)
+		if all := keys(t, memory, commitlog.CheckpointPrefix); all[len(all)-1] > commitlog.CheckpointKey(6) {
+			t.Errorf("a checkpoint covers the hole: %v", all)
+		}
+	})
+}
+
+// Also when it is being closed the operator hears of it.
+func TestHoleFoundDuringShutdownIsTold(t *testing.T) {
+	for appends, name := range []string{"no checkpoint under way", "a checkpoint under way"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory, faulty := newFaulty()
+				opts := immediate()
+				opts.CheckpointCommits = 8
+				b := openOnly(t, faulty, opts)
+				for _, v := range numbered("v", 13) { // slots 2 to 14
+					mustAppend(t, b, "t", v)
+				}
+				synctest.Wait()
+				remove(t, memory, commitlog.LogKey(12))
+				faulty.On(objstore.VerbList, commitlog.LogPrefix, storetest.Delay(time.Second))
+				for range 2 * appends {
+					mustAppend(t, b, "t", "above")
+				}
+				err := b.Close()
+				wantCode(t, err, seb.CodeBrokerStopped)
+				wantText(t, err, "slot 12", "restore")
+				wantCode(t, b.Status().Err, seb.CodeBrokerStopped)
+			})
+		})
+	}
 }

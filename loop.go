@@ -144,7 +144,9 @@ func (b *Broker) commitError(err error) error {
 	e := &Error{Code: CodeStoreUnavailable, Detail: "the commit was not confirmed", Outcome: NotCommitted, RetryAfter: time.Second, Err: err}
 	if halt := b.log.Err(); halt != nil {
 		b.stop(halt)
-		e = b.stopped.Load().withOutcome(NotCommitted)
+	}
+	if stopped := b.stopped.Load(); stopped != nil {
+		e = stopped.withOutcome(NotCommitted)
 	}
 	if errors.Is(err, commitlog.ErrUnknown) {
 		e.Outcome = Unknown
@@ -318,6 +320,7 @@ func (f *fold) Load(c *commitlog.Checkpoint) error {
 	f.loads++
 	f.mu.Unlock()
 	f.lastCheckpoint = c.Seq
+	f.sound.Store(uint64(c.Seq))
 	f.waiters.notifyAll()
 	return nil
 }

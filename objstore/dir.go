@@ -355,7 +355,10 @@ func (d *Dir) Delete(ctx context.Context, key string) (time.Time, error) {
 	if err := d.begin(ctx, VerbDelete, key); err != nil {
 		return time.Time{}, err
 	}
-	err := d.delete(ctx, key)
+	err := d.checkPlace() // before it is gone from where it was moved to
+	if err == nil {
+		err = d.delete(ctx, key)
+	}
 	if err != nil && !notExist(err) {
 		return time.Time{}, fmt.Errorf("delete %s: %w", key, err)
 	}

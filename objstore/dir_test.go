@@ -505,6 +505,7 @@ func TestDirThatIsMovedOrReplacedStops(t *testing.T) {
 		"get":    func(d *Dir) error { _, err := d.Get(t.Context(), "log/1", 0, -1); return err },
 		"404":    func(d *Dir) error { _, err := d.Get(t.Context(), "log/3", 0, -1); return err },
 		"list":   func(d *Dir) error { _, err := d.List(t.Context(), "", "", 0); return err },
+		"delete": func(d *Dir) error { _, err := d.Delete(t.Context(), "log/1"); return err },
 	}
 	for name, request := range requests {
 		for _, replaced := range []bool{false, true} {

@@ -8,20 +8,46 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
+// listDoubtsMax is how many slots that a List has left out are looked for one by one.
+const listDoubtsMax = 5
+
 // FindHole returns an error that wraps [ErrRolledBack] if a slot from first to
 // last is gone, all of which were applied, and no checkpoint at or above it
 // stands in the bucket, behind which it could have been deleted. A broker whose
 // bucket is rolled back while it appends sees nothing of that by itself: its next
 // slot is free. It may be called while the log is used.
 func (l *Log) FindHole(ctx context.Context, first, last Seq) error {
-	gone, err := firstGone(ctx, l.store, first, last)
-	if err != nil || gone > last {
-		return err
+	for range listDoubtsMax {
+		gone, err := firstGone(ctx, l.store, first, last)
+		if err != nil || gone > last {
+			return err
+		}
+		// It takes more than a List to stop a broker.
+		there, err := l.isThere(ctx, LogKey(gone))
+		if err != nil {
+			return err
+		}
+		if !there {
+			return l.deletedBehindCheckpoint(ctx, gone)
+		}
+		first = gone + 1
 	}
-	if err := l.confirmGone(ctx, LogKey(gone)); err != nil {
-		return err
+	return fmt.Errorf("the store's Lists of %s leave out what is there, such as slot %d", LogPrefix, first-1)
+}
+
+func (l *Log) isThere(ctx context.Context, key string) (bool, error) {
+	ctx, cancel := timeout(ctx, 0)
+	defer cancel()
+	_, err := l.store.Get(ctx, key, 0, 1)
+	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
+		return false, fmt.Errorf("get %s: %w", key, err)
 	}
-	// After that: what was deleted had a checkpoint over it.
+	return err == nil, nil
+}
+
+// deletedBehindCheckpoint tells why a slot is gone: nil if a checkpoint covers
+// it. What was deleted by rights had one over it before.
+func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone Seq) error {
 	page, err := listOnce(ctx, l.store, CheckpointPrefix, afterKey(CheckpointPrefix, gone))
 	if err != nil {
 		return fmt.Errorf("list %s: %w", CheckpointPrefix, err)
@@ -32,27 +58,12 @@ func (l *Log) FindHole(ctx context.Context, first, last Seq) error {
 	return fmt.Errorf("%w: log slot %d was applied and is gone, and no checkpoint covers it", ErrRolledBack, gone)
 }
 
-// confirmGone returns an error unless an object that a List did not show is not
-// there: it takes more than a List to stop a broker.
-func (l *Log) confirmGone(ctx context.Context, key string) error {
-	ctx, cancel := timeout(ctx, 0)
-	defer cancel()
-	_, err := l.store.Get(ctx, key, 0, 1)
-	switch {
-	case err == nil:
-		return fmt.Errorf("the store's List leaves out %s, which is there", key)
-	case errors.Is(err, objstore.ErrNotFound):
-		return nil
-	}
-	return fmt.Errorf("get %s: %w", key, err)
-}
-
-// firstGone returns the first of the slots from first to last that does not
-// stand in the bucket, or the one after last.
+// firstGone returns the first of the slots from first to last that Lists do not
+// show, or the one after last.
 func firstGone(ctx context.Context, store objstore.Store, first, last Seq) (Seq, error) {
-	want := first
+	want, after := first, afterKey(LogPrefix, first)
 	for want <= last {
-		page, err := listOnce(ctx, store, LogPrefix, afterKey(LogPrefix, want))
+		page, err := listOnce(ctx, store, LogPrefix, after)
 		if err != nil {
 			return 0, fmt.Errorf("list %s: %w", LogPrefix, err)
 		}
@@ -63,6 +74,7 @@ func firstGone(ctx context.Context, store objstore.Store, first, last Seq) (Seq,
 				}
 				want++
 			}
+			after = key
 		}
 		if !page.More {
 			break

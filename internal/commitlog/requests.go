@@ -78,14 +78,18 @@ func listOnce(ctx context.Context, store objstore.Store, prefix, after string) (
 	defer cancel()
 	page, err := store.List(ctx, prefix, after, listPageKeys)
 	if err == nil {
-		err = checkPage(page, prefix, after)
+		err = CheckPage(page, prefix, after)
 	}
 	return page, err
 }
 
-// checkPage refuses keys that are not ascending, or that were not asked for. Who
-// goes on behind the last of such a page may leave some out, or never end.
-func checkPage(page objstore.Page, prefix, after string) error {
+// CheckPage refuses a List's answer whose keys are not ascending, or were not
+// asked for, or that has none and says that there are more. Who goes on behind
+// the last of such a page may leave some out, or never end.
+func CheckPage(page objstore.Page, prefix, after string) error {
+	if page.More && len(page.Keys) == 0 {
+		return errors.New("the store's answer has no keys, and says that there are more")
+	}
 	for _, k := range page.Keys {
 		if k <= after || !strings.HasPrefix(k, prefix) {
 			return fmt.Errorf("the store's answer is out of order: %q after %q", k, after)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/simple-event-broker/seb/internal/commitlog"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -65,8 +66,10 @@ func (r *reader) get(ctx context.Context, key string, off, n int64) (o objstore.
 // page lists one page of keys.
 func (r *reader) page(ctx context.Context, prefix, after string) (page objstore.Page, err error) {
 	err = r.try(ctx, 0, func(ctx context.Context) error {
-		page, err = r.store.List(ctx, prefix, after, listPageKeys)
-		return err
+		if page, err = r.store.List(ctx, prefix, after, listPageKeys); err != nil {
+			return err
+		}
+		return commitlog.CheckPage(page, prefix, after)
 	})
 	if err != nil {
 		return page, fmt.Errorf("list the bucket: %w", err)

@@ -7,12 +7,16 @@ import (
 )
 
 // Continues returns an error that wraps [commitlog.ErrFork] unless s, which is
-// of a later slot, can have come from old: no partition has lost its end, and
-// the last batch that old knew of it, if it is still held, is the same. Between
-// the two lie commits that nobody reads when a checkpoint is loaded, so no chain
-// of hashes tells. One batch of each partition is enough: where histories part,
-// whatever was appended after that differs.
+// of a later slot, can have come from old: what only grows has not shrunk, no
+// partition has lost its end, and the last batch that old knew of it, if it is
+// still held, is the same. Between the two lie commits that nobody reads when a
+// checkpoint is loaded, so no chain of hashes tells. One batch of each partition
+// is enough: where histories part, whatever was appended after that differs.
 func (s *State) Continues(old *State) error {
+	if s.seq < old.seq || s.time < old.time || s.nextTopic < old.nextTopic || s.dataFloor < old.dataFloor {
+		return fmt.Errorf("%w: slot %d, time %d, next topic %d, data floor %d; before that %d, %d, %d, %d",
+			commitlog.ErrFork, s.seq, s.time, s.nextTopic, s.dataFloor, old.seq, old.time, old.nextTopic, old.dataFloor)
+	}
 	for id, was := range old.topics {
 		now := s.topics[id]
 		if now == nil {

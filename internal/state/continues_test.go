@@ -52,6 +52,16 @@ func TestStateOfAnotherHistoryDoesNotContinue(t *testing.T) {
 		return s
 	}
 	old := fold(row(0, 2, 7), row(2, 2, 8))
+	apply := func(s *State, seq commitlog.Seq, item commitlog.Item) {
+		if err := s.Apply(&commitlog.Commit{Seq: seq, Items: []commitlog.Item{item}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deleted, never := fold(row(0, 2, 7), row(2, 2, 8)), New()
+	apply(deleted, 4, &commitlog.TopicDeleted{ID: 1})
+	for seq := range commitlog.Seq(4) {
+		apply(never, seq+1, &commitlog.UnknownItem{Kind: 999})
+	}
 	tests := map[string]struct {
 		now  *State
 		fork bool
@@ -60,8 +70,10 @@ func TestStateOfAnotherHistoryDoesNotContinue(t *testing.T) {
 		"another batch, and more": {fold(row(0, 2, 7), row(2, 2, 5), row(4, 1, 9)), true},
 		"cut in other places":     {fold(row(0, 1, 7), row(1, 3, 8), row(4, 1, 9)), true},
 		"shorter":                 {fold(row(0, 2, 7), row(2, 1, 8)), true},
+		"of an earlier slot":      {fold(row(0, 2, 7)), true},
 		"nothing where there was": {fold(), true},
-		"the topic deleted":       {New(), false},
+		"the topic deleted":       {deleted, false},
+		"the topic never created": {never, true},
 	}
 	for name, test := range tests {
 		if err := test.now.Continues(old); (err != nil) != test.fork || err != nil && !errors.Is(err, commitlog.ErrFork) {
