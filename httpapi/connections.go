@@ -20,8 +20,8 @@ const idleMin = 10 * time.Second
 //
 // While somebody queues places are handed on: the longest idle connection is ended,
 // once it has been idle for 10 seconds, and a connection on which a request comes is
-// closed with the answer. For that the handler and the ConnState of s are replaced,
-// so its handler must be set before.
+// closed with the answer. For that the handler and the ConnState of s are wrapped,
+// so they must be set before.
 func LimitConnections(s *http.Server, l net.Listener, n int) net.Listener {
 	if n <= 0 {
 		return l
@@ -30,10 +30,19 @@ func LimitConnections(s *http.Server, l net.Listener, n int) net.Listener {
 		Listener: l,
 		slots:    make(chan struct{}, n),
 		closed:   make(chan struct{}),
-		idle:     make(map[net.Conn]time.Time),
+		idle:     make(map[*limitedConn]time.Time),
+	}
+	if s.Handler == nil {
+		s.Handler = http.DefaultServeMux
 	}
 	s.Handler = limited.handOn(s.Handler)
-	s.ConnState = limited.observe
+	before := s.ConnState
+	s.ConnState = func(conn net.Conn, state http.ConnState) {
+		limited.observe(conn, state)
+		if before != nil {
+			before(conn, state)
+		}
+	}
 	return limited
 }
 
@@ -47,7 +56,7 @@ type limitListener struct {
 	closed    chan struct{}
 
 	mu   sync.Mutex
-	idle map[net.Conn]time.Time // since when
+	idle map[*limitedConn]time.Time // since when
 }
 
 // Accept waits for a connection, then for a free slot.
@@ -60,7 +69,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 		_ = conn.Close() // nothing was said on it
 		return nil, err
 	}
-	return &limitedConn{Conn: conn, free: func() { <-l.slots }}, nil
+	return &limitedConn{Conn: conn, limit: l}, nil
 }
 
 // enter waits for a slot.
@@ -91,7 +100,7 @@ func (l *limitListener) enter() error {
 func (l *limitListener) expireIdle(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var longest net.Conn
+	var longest *limitedConn
 	since := now
 	for conn, at := range l.idle {
 		if at.Before(since) {
@@ -108,15 +117,31 @@ func (l *limitListener) expireIdle(now time.Time) time.Duration {
 	return idleMin
 }
 
-// observe is the server's ConnState.
+// observe is told by the server of a connection's state.
 func (l *limitListener) observe(conn net.Conn, state http.ConnState) {
+	c, ok := conn.(*limitedConn)
+	if !ok {
+		return // of another listener of the same server
+	}
+	if state != http.StateIdle {
+		l.busy(c)
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if state == http.StateIdle {
-		l.idle[conn] = time.Now()
-	} else {
-		delete(l.idle, conn)
+	l.idle[c] = time.Now()
+	c.idle.Store(true)
+}
+
+// busy takes a connection from those that may be ended.
+func (l *limitListener) busy(c *limitedConn) {
+	if !c.idle.Load() {
+		return
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.idle, c)
+	c.idle.Store(false)
 }
 
 // handOn lets connections end with their answer while others wait for a place.
@@ -141,14 +166,26 @@ func (l *limitListener) Close() error {
 
 type limitedConn struct {
 	net.Conn
+	limit    *limitListener
+	idle     atomic.Bool
 	freeOnce sync.Once
-	free     func()
+}
+
+// Read reads from the connection. The server says that it isn't idle only once
+// the header of the next request is complete; that is too late for one that
+// comes in pieces.
+func (c *limitedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.limit.busy(c)
+	}
+	return n, err
 }
 
 // Close closes the connection and frees its slot, once.
 func (c *limitedConn) Close() error {
 	err := c.Conn.Close()
-	c.freeOnce.Do(c.free)
+	c.freeOnce.Do(func() { <-c.limit.slots })
 	return err
 }
 

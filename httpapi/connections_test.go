@@ -202,3 +202,30 @@ func TestConnectionsWithoutARequestGiveWay(t *testing.T) {
 		}
 	})
 }
+
+// A connection on which half a request has come is not idle.
+func TestHalfARequestKeepsItsPlace(t *testing.T) {
+	bubbleOf(t, seb.Options{}, 1, func(t *testing.T, s *server) {
+		first := s.newClient(t)
+		first.get("/livez")
+		time.Sleep(idleMin + time.Second)
+		if _, err := io.WriteString(first.conn, "GET /livez HTTP/1.1\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		served := make(chan struct{})
+		go func() { defer close(served); s.wantServed(t, time.Second) }()
+		time.Sleep(time.Second)
+		if _, err := io.WriteString(first.conn, "Host: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(first.in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK || !resp.Close {
+			t.Errorf("status %d, closes: %v, %v", resp.StatusCode, resp.Close, err)
+		}
+		<-served
+	})
+}

@@ -33,7 +33,7 @@ type response struct {
 	// presence is the request as it came. Its context ends when the client has
 	// left, or has shut down its sending side, which looks the same though it still
 	// waits for the answer. So only what may take long, and what no client that is
-	// left wants, ends with it.
+	// left wants, ends with it; everything else goes on for a moment.
 	presence *http.Request
 
 	id       string // of the request, also in its header

@@ -1,12 +1,14 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -69,4 +71,28 @@ func TestClientThatReceivesNothingIsForgotten(t *testing.T) {
 	}
 	s.stop() // ends when all requests have
 	s.wantNothingReserved()
+}
+
+// Who has left holds nothing for long, and who is only silent is answered.
+func TestRequestEndsSoonAfterItsClientHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		presence, left := context.WithCancel(t.Context())
+		ctx, leave := linger(presence)
+		time.Sleep(time.Hour)
+		left()
+		time.Sleep(goneFor - time.Millisecond)
+		if err := ctx.Err(); err != nil {
+			t.Errorf("shortly before: %v", err)
+		}
+		time.Sleep(2 * time.Millisecond)
+		if ctx.Err() == nil {
+			t.Error("it goes on for ever")
+		}
+		leave()
+		ctx, leave = linger(t.Context())
+		leave()
+		if ctx.Err() == nil {
+			t.Error("it goes on after its answer")
+		}
+	})
 }

@@ -115,12 +115,25 @@ func (m methods) allow() string {
 	return strings.Join(names, ", ")
 }
 
+// goneFor is for how long a request goes on whose client seems gone: long enough
+// to answer one that has only shut down its sending side, too short for those who
+// left to hold much that others wait for.
+const goneFor = 2 * time.Second
+
+// linger returns a context that ends goneFor after ctx, or when leave is called.
+func linger(ctx context.Context) (_ context.Context, leave func()) {
+	lingering, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(goneFor, cancel) })
+	return lingering, func() { stop(); cancel() }
+}
+
 // route serves pattern, a path with {wildcards}, by m.
 func (h *Handler) route(pattern string, m methods) {
 	h.mux.HandleFunc(pattern, func(rw http.ResponseWriter, r *http.Request) {
 		w := rw.(*response) // ServeHTTP hands the mux nothing else
-		// What takes a limited time is done and answered also if the client seems gone.
-		r = r.WithContext(context.WithoutCancel(r.Context()))
+		ctx, leave := linger(r.Context())
+		defer leave()
+		r = r.WithContext(ctx)
 		act := m.find(r.Method)
 		switch {
 		case pattern == unmatched:

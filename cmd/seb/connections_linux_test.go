@@ -20,7 +20,7 @@ const (
 	// without a request is ended.
 	placeTimeout = 10 * time.Second
 	// What the machine may add to that.
-	machineSlack = 3 * time.Second
+	machineSlack = 20 * time.Second
 )
 
 // wantCheap checks what n connections cost a process that had before KiB.
@@ -144,7 +144,7 @@ func needFiles(t *testing.T, n uint64) {
 		return // Go raises the soft limit of every process to the hard one
 	}
 	missing := fmt.Sprintf("needs %d open files in a process, the hard limit is %d: see ulimit -Hn", n, limit.Max)
-	if os.Getenv("SEB_TEST_REQUIRE") != "" {
+	if os.Getenv("SEB_TEST_REQUIRE") == "1" {
 		t.Fatal(missing)
 	}
 	t.Skip(missing)

@@ -20,7 +20,7 @@ type fsckCmd struct {
 	storeFlag
 	Deep  bool `help:"Read every byte and verify every batch, instead of heads and checkpoints only."`
 	JSON  bool `name:"json" help:"Write the report as JSON, with every name."`
-	Quiet bool `help:"Write nothing but damage."`
+	Quiet bool `help:"Write nothing but damage and what a newer seb wrote."`
 }
 
 // Help shows examples.

@@ -365,3 +365,23 @@ func TestSlotsReadBeforeALoadAreAppliedAfterIt(t *testing.T) {
 		}
 	})
 }
+
+// Keys that are no slots stand between two slots, more than a page of them.
+func TestStrangeKeysAreNoHole(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := r.open()
+		a.fill(6)
+		for i := range listPageKeys + 1 {
+			if _, err := a.store.Create(t.Context(), fmt.Sprintf("%s.part%04d", LogKey(4), i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := a.store.Count(objstore.VerbList, LogPrefix)
+		if err := a.FindHole(t.Context(), 1, 6); err != nil {
+			t.Fatal(err)
+		}
+		if n := a.store.Count(objstore.VerbList, LogPrefix) - before; n != 2 {
+			t.Errorf("%d Lists, want 2", n)
+		}
+	})
+}

@@ -13,9 +13,8 @@ import (
 // No answer that is yet to come may be from before the store time now: times
 // that no such answer can tell apart are made one. No slot above end will ever
 // be written: ways to read that differ only above it are made one. What is left
-// out is the
-// largest store time ever seen, which matters only to a store whose time falls
-// by more than the margin.
+// out is the largest store time ever seen, which matters only to a store whose
+// time falls by more than the margin.
 func (p *Protocol) AppendKey(b []byte, now time.Time, end Seq) []byte {
 	if p.halt != nil {
 		panic("commitlog: a halted protocol decides nothing")

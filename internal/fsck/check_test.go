@@ -3,6 +3,8 @@ package fsck_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -162,5 +164,31 @@ func TestNewBucketIsWhole(t *testing.T) {
 		if r.Last != 0 || r.Cluster != "01020300000000000000000000000000" {
 			t.Errorf("it says %+v", r)
 		}
+	})
+}
+
+// Lists that no broker believes prove no damage.
+func TestUnorderedListsAreNoDamage(t *testing.T) {
+	for name, lie := range map[string]storetest.Fault{
+		"shuffled": storetest.ShuffleList(rand.New(rand.NewPCG(1, 1))), "endless": storetest.EndlessList,
+		"repeating": storetest.RepeatInList(rand.New(rand.NewPCG(1, 1))),
+	} {
+		bubble(t, func(t *testing.T) {
+			f := storetest.NewFaulty(long(t, 20).store())
+			f.On(objstore.VerbList, "", lie)
+			r, err := fsck.Check(t.Context(), f, fsck.Options{})
+			if err == nil || r.Complete || r.Damage() != 0 {
+				t.Errorf("%s: %v, complete: %v, %d damages", name, err, r.Complete, r.Damage())
+			}
+		})
+	}
+}
+
+// The first versions wrote seb.json without a checksum.
+func TestClusterFileWithoutChecksumIsSound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := long(t, 3)
+		old := regexp.MustCompile(`,\n  "crc32c": "[0-9a-f]{8}"`).ReplaceAll(s.objects[commitlog.ClusterKey], nil)
+		wantFindings(t, check(t, s.change(commitlog.ClusterKey, old).store(), true))
 	})
 }

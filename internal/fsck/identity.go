@@ -10,8 +10,8 @@ import (
 )
 
 // identify finds out which cluster's log this is: the one that seb.json names,
-// unless that is lost, or the witnesses know another and none knows it. Without this a seb.json
-// that was mixed up would make every object a foreign one.
+// unless that is lost, or no witness knows that one and most know another.
+// Without this a seb.json that was mixed up would make every object a foreign one.
 func (c *checker) identify(ctx context.Context) error {
 	named, err := c.readCluster(ctx)
 	if err != nil {

@@ -17,10 +17,9 @@
 // Liveness), and for linearizability, each partition being an append-only
 // register.
 //
-// Run needs a bubble of testing/synctest around it. A seed decides everything
-// but the order in which goroutines that are ready at the same instant run, and
-// the brokers' random bytes; so a seed that fails usually fails again, but need
-// not do so every time. Faults are drawn per link, verb and key, and not in the
+// A seed decides everything but the order in which goroutines that are ready at
+// the same instant run, and the brokers' random bytes; so a seed that fails
+// usually fails again, but need not do so every time. Faults are drawn per link, verb and key, and not in the
 // order in which requests happen to come, so that a small change of that order
 // leaves the rest of the run as it was.
 package sim
