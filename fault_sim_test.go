@@ -2,6 +2,7 @@ package seb_test
 
 import (
 	"flag"
+	"reflect"
 	"runtime"
 	"sync"
 	"testing"
@@ -50,6 +51,11 @@ func TestSimulatedSeeds(t *testing.T) {
 		}
 	})
 	t.Logf("%d seeds: %+v", count, sum)
+	for i, v := 0, reflect.ValueOf(sum); i < v.NumField(); i++ {
+		if count >= 200 && v.Field(i).Int() == 0 {
+			t.Errorf("%s is 0: the seeds show nothing about it", v.Type().Field(i).Name)
+		}
+	}
 }
 
 func simulate(t *testing.T, seed uint64) sim.Counts {

@@ -69,10 +69,10 @@ func (w *weather) draw(r *rand.Rand, verb objstore.Verb, hours time.Duration) fa
 		f.before += between(r, time.Second, time.Minute)
 	}
 	if chance(r, w.late) {
-		f.late = between(r, 10*time.Millisecond, hours)
+		f.late = delayed(r, hours)
 	}
 	if chance(r, w.twice) {
-		f.again = between(r, 10*time.Millisecond, hours)
+		f.again = delayed(r, hours)
 	}
 	if chance(r, w.bend) {
 		f.bend = pick(r, storetest.Truncate(r.IntN(120)), storetest.FlipByte(r.IntN(200)), storetest.FlipByte(-1-r.IntN(100)))
@@ -81,6 +81,15 @@ func (w *weather) draw(r *rand.Rand, verb objstore.Verb, hours time.Duration) fa
 		f.pages = 1 + r.IntN(5)
 	}
 	return f
+}
+
+// delayed returns how late a request is executed: often so soon that its sender
+// is still about, and as often so late that others have deleted what it was for.
+func delayed(r *rand.Rand, hours time.Duration) time.Duration {
+	if chance(r, 0.5) {
+		return between(r, 10*time.Millisecond, hours)
+	}
+	return time.Duration(r.Int64N(int64(hours)))
 }
 
 // throttles tells whether a key is one of those that are always refused.
