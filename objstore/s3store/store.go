@@ -28,6 +28,7 @@ import (
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
@@ -80,7 +81,10 @@ func open(ctx context.Context, config Config) (*Store, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithHTTPClient(httpClient())}
+	options := []func(*awsconfig.LoadOptions) error{
+		awsconfig.WithHTTPClient(httpClient()),
+		awsconfig.WithLogger(logging.Nop{}), // else it writes to standard error what is in errors too
+	}
 	if config.Region != "" {
 		options = append(options, awsconfig.WithRegion(config.Region))
 	}
