@@ -1,8 +1,10 @@
 package s3store
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -31,6 +33,11 @@ type Config struct {
 	// which end up in logs and process lists. Without them the usual AWS
 	// variables, files and instance roles are asked.
 	AccessKeyID, SecretAccessKey, SessionToken string
+	// DialContext, if any, makes the connections: for servers that are reached
+	// through a tunnel, a proxy or a resolver of the embedder's own. It is not
+	// part of URLs. It may not be a whole HTTP client, whose retries and
+	// time-outs would have to be those that this package relies on.
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // ParseURL reads a URL such as

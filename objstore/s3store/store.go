@@ -82,7 +82,7 @@ func open(ctx context.Context, config Config) (*Store, error) {
 		return nil, err
 	}
 	options := []func(*awsconfig.LoadOptions) error{
-		awsconfig.WithHTTPClient(httpClient()),
+		awsconfig.WithHTTPClient(config.httpClient()),
 		awsconfig.WithLogger(logging.Nop{}), // else it writes to standard error what is in errors too
 	}
 	if config.Region != "" {
@@ -132,7 +132,7 @@ func (c *Config) apply(o *s3.Options) {
 	o.ContinueHeaderThresholdBytes = -1
 }
 
-func httpClient() *awshttp.BuildableClient {
+func (c *Config) httpClient() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		// One connection per request in flight: an HTTP/2 connection would put
 		// them all in one TCP stream, and its library resends requests.
@@ -144,6 +144,9 @@ func httpClient() *awshttp.BuildableClient {
 		t.ResponseHeaderTimeout = responseTimeout
 		t.WriteBufferSize = bufferBytes
 		t.ReadBufferSize = bufferBytes
+		if c.DialContext != nil {
+			t.DialContext = c.DialContext
+		}
 	})
 }
 
