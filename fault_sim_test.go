@@ -14,6 +14,7 @@ import (
 var (
 	simSeeds = flag.Uint64("sim.seeds", 200, "how many seeds are simulated")
 	simFirst = flag.Uint64("sim.first", 1, "the first of them")
+	simS3    = flag.Bool("sim.s3", false, "let all of them use the S3 client, instead of one in eight")
 	simStory = flag.Bool("sim.story", false, "tell the story of every seed, also if all is well")
 )
 
@@ -59,7 +60,7 @@ func TestSimulatedSeeds(t *testing.T) {
 }
 
 func simulate(t *testing.T, seed uint64) sim.Counts {
-	r := sim.Run(t, sim.Config{Seed: seed, Virtual: seb.InVirtualTime, MemoryInUse: (*seb.Broker).MemoryInUse})
+	r := sim.Run(t, sim.Config{Seed: seed, S3: *simS3, Virtual: seb.InVirtualTime, MemoryInUse: (*seb.Broker).MemoryInUse})
 	if len(r.Violations) > 0 || *simStory {
 		t.Logf("seed %d:\n%s", seed, r.Story())
 	}

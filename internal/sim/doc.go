@@ -11,6 +11,11 @@
 // connections that break in the middle of a request or an answer; and a deleter
 // that removes whatever the log's rules allow to be removed.
 //
+// In one seed of eight the brokers reach the bucket through the S3 client, over
+// HTTP. What befalls their requests then is what S3 and the network do: 409, 429,
+// 500 and 503, silence, connections that break. A ledger compares what the
+// client says with what it was told.
+//
 // Everything an operation's caller learned is in the history. It is checked
 // against what the log holds in the end (SlotAgreement, AckDurable, NoPhantom,
 // AtMostOnce, DenseOffsets, Order, Determinism, FloorSafe, LossIsLoud,

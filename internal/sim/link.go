@@ -1,10 +1,10 @@
 package sim
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -31,10 +31,13 @@ const proofsMax = 8
 // link is the way of one process to the store. Requests on it go through the
 // weather; when the process dies, it is cut.
 type link struct {
-	sim  *simulation
-	name string // of the process
-	skew time.Duration
-	cut  chan struct{}
+	sim   *simulation
+	name  string // of the process
+	skew  time.Duration
+	crash func()
+	cut   chan struct{}
+	store *storetest.Faulty // as the process sees it
+	front *front            // nil if requests go straight to the bucket
 
 	mu      sync.Mutex
 	weather weather
@@ -44,13 +47,32 @@ type link struct {
 	bent    map[string]int
 	sent    int
 	crashAt int // the process dies at its so manieth request, 0 = it doesn't
-	crash   func()
 	isCut   bool
 }
 
-// fault is the [storetest.Fault] that all requests of the process go through.
-func (l *link) fault(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
-	l.whileStopped()
+// newLink returns the way of a new process to the bucket.
+func newLink(s *simulation, name string, w weather, skew time.Duration, crash func()) *link {
+	l := &link{
+		sim: s, name: name, weather: w, skew: skew, crash: crash,
+		cut: make(chan struct{}), changed: make(chan struct{}), counts: map[string]int{}, bent: map[string]int{},
+	}
+	reached := storetest.NewFaulty(s.bucket)
+	reached.On("", "", l.travel)
+	l.store = storetest.NewFaulty(reached)
+	if s.plan.s3 {
+		l.front = newFront(l, reached)
+		l.store = storetest.NewFaulty(l.front.client())
+	}
+	l.store.On("", "", l.process)
+	if l.front != nil {
+		l.store.On("", "", l.front.audit)
+	}
+	return l
+}
+
+// travel is the [storetest.Fault] between a request that was sent and the
+// bucket. It goes on when the sender has stopped to wait.
+func (l *link) travel(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 	f, dies, err := l.begin(r)
 	if err != nil {
 		return storetest.Answer{}, err
@@ -58,40 +80,11 @@ func (l *link) fault(ctx context.Context, r storetest.Request, next storetest.Ne
 	if r.Verb == objstore.VerbDelete && !strings.HasPrefix(r.Key, commitlog.ProbePrefix) {
 		l.sim.history.violate("FloorSafe", "%s deletes %s", l.name, r.Key)
 	}
-	// The caller may use its bytes again once it has its answer.
-	r.Parts = [][]byte{bytes.Join(r.Parts, nil)}
-	type reply struct {
-		answer storetest.Answer
-		err    error
+	answer, err := l.carry(context.WithoutCancel(ctx), r, next, f)
+	if dies {
+		l.crash()
 	}
-	replies := make(chan reply, 1)
-	l.sim.flights.Go(func() {
-		a, err := l.carry(context.WithoutCancel(ctx), r, next, f)
-		replies <- reply{a, err}
-		if dies {
-			l.crash()
-		}
-	})
-	var got *reply
-	select {
-	case x := <-replies:
-		got = &x
-	case <-ctx.Done():
-	case <-l.cut:
-	}
-	l.whileStopped()
-	select {
-	case x := <-replies: // it came while the process was stopped
-		got = &x
-	default:
-	}
-	switch {
-	case l.dead() || dies:
-		return storetest.Answer{}, fmt.Errorf("%s %s: %w", r.Verb, r.Key, errCut)
-	case got == nil:
-		return storetest.Answer{}, fmt.Errorf("%s %s: %w", r.Verb, r.Key, ctx.Err())
-	}
-	return got.answer, got.err
+	return answer, err
 }
 
 // begin draws the fate of a request. dies tells that the process does not live
@@ -104,8 +97,7 @@ func (l *link) begin(r storetest.Request) (f fate, dies bool, err error) {
 	}
 	l.sent++
 	what := string(r.Verb) + " " + stableKey(r.Key)
-	l.counts[what]++
-	rng := stream(l.sim.cfg.Seed, l.name, what, l.counts[what])
+	rng := l.drawLocked(what)
 	f = l.weather.draw(rng, r.Verb, l.sim.plan.delay*3)
 	if l.weather.throttles(stream(l.sim.cfg.Seed, "throttle", r.Key), r.Key) {
 		f.refused = true
@@ -125,6 +117,20 @@ func (l *link) begin(r storetest.Request) (f fate, dies bool, err error) {
 		return f, true, nil
 	}
 	return f, false, nil
+}
+
+// drawLocked returns the random numbers of what happens on the link, which
+// depend on how often it has happened before.
+func (l *link) drawLocked(what string) *rand.Rand {
+	l.counts[what]++
+	return stream(l.sim.cfg.Seed, l.name, what, l.counts[what])
+}
+
+// draw is [link.drawLocked] for what happens outside of the lock.
+func (l *link) draw(what string) *rand.Rand {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.drawLocked(what)
 }
 
 // stableKey leaves out what is random in a key.
@@ -185,50 +191,6 @@ func (l *link) later(after time.Duration, do func()) {
 	})
 }
 
-// sever makes the process dead to the world.
-func (l *link) sever() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.isCut {
-		l.isCut = true
-		close(l.cut)
-	}
-}
-
-func (l *link) dead() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.isCut
-}
-
-// whileStopped returns when the process is not stopped, or dead.
-func (l *link) whileStopped() {
-	for {
-		l.mu.Lock()
-		d, changed := time.Until(l.stopped), l.changed
-		l.mu.Unlock()
-		if d <= 0 {
-			return
-		}
-		select {
-		case <-time.After(d):
-		case <-changed:
-		case <-l.cut:
-			return
-		}
-	}
-}
-
-// stop stops the process for d, as SIGSTOP does: it sends nothing, and what
-// comes in waits. 0 lets it go on.
-func (l *link) stop(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stopped = time.Now().Add(d)
-	close(l.changed)
-	l.changed = make(chan struct{})
-}
-
 func (l *link) setWeather(w weather) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,11 +203,18 @@ func (l *link) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.weather, l.crashAt = fair, 0
+	if l.front != nil {
+		l.front.listen.hangUp() // the connections of fair weather don't break
+	}
 }
 
-// crashIn lets the process die at its nth request from now.
-func (l *link) crashIn(n int) {
+// brittleness returns after how many bytes a new connection breaks, 0 = never.
+func (l *link) brittleness() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.crashAt = l.sent + n
+	rng := l.drawLocked("dial")
+	if !chance(rng, l.weather.refuse) {
+		return 0
+	}
+	return 1 + rng.IntN(pick(rng, 1500, 20_000))
 }

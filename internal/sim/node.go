@@ -13,7 +13,6 @@ import (
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/httpapi"
-	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
 const (
@@ -77,21 +76,15 @@ func (n *node) start() *life {
 	n.born++
 	l := &life{name: fmt.Sprintf("%s%d", n.name, n.born), listen: newListener()}
 	n.sim.begin(l.name)
-	l.link = &link{
-		sim: n.sim, name: l.name, cut: make(chan struct{}), changed: make(chan struct{}), weather: n.sim.weather(n.name),
-		counts: map[string]int{}, bent: map[string]int{},
-	}
 	// Front ends disagree by less than half the margin, whole seconds included.
-	l.link.skew = time.Duration(n.rng.Int64N(int64(n.sim.plan.margin/2-2*time.Second))) - (n.sim.plan.margin/4 - time.Second)
-	l.link.crash = func() { n.crash(l) }
+	skew := time.Duration(n.rng.Int64N(int64(n.sim.plan.margin/2-2*time.Second))) - (n.sim.plan.margin/4 - time.Second)
+	l.link = newLink(n.sim, l.name, n.sim.weather(n.name), skew, func() { n.crash(l) })
 	n.mu.Lock()
 	n.link = l.link
 	n.mu.Unlock()
 	if dies := chance(n.rng, 0.3); dies && !n.sim.plan.calm && !n.sim.healed() {
 		l.link.crashIn(1 + n.rng.IntN(60))
 	}
-	faulty := storetest.NewFaulty(n.sim.bucket)
-	faulty.On("", "", l.link.fault)
 	opts := n.sim.plan.options(n.rng)
 	opts.CacheDir = n.dir
 	if n.sim.plan.clock {
@@ -100,7 +93,7 @@ func (n *node) start() *life {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	n.sim.history.note("%s starts", l.name)
-	b, err := seb.Open(ctx, faulty, opts)
+	b, err := seb.Open(ctx, l.link.store, opts)
 	if err != nil {
 		n.sim.history.note("%s does not start: %v", l.name, err)
 		if !l.link.dead() && seb.CodeOf(err) != seb.CodeStoreUnavailable {

@@ -17,6 +17,9 @@ import (
 // Config says which run it is.
 type Config struct {
 	Seed uint64
+	// S3 lets the brokers reach the bucket through the S3 client, as otherwise
+	// one seed in eight does.
+	S3 bool
 	// Virtual returns options with a clock since boot that follows the bubble.
 	Virtual func(seb.Options) seb.Options
 	// MemoryInUse returns what a broker has taken of its memory budget, in bytes.
@@ -93,6 +96,7 @@ func Run(t *testing.T, cfg Config) *Result {
 		cfg: cfg, plan: newPlan(cfg.Seed), bucket: newBucket(),
 		weathers: map[string]weather{}, begins: map[string]time.Duration{},
 	}
+	s.plan.s3 = s.plan.s3 || cfg.S3
 	dir := s.cacheDir()
 	defer func() { s.must(os.RemoveAll(dir)) }()
 	synctest.Test(t, func(*testing.T) {

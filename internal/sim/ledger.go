@@ -1,0 +1,62 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// ledger compares what a process asks of its S3 client and hears from it with
+// what the front end is asked and answers. The log survives a client that
+// repeats a Create, or that takes a conflict for a key that is taken; the
+// contract of [objstore.Store] does not allow it all the same.
+type ledger struct {
+	mu    sync.Mutex
+	lines map[line]int // how often it may still be seen on the other side
+}
+
+type line struct{ what, key string }
+
+func newLedger() *ledger { return &ledger{lines: map[line]int{}} }
+
+func (g *ledger) credit(what, key string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lines[line{what, key}]++
+}
+
+// debit tells whether there was a credit for it.
+func (g *ledger) debit(what, key string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lines[line{what, key}]--
+	return g.lines[line{what, key}] >= 0
+}
+
+// verdict names what an answer decides, "" if that is nothing.
+func verdict(verb objstore.Verb, err error) string {
+	switch {
+	case errors.Is(err, objstore.ErrExists):
+		return string(verb) + ": exists"
+	case errors.Is(err, objstore.ErrNotFound):
+		return string(verb) + ": not found"
+	case err == nil && verb != objstore.VerbGet && verb != objstore.VerbList:
+		return string(verb) + ": success"
+	}
+	return ""
+}
+
+// audit is the [storetest.Fault] around the S3 client. It changes nothing.
+func (f *front) audit(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+	if r.Verb == objstore.VerbCreate {
+		f.ledger.credit("create", r.Key)
+	}
+	answer, err := next(ctx, r)
+	if v := verdict(r.Verb, err); v != "" && !f.ledger.debit(v, r.Key) {
+		f.link.sim.history.violate("SlotAgreement", "the S3 client of %s says %q of %s, and S3 did not: %v", f.link.name, v, r.Key, err)
+	}
+	return answer, err
+}

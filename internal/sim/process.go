@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// process is the [storetest.Fault] between a process and all that it sends: it
+// does nothing while it is stopped, and learns nothing once it is dead.
+func (l *link) process(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+	l.whileStopped()
+	if l.dead() {
+		return storetest.Answer{}, errCut
+	}
+	// The caller may use its bytes again once it has its answer.
+	r.Parts = [][]byte{bytes.Join(r.Parts, nil)}
+	type reply struct {
+		answer storetest.Answer
+		err    error
+	}
+	replies := make(chan reply, 1)
+	l.sim.flights.Go(func() {
+		a, err := next(ctx, r)
+		replies <- reply{a, err}
+	})
+	var got *reply
+	select {
+	case x := <-replies:
+		got = &x
+	case <-ctx.Done():
+	case <-l.cut:
+	}
+	l.whileStopped()
+	select {
+	case x := <-replies: // it came while the process was stopped
+		got = &x
+	default:
+	}
+	switch {
+	case l.dead():
+		return storetest.Answer{}, fmt.Errorf("%s %s: %w", r.Verb, r.Key, errCut)
+	case got == nil:
+		return storetest.Answer{}, fmt.Errorf("%s %s: %w", r.Verb, r.Key, ctx.Err())
+	}
+	return got.answer, got.err
+}
+
+// sever makes the process dead to the world.
+func (l *link) sever() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isCut {
+		return
+	}
+	l.isCut = true
+	close(l.cut)
+	if l.front != nil {
+		l.front.close()
+	}
+}
+
+func (l *link) dead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isCut
+}
+
+// whileStopped returns when the process is not stopped, or dead.
+func (l *link) whileStopped() {
+	for {
+		l.mu.Lock()
+		d, changed := time.Until(l.stopped), l.changed
+		l.mu.Unlock()
+		if d <= 0 {
+			return
+		}
+		select {
+		case <-time.After(d):
+		case <-changed:
+		case <-l.cut:
+			return
+		}
+	}
+}
+
+// stop stops the process for d, as SIGSTOP does: it sends nothing, and what
+// comes in waits. 0 lets it go on.
+func (l *link) stop(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = time.Now().Add(d)
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// crashIn lets the process die at its nth request from now.
+func (l *link) crashIn(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.crashAt = l.sent + n
+}
