@@ -71,8 +71,8 @@ func (n *node) run() {
 	}
 }
 
-// start opens the bucket; it returns nil if that did not work out.
-func (n *node) start() *life {
+// newLife returns a life that has not begun to open the bucket.
+func (n *node) newLife() *life {
 	n.born++
 	l := &life{name: fmt.Sprintf("%s%d", n.name, n.born), listen: newListener()}
 	n.sim.begin(l.name)
@@ -85,6 +85,12 @@ func (n *node) start() *life {
 	if dies := chance(n.rng, 0.3); dies && !n.sim.plan.calm && !n.sim.healed() {
 		l.link.crashIn(1 + n.rng.IntN(60))
 	}
+	return l
+}
+
+// start opens the bucket; it returns nil if that did not work out.
+func (n *node) start() *life {
+	l := n.newLife()
 	opts := n.sim.plan.options(n.rng)
 	opts.CacheDir = n.dir
 	if n.sim.plan.clock {
@@ -150,6 +156,7 @@ func (n *node) crash(l *life) {
 
 // bury clears away what is left of a life that has ended.
 func (n *node) bury(l *life) {
+	n.leave(l)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	n.within(leaveTimeout, l.name+" does not end when its context has ended", func() {

@@ -63,7 +63,7 @@ func newPlan(seed uint64) plan {
 		cache:   chance(r, 0.3),
 		deletes: chance(r, 0.7),
 		margin:  pick(r, 10*time.Second, 10*time.Second, 10*time.Second, time.Minute, time.Hour),
-		s3:      chance(stream(seed, "s3"), 1./8),
+		s3:      chance(stream(seed, "s3"), 1./16),
 	}
 	p.delay = p.margin * time.Duration(4+r.IntN(8))
 	for i := range 1 + r.IntN(2) {

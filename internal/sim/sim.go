@@ -112,7 +112,8 @@ func Run(t *testing.T, cfg Config) *Result {
 		}
 		s.live()
 	})
-	if s.final != nil { // outside of the bubble, where time-outs are real
+	if s.final != nil { // else the bucket could not be opened
+		// Outside of the bubble, where time-outs are real.
 		s.history.now = func() time.Duration { return lifetimeMax }
 		s.check(s.final)
 	}
@@ -142,9 +143,7 @@ func (s *simulation) live() {
 	for i := range s.plan.clients {
 		work.Go(newClient(s, i).run)
 	}
-	if !s.inTime(&work, "the clients are not answered") {
-		return
-	}
+	s.inTime(&work, "the clients are not answered")
 	s.heal()
 	s.verifyLiveness()
 	close(s.ended)
@@ -153,9 +152,8 @@ func (s *simulation) live() {
 			n.stop(l)
 		}
 	}
-	if !s.inTime(&lives, "the brokers don't end") || !s.inTime(&s.flights, "something is still under way") {
-		return
-	}
+	s.inTime(&lives, "the brokers don't end")
+	s.inTime(&s.flights, "something is still under way")
 	for _, l := range s.buried {
 		if used := s.cfg.MemoryInUse(l.broker); used != 0 {
 			s.history.violate("Liveness", "%s has ended, and %d bytes of its memory are still taken", l.name, used)
@@ -165,16 +163,20 @@ func (s *simulation) live() {
 }
 
 // inTime waits for a group. What doesn't come within a lifetime never does.
-func (s *simulation) inTime(wg *sync.WaitGroup, complaint string) bool {
+func (s *simulation) inTime(wg *sync.WaitGroup, complaint string) {
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
 	select {
 	case <-done:
-		return true
 	case <-time.After(lifetimeMax):
-		s.history.violate("Liveness", "%s", complaint)
-		return false
+		s.giveUp(complaint)
 	}
+}
+
+// giveUp ends everything: no bubble ends in which somebody waits for ever.
+func (s *simulation) giveUp(complaint string) {
+	r := Result{history: s.history, bucket: s.bucket}
+	panic(fmt.Sprintf("sim: seed %d: Liveness: %s\n%s", s.cfg.Seed, complaint, r.Story()))
 }
 
 // now is the time since the run began.

@@ -22,6 +22,9 @@ const (
 func (s *simulation) setUp() {
 	for _, t := range s.plan.topics {
 		for created := false; !created; s.sleep(100 * time.Millisecond) {
+			if s.now() > lifetimeMax {
+				s.giveUp("no broker takes the bucket")
+			}
 			for _, n := range s.nodes {
 				if l := n.current(); l != nil && !created {
 					_, _, err := l.broker.CreateTopic(context.Background(), t.name, seb.TopicOptions{Partitions: int32(t.partitions)})
