@@ -411,6 +411,20 @@ func TestCheckpointThatContradictsWhatWasAcknowledgedStopsTheBroker(t *testing.T
 	}
 }
 
+// withCheckpoint returns a broker that has appended so often, from slot 2 on, and
+// has written a checkpoint of slot 8.
+func withCheckpoint(t *testing.T, store objstore.Store, appends int) *seb.Broker {
+	t.Helper()
+	opts := immediate()
+	opts.CheckpointCommits = 8
+	b := openOnly(t, store, opts)
+	for _, v := range numbered("v", appends) {
+		mustAppend(t, b, "t", v)
+	}
+	synctest.Wait()
+	return b
+}
+
 // A broker whose bucket is rolled back while it appends goes on above the hole,
 // since its next slot is free. No checkpoint may cover that up.
 func TestBrokerThatAppendsAboveAHoleStopsAtTheNextCheckpoint(t *testing.T) {
@@ -428,15 +442,9 @@ func TestBrokerThatAppendsAboveAHoleStopsAtTheNextCheckpoint(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				memory := objstore.NewMemory()
-				opts := immediate()
-				opts.CheckpointCommits = 8
-				b := openOnly(t, memory, opts)
+				memory, faulty := newFaulty()
+				b := withCheckpoint(t, faulty, 12)
 				defer kill(t, b)
-				for _, v := range numbered("v", 12) {
-					mustAppend(t, b, "t", v)
-				}
-				synctest.Wait()
 				before := keys(t, memory, commitlog.CheckpointPrefix)
 				remove(t, memory, commitlog.LogKey(12))
 				remove(t, memory, commitlog.LogKey(13))
@@ -454,15 +462,10 @@ func TestBrokerThatAppendsAboveAHoleStopsAtTheNextCheckpoint(t *testing.T) {
 // A slot that others have deleted behind a checkpoint is no hole.
 func TestSlotsDeletedBehindACheckpointAreNoHole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := objstore.NewMemory()
-		opts := immediate()
-		opts.CheckpointCommits = 8
-		b := openOnly(t, memory, opts)
+		memory, faulty := newFaulty()
+		b := withCheckpoint(t, faulty, 12)
 		defer kill(t, b)
-		for _, v := range numbered("v", 12) {
-			mustAppend(t, b, "t", v)
-		}
-		other := opts
+		other := immediate()
 		other.CheckpointCommits = 1
 		o := openOnly(t, memory, other)
 		mustAppend(t, o, "t", "and a checkpoint")
@@ -514,13 +517,7 @@ func TestHoleFoundDuringShutdownIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory, faulty := newFaulty()
-				opts := immediate()
-				opts.CheckpointCommits = 8
-				b := openOnly(t, faulty, opts)
-				for _, v := range numbered("v", 13) { // slots 2 to 14
-					mustAppend(t, b, "t", v)
-				}
-				synctest.Wait()
+				b := withCheckpoint(t, faulty, 13)
 				remove(t, memory, commitlog.LogKey(12))
 				faulty.On(objstore.VerbList, commitlog.LogPrefix, storetest.Delay(time.Second))
 				for range 2 * appends {
