@@ -85,6 +85,9 @@ func wantPlace(t *testing.T, broker *process, within time.Duration) {
 // out for long.
 func TestTenThousandIdleConnections(t *testing.T) {
 	needFiles(t, manyConnections+1000)
+	if testing.Short() {
+		t.Skip("it takes a while, and the race detector its own memory")
+	}
 	t.Parallel()
 	broker := serve(t, nil, "--store", "memory:", "--max-connections", strconv.Itoa(manyConnections))
 	before := residentKiB(t, broker.cmd.Process.Pid)
@@ -105,6 +108,9 @@ func TestTenThousandIdleConnections(t *testing.T) {
 // Readers that wait are cheap, and all of them get the record they wait for.
 func TestTenThousandWaitingReaders(t *testing.T) {
 	needFiles(t, manyConnections+1000)
+	if testing.Short() {
+		t.Skip("it takes a while, and the race detector its own memory")
+	}
 	t.Parallel()
 	broker := serve(t, nil, "--store", "memory:", "--max-connections", strconv.Itoa(manyConnections+100))
 	runSeb(t, strings.NewReader("first"), "produce", "events", "--server", broker.url).want(t, exitOK)

@@ -160,15 +160,13 @@ func (l *link) carry(ctx context.Context, r storetest.Request, next storetest.Ne
 	if f.again > 0 {
 		l.later(f.again, func() { _, _ = next(ctx, r) })
 	}
+	bent := next
 	if f.bend != nil {
-		straight := next
-		next = func(ctx context.Context, r storetest.Request) (storetest.Answer, error) {
-			return f.bend(ctx, r, straight)
-		}
+		bent = func(ctx context.Context, r storetest.Request) (storetest.Answer, error) { return f.bend(ctx, r, next) }
 	}
-	answer, err := next(ctx, r)
+	answer, err := bent(ctx, r)
 	if f.retried {
-		answer, err = next(ctx, r)
+		answer, err = bent(ctx, r)
 	}
 	time.Sleep(f.after)
 	if f.lost {
