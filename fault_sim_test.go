@@ -47,6 +47,9 @@ func TestSimulatedSeeds(t *testing.T) {
 					mu.Lock()
 					sum.Add(c)
 					mu.Unlock()
+					if done := seed - *simFirst + 1; done%1000 == 0 {
+						t.Logf("%d of %d seeds", done, count)
+					}
 				}
 			})
 		}
