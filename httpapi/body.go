@@ -207,7 +207,8 @@ func (h *Handler) gunzip(ctx context.Context, encoded []byte, limit int) (body, 
 		z = new(gzip.Reader)
 	}
 	defer gzipPool.Put(z)
-	if err := z.Reset(bytes.NewReader(encoded)); err != nil {
+	m := &gzipMembers{z, bytes.NewReader(encoded)}
+	if err := m.next(); err != nil {
 		return body{}, undecodable("gzip", err)
 	}
 	// The last four bytes tell the size, unless there are several members.
@@ -215,11 +216,38 @@ func (h *Handler) gunzip(ctx context.Context, encoded []byte, limit int) (body, 
 	if n := len(encoded); n >= 4 {
 		size = min(limit, int(binary.LittleEndian.Uint32(encoded[n-4:])), gzipRatioMax*n)
 	}
-	b, err := h.readGrowing(ctx, h.broker.ReserveMore, z, size, limit)
+	b, err := h.readGrowing(ctx, h.broker.ReserveMore, m, size, limit)
 	if err != nil {
 		return body{}, undecodable("gzip", err)
 	}
 	return b, nil
+}
+
+// gzipMembers reads one gzip member after the other. The reader could do that by
+// itself, but takes a body that is cut off in the name or comment of a later
+// member for whole.
+type gzipMembers struct {
+	z  *gzip.Reader
+	in *bytes.Reader
+}
+
+// Read implements [io.Reader].
+func (m *gzipMembers) Read(p []byte) (int, error) {
+	n, err := m.z.Read(p)
+	if errors.Is(err, io.EOF) && m.in.Len() > 0 {
+		err = m.next()
+	}
+	return n, err
+}
+
+// next goes on to a member that must be there.
+func (m *gzipMembers) next() error {
+	err := m.z.Reset(m.in)
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	m.z.Multistream(false)
+	return err
 }
 
 // zstdDecoder decodes whole bodies into the room it is given: it keeps no window
