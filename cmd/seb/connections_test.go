@@ -57,14 +57,14 @@ func TestConnectionsCut(t *testing.T) {
 		return n
 	}
 	until(t, "the answer to a create is lost", func() bool { return lost() > 0 }, brokers...)
-	for _, target := range targets {
-		load.more(t, target, 10, brokers...)
-	}
 	for _, p := range append(toBroker, toStore) {
 		p.gentle.Store(true)
 	}
 	for i, target := range targets {
 		target.move(t, brokers[i].url) // not through connections that are still to be harmed
+	}
+	for _, target := range targets { // which a large upload could hold up for long before
+		load.more(t, target, 10, brokers...)
 	}
 	load.verify(t)
 	for i, p := range append(toBroker, toStore) {
