@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/record"
@@ -29,6 +30,9 @@ type Appended struct {
 	// Ranges ascend by partition, then by offset. A partition appears once,
 	// but for appends too large for one batch, whose records may lie apart.
 	Ranges []Range
+	// Replayed tells that nothing was appended: an earlier append had the same
+	// idempotency key, and this is its answer.
+	Replayed bool
 }
 
 // AppendOption changes how an append is done.
@@ -37,6 +41,9 @@ type AppendOption func(*appendOptions)
 type appendOptions struct {
 	partitions []int32
 	partition  int32 // -1: by key
+	ifOffset   int64 // -1: whatever it is
+	key        string
+	keyed      bool
 }
 
 // ToPartition sends all records of an append to partition p.
@@ -48,6 +55,13 @@ func ToPartition(p int32) AppendOption {
 // key. len(ps) must be the number of records. ps is not kept.
 func ToPartitions(ps []int32) AppendOption {
 	return func(o *appendOptions) { o.partitions = ps }
+}
+
+// IfOffset appends only if the next offset of the partition is end: else it fails
+// with CodeOffsetConflict, whose [Error.End] tells the real one. All records of the
+// append must go to one partition, named by an option or by their keys.
+func IfOffset(end Offset) AppendOption {
+	return func(o *appendOptions) { o.ifOffset = int64(end) }
 }
 
 // Append appends records to topic, and returns where they stand once the store
@@ -71,8 +85,21 @@ func (b *Broker) Append(ctx context.Context, topic string, records []Record, opt
 
 // Pending is an append whose outcome is not known yet.
 type Pending struct {
-	b *Broker
-	r *request
+	b      *Broker
+	r      *request
+	began  time.Time
+	joined bool // r is another caller's append with the same idempotency key
+	giveUp func() Outcome
+}
+
+// pending returns what one caller of r waits for. It may give up once.
+func (b *Broker) pending(r *request, began time.Time) *Pending {
+	return &Pending{b: b, r: r, began: began, giveUp: sync.OnceValue(func() Outcome {
+		if b.gather.withdraw(r) {
+			return NotCommitted
+		}
+		return Unknown
+	})}
 }
 
 // AppendAsync is Append without the wait: it copies the records into the open
@@ -80,7 +107,7 @@ type Pending struct {
 // the broker is over its memory budget. Appends that one caller begins one after
 // the other are committed in that order.
 func (b *Broker) AppendAsync(ctx context.Context, topic string, records []Record, opts ...AppendOption) (*Pending, error) {
-	o := appendOptions{partition: -1}
+	o := appendOptions{partition: -1, ifOffset: -1}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -114,11 +141,26 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 			return nil, err
 		}
 	}
-	r := &request{topic: topic, count: len(records), began: time.Now(), done: make(chan struct{})}
+	r := &request{topic: topic, count: len(records), ifOffset: o.ifOffset, began: time.Now(), boot: b.opts.boot(), done: make(chan struct{})}
 	if len(records) == 0 {
 		r.result = Appended{Topic: topic}
 		close(r.done)
-		return &Pending{b, r}, nil
+		return b.pending(r, r.began), nil
+	}
+	if o.keyed {
+		if r.key, err = newIdempotencyKey(id, records, o); err != nil {
+			return nil, err
+		}
+		if b.replay(r, time.Now().UnixMicro()) {
+			close(r.done)
+			return b.pending(r, r.began), nil
+		}
+	}
+	partitions := b.partitioner(records, o, int32(count))
+	if o.ifOffset >= 0 {
+		if err := b.checkIfOffset(ctx, r, id, len(records), partitions); err != nil {
+			return nil, err
+		}
 	}
 	r.bytes = size + requestOverheadBytes
 	if err := b.budget.take(ctx, forBatches, r.bytes); err != nil {
@@ -128,11 +170,49 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 	if o.partition < 0 {
 		spread = min(count, len(records))
 	}
-	if err := b.gather.join(r, id, records, b.partitioner(records, o, int32(count)), spread); err != nil {
+	first, err := b.gather.join(r, id, records, partitions, spread)
+	if err != nil || first != r {
 		b.budget.give(r.bytes)
+	}
+	if err != nil {
 		return nil, err
 	}
-	return &Pending{b, r}, nil
+	p := b.pending(first, r.began)
+	p.joined = first != r
+	return p, nil
+}
+
+// checkIfOffset refuses an append whose condition can't hold any more. Whether it
+// does, its commit decides: what is to make it true may be under way.
+func (b *Broker) checkIfOffset(ctx context.Context, r *request, topic uint64, records int, partitions func(i int) int32) error {
+	p := partitions(0)
+	for i := range records {
+		if partitions(i) != p {
+			return refused(CodeInvalidRequest, "the records go to several partitions, of which each has an end of its own")
+		}
+	}
+	end := func() int64 {
+		b.mu.RLock()
+		defer b.mu.RUnlock()
+		if t := b.state.TopicByID(topic); t != nil {
+			return t.Partitions[p].End
+		}
+		return 0
+	}
+	if end() <= r.ifOffset {
+		return nil
+	}
+	if err := b.lookNow(ctx, false); err != nil { // so that it is the real end which is told
+		return err
+	}
+	return offsetConflict(r, p, end())
+}
+
+func offsetConflict(r *request, partition int32, end int64) *Error {
+	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, r.topic, end, r.ifOffset)
+	e.End = Offset(end)
+	e.Hint = "read what was appended before that offset, and decide anew"
+	return e
 }
 
 // checkRecords returns an upper bound of the records' encoded bytes, or the
@@ -165,15 +245,12 @@ func (b *Broker) checkRecords(records []Record) (int64, error) {
 }
 
 func checkPartitions(topic string, o appendOptions, count int) error {
-	unknown := func(p int32) error {
-		return refused(CodePartitionNotFound, "topic %q has no partition %d, only 0 to %d", topic, p, count-1)
-	}
 	if o.partition < -1 || int(o.partition) >= count {
-		return unknown(o.partition)
+		return partitionNotFound(topic, o.partition, count)
 	}
 	for _, p := range o.partitions {
 		if p < -1 || int(p) >= count {
-			return unknown(p)
+			return partitionNotFound(topic, p, count)
 		}
 	}
 	return nil
@@ -210,39 +287,37 @@ func (p *Pending) Done() <-chan struct{} { return p.r.done }
 func (p *Pending) Wait(ctx context.Context) (Appended, error) {
 	select {
 	case <-p.r.done:
-		return p.r.result, p.r.err
+		return p.outcome()
 	default:
 	}
-	timer := time.NewTimer(p.b.opts.AppendTimeout - time.Since(p.r.began))
+	timer := time.NewTimer(p.b.opts.AppendTimeout - time.Since(p.began))
 	defer timer.Stop()
 	select {
 	case <-p.r.done:
-		return p.r.result, p.r.err
+		return p.outcome()
 	case <-timer.C:
-		return Appended{}, p.b.late(p.r)
+		return Appended{}, p.late()
 	case <-ctx.Done():
-		return Appended{}, canceled(ctx, p.b.giveUp(p.r))
+		return Appended{}, canceled(ctx, p.giveUp())
 	}
 }
 
-// giveUp withdraws a request if that is still possible.
-func (b *Broker) giveUp(r *request) Outcome {
-	if b.gather.withdraw(r) {
-		return NotCommitted
-	}
-	return Unknown
+func (p *Pending) outcome() (Appended, error) {
+	a := p.r.result
+	a.Replayed = a.Replayed || p.joined && p.r.err == nil
+	return a, p.r.err
 }
 
-func (b *Broker) late(r *request) error {
+func (p *Pending) late() error {
 	e := &Error{
 		Code:       CodeStoreUnavailable,
-		Detail:     fmt.Sprintf("the store did not take the commit within %v", b.opts.AppendTimeout),
+		Detail:     fmt.Sprintf("the store did not take the commit within %v", p.b.opts.AppendTimeout),
 		Hint:       "try again; the broker goes on by itself when the store is back",
-		Outcome:    b.giveUp(r),
+		Outcome:    p.giveUp(),
 		RetryAfter: time.Second,
-		Err:        b.lastStoreError(),
+		Err:        p.b.lastStoreError(),
 	}
-	if e.Outcome == Unknown {
+	if e.Outcome == Unknown && p.r.key == nil {
 		e.Hint = "the records may be in the log or still get there: read the end of the partition before you append them again"
 	}
 	return e
@@ -264,7 +339,8 @@ func resultOf(r *request) Appended {
 		}
 		return int(x.Offset - y.Offset)
 	})
-	return Appended{a.Topic, a.Count, mergeRanges(a.Ranges)}
+	a.Ranges = mergeRanges(a.Ranges)
+	return a
 }
 
 // mergeRanges joins neighbours that touch.

@@ -126,7 +126,7 @@ func (b *Broker) open(ctx context.Context) error {
 		return fmt.Errorf("open the cache: %w", err)
 	}
 	b.budget = &budget{limit: b.opts.Memory, resize: b.cache.SetMemoryMax}
-	b.gather = &gather{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put}
+	b.gather = &gather{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put, keyed: map[commitlog.Digest]*request{}}
 	b.log = commitlog.NewLog(b.store, b.cluster, (*fold)(b), commitlog.Clock{Now: time.Now, Boot: b.opts.boot})
 	begun := time.Now()
 	if err := b.log.Recover(ctx); err != nil {

@@ -19,14 +19,19 @@ const (
 	CodeTopicExists       Code = "topic_exists"
 	CodePartitionNotFound Code = "partition_not_found"
 	CodeOffsetOutOfRange  Code = "offset_out_of_range"
+	CodeOffsetConflict    Code = "offset_conflict"
 	CodeRecordTooLarge    Code = "record_too_large"
 	CodeRequestTooLarge   Code = "request_too_large"
 	CodeTooManyHeaders    Code = "too_many_headers"
 	CodeTooManyTopics     Code = "too_many_topics"
 	CodeTooManyPartitions Code = "too_many_partitions"
+	// CodeIdempotencyKeyReused says that the key was used for other records.
+	CodeIdempotencyKeyReused Code = "idempotency_key_reused"
 
 	CodeOverMemoryBudget Code = "over_memory_budget"
 	CodeOverStateBudget  Code = "over_state_budget"
+	// CodeIdempotencyKeysFull says that no more idempotency keys are remembered for now.
+	CodeIdempotencyKeysFull Code = "idempotency_keys_full"
 
 	// CodeStoreUnavailable says that the store did not answer in time, or not usefully.
 	CodeStoreUnavailable Code = "store_unavailable"
@@ -67,7 +72,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Limit is the limit that was passed, in its own unit; 0 if none was.
 	Limit int64
-	// Start and End bound the partition when Code is CodeOffsetOutOfRange.
+	// Start and End bound the partition when Code is CodeOffsetOutOfRange; End
+	// alone when it is CodeOffsetConflict.
 	Start, End Offset
 	// Err is the cause; may be nil.
 	Err error

@@ -151,7 +151,7 @@ func TestPartitionAddedThroughAnotherBrokerIsFound(t *testing.T) {
 		memory := objstore.NewMemory()
 		b, other := open(t, memory, immediate()), open(t, memory, immediate())
 		mustCreateTopic(t, b, "t", 1)
-		if _, err := other.AddPartitions(t.Context(), "t", 2); err != nil {
+		if _, err := other.UpdateTopic(t.Context(), "t", seb.TopicUpdate{Partitions: new(int32(2))}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.Append(t.Context(), "t", values("v"), seb.ToPartition(1)); err != nil {

@@ -38,7 +38,10 @@ func TestEachLimitNamesItself(t *testing.T) {
 			_, _, err := b.CreateTopic(t.Context(), "wide", seb.TopicOptions{Partitions: 4})
 			return err
 		}, seb.CodeTooManyPartitions, 3},
-		"partitions added": {func() error { _, err := b.AddPartitions(t.Context(), "t", 4); return err }, seb.CodeTooManyPartitions, 3},
+		"partitions added": {func() error {
+			_, err := b.UpdateTopic(t.Context(), "t", seb.TopicUpdate{Partitions: new(int32(4))})
+			return err
+		}, seb.CodeTooManyPartitions, 3},
 	}
 	for name, test := range tests {
 		err := test.do()

@@ -116,12 +116,20 @@ func (m *model) Append(t *rapid.T) {
 		wg sync.WaitGroup
 		mu sync.Mutex
 	)
+	keyed := rapid.Bool().Draw(t, "keyed")
 	for range callers {
-		b := m.broker()
+		b, next := m.broker(), m.broker()
 		m.serial++
 		vs := []string{large(fmt.Sprintf("%d.0 ", m.serial), size), fmt.Sprintf("%d.1 ", m.serial)}
+		var opts []seb.AppendOption
+		if keyed {
+			opts = append(opts, seb.IdempotencyKey(fmt.Sprint(m.serial)))
+		}
 		wg.Go(func() {
-			a, err := b.Append(ctx, name, values(vs...))
+			a, err := b.Append(ctx, name, values(vs...), opts...)
+			if keyed {
+				a, err = m.again(next, name, vs, opts, a, err)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			switch seb.OutcomeOf(err) {
@@ -138,6 +146,26 @@ func (m *model) Append(t *rapid.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// again repeats an append with an idempotency key, and returns what both tries come
+// to: the second's answer must be the first's, if there was one.
+func (m *model) again(b *seb.Broker, topic string, vs []string, opts []seb.AppendOption, first seb.Appended, was error) (seb.Appended, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	second, err := b.Append(ctx, topic, values(vs...), opts...)
+	switch {
+	case was == nil && err == nil:
+		if !second.Replayed || !slices.Equal(first.Ranges, second.Ranges) {
+			m.outer.Errorf("%s: the first try was answered %+v, the second %+v", topic, first, second)
+		}
+		return first, nil
+	case was == nil:
+		return first, nil
+	case err != nil && seb.OutcomeOf(was) == seb.Unknown:
+		return seb.Appended{}, was
+	}
+	return second, err
 }
 
 // Create creates a topic.

@@ -89,6 +89,7 @@ type cursor struct {
 	id        uint64
 	partition int32
 	offset    int64
+	floats    bool             // nothing was read yet, and no offset was named: it may move up with the start
 	locations []state.Location // scratch
 	loads     uint64           // the broker's when they were found
 }
@@ -112,7 +113,7 @@ func (b *Broker) cursor(ctx context.Context, topic string, partition int32, from
 			return nil, err
 		}
 	}
-	c := &cursor{b: b, topic: topic, id: id, partition: partition}
+	c := &cursor{b: b, topic: topic, id: id, partition: partition, floats: from.kind != fromOffset}
 	start, end, err := c.bounds()
 	if err != nil {
 		return nil, err
@@ -149,7 +150,7 @@ func (c *cursor) partitionLocked() (*state.Partition, error) {
 		return nil, refused(CodeTopicNotFound, "topic %q was deleted", c.topic)
 	}
 	if c.partition < 0 || int(c.partition) >= len(t.Partitions) {
-		return nil, refused(CodePartitionNotFound, "topic %q has no partition %d, only 0 to %d", c.topic, c.partition, len(t.Partitions)-1)
+		return nil, partitionNotFound(c.topic, c.partition, len(t.Partitions))
 	}
 	return &t.Partitions[c.partition], nil
 }
@@ -187,6 +188,7 @@ func (c *cursor) fetch(ctx context.Context, opts FetchOptions) (Fetched, error) 
 	}
 	c.offset = int64(f.Next)
 	if len(f.Records) > 0 {
+		c.floats = false
 		return f, nil // the error, if it lasts, meets the next fetch
 	}
 	return f, err
@@ -217,6 +219,10 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 			}
 			continue
 		}
+		if c.offset < start && c.floats {
+			c.offset = start
+			continue
+		}
 		if c.offset < start || c.offset > end {
 			if c.offset > end && !looked {
 				looked = true
@@ -225,7 +231,7 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 				}
 				continue
 			}
-			return 0, 0, c.outOfRange(start, end)
+			return 0, 0, outOfRange(c.topic, c.partition, c.offset, start, end)
 		}
 		if !looked {
 			looked = true
@@ -257,15 +263,19 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 	}
 }
 
-func (c *cursor) outOfRange(start, end int64) error {
+func outOfRange(topic string, partition int32, offset, start, end int64) *Error {
 	holds := fmt.Sprintf("holds offsets %d to %d, and %d comes next", start, end-1, end)
 	if start == end {
 		holds = fmt.Sprintf("is empty, and %d comes next", end)
 	}
-	e := refused(CodeOffsetOutOfRange, "partition %d of topic %q %s: %d is outside", c.partition, c.topic, holds, c.offset)
+	e := refused(CodeOffsetOutOfRange, "partition %d of topic %q %s: %d is outside", partition, topic, holds, offset)
 	e.Start, e.End = Offset(start), Offset(end)
-	e.Hint = "read from earliest, latest, or an offset inside"
+	e.Hint = "use earliest, latest, or an offset inside"
 	return e
+}
+
+func partitionNotFound(topic string, partition int32, count int) *Error {
+	return refused(CodePartitionNotFound, "topic %q has no partition %d, only 0 to %d", topic, partition, count-1)
 }
 
 // appendRecords adds the records of one batch to f, from f.Next on.

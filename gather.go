@@ -27,6 +27,7 @@ type batch struct {
 	key     partitionKey
 	builder record.Builder
 	parts   []*part
+	only    *request // whose records alone it holds, since they have a condition; nil if it is shared
 
 	// Set when the group is sealed.
 	bytes   []byte
@@ -52,12 +53,18 @@ type request struct {
 	parts []*part
 	bytes int64 // taken from the budget
 	began time.Time
+	boot  time.Duration // the boot-time clock then
 
 	// change, of a request about topics, returns its item for the commit: nil
 	// if there is nothing to do, or the refusal.
-	change func(d *state.Draft) (commitlog.Item, *Error)
+	change func(d *state.Draft) ([]commitlog.Item, *Error)
+
+	ifOffset int64           // the end offset that the append insists on, -1 if on none
+	key      *idempotencyKey // nil if it has none
+	settled  bool            // by the commit loop, before a commit took it: result or err is set
 
 	// Guarded by gather.mu until the group is sealed, then unchanging.
+	holders   int // callers that wait for it, less those who gave up
 	withdrawn bool
 	sealed    bool
 
@@ -80,6 +87,7 @@ type group struct {
 	// guarded by gather.mu; objects is set before uploaded.
 	upload, uploaded bool
 	objects          []*dataObject
+	changed          bool // since it was uploaded: records were taken out
 }
 
 // gather collects requests into groups. The newest group is open; those queued
@@ -95,6 +103,7 @@ type gather struct {
 	queued []*group
 	busy   bool // a commit is under way
 	closed bool
+	keyed  map[commitlog.Digest]*request // the undecided requests that have an idempotency key
 }
 
 func (g *gather) notify() {
@@ -122,15 +131,33 @@ func (g *group) fill(now time.Time) Fill {
 }
 
 // join adds a request's records to the open group, each to the partition that
-// partitions names, of which there may be as many as spread. It fails only when
-// the broker is closing.
-func (g *gather) join(r *request, topic uint64, records []Record, partitions func(i int) int32, spread int) error {
+// partitions names, of which there may be as many as spread. It returns the
+// request to wait for: r, or the undecided one of the same idempotency key. It
+// fails when the broker is closing, and when that key is another request's.
+func (g *gather) join(r *request, topic uint64, records []Record, partitions func(i int) int32, spread int) (*request, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return errClosed()
+		return nil, errClosed()
 	}
+	if r.key != nil {
+		if first := g.keyed[r.key.hash]; first != nil && !first.withdrawn {
+			if first.key.print != r.key.print {
+				return nil, keyReused()
+			}
+			first.holders++
+			return first, nil
+		}
+		g.keyed[r.key.hash] = r
+	}
+	g.addLocked(r, topic, records, partitions, spread)
+	g.notify()
+	return r, nil
+}
+
+func (g *gather) addLocked(r *request, topic uint64, records []Record, partitions func(i int) int32, spread int) {
 	o := g.admitLocked(r.began)
+	r.holders = 1
 	o.requests = append(o.requests, r)
 	o.bytes += r.bytes
 	var (
@@ -175,15 +202,18 @@ func (g *gather) join(r *request, topic uint64, records []Record, partitions fun
 	if o.bytes >= dataObjectBytes && (g.busy || len(g.queued) > 0) {
 		g.uploadOpenLocked()
 	}
-	g.notify()
-	return nil
 }
 
-// part begins a request's share of the batch that takes a partition's records.
+// part begins a request's share of the batch that takes a partition's records. A
+// request with a condition gets batches of its own, which a commit can leave out.
 func (o *group) part(r *request, key partitionKey) *part {
+	var only *request
+	if r.ifOffset >= 0 {
+		only = r
+	}
 	b := o.filling[key]
-	if b == nil || b.builder.Size() >= batchBytes {
-		b = &batch{key: key}
+	if b == nil || b.only != only || b.builder.Size() >= batchBytes {
+		b = &batch{key: key, only: only}
 		o.filling[key] = b
 		o.batches = append(o.batches, b)
 	}
@@ -201,21 +231,36 @@ func (g *gather) joinChange(r *request) error {
 		return errClosed()
 	}
 	o := g.admitLocked(r.began)
+	r.holders = 1
 	o.requests = append(o.requests, r)
 	o.urgent = true
 	g.notify()
 	return nil
 }
 
-// withdraw takes a request out of the group it waits in. It returns false when
-// that is too late, since the group was sealed.
+// withdraw takes a request out of the group it waits in, once all who wait for it
+// have given up. It returns false when others still wait, or when that is too
+// late, since the group was sealed.
 func (g *gather) withdraw(r *request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !r.sealed && !r.withdrawn {
+	r.holders--
+	if r.holders == 0 && !r.sealed {
 		r.withdrawn = true
 	}
 	return r.withdrawn
+}
+
+// decided forgets the idempotency key of a request whose outcome is known.
+func (g *gather) decided(r *request) {
+	if r.key == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.keyed[r.key.hash] == r {
+		delete(g.keyed, r.key.hash)
+	}
 }
 
 // uploadOpenLocked seals the open group and uploads its records as data objects
@@ -229,7 +274,7 @@ func (g *gather) uploadOpenLocked() {
 
 func (g *gather) uploadLocked(o *group) {
 	sealLocked(o)
-	o.upload, o.uploaded = true, false
+	o.upload, o.uploaded, o.changed = true, false, false
 	g.uploads.Go(func() {
 		ok := g.put(o)
 		g.mu.Lock()
@@ -300,13 +345,13 @@ func (g *gather) takeGroups(inlineMax int64) []*group {
 }
 
 // putBack returns groups that could not be committed to the head of the queue;
-// those whose data objects came too late are uploaded anew.
-func (g *gather) putBack(groups []*group, tooLate func(*dataObject) bool) {
+// those whose data objects can't be used are uploaded anew.
+func (g *gather) putBack(groups []*group, useless func(*group) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.queued = append(groups, g.queued...)
 	for _, q := range groups {
-		if slices.ContainsFunc(q.objects, tooLate) {
+		if useless(q) {
 			g.uploadLocked(q)
 		}
 	}
@@ -355,17 +400,22 @@ func (o *group) finish() {
 	if o.filling == nil {
 		return // it was finished for a commit that did not come about
 	}
-	kept := o.batches[:0]
-	for _, b := range o.batches {
-		if b.finish() {
-			kept = append(kept, b)
-		}
-	}
-	o.batches = kept
 	o.filling = nil
+	o.batches = slices.DeleteFunc(o.batches, func(b *batch) bool { return !b.finish() })
 }
 
-// finish completes a batch; false means that no records are left in it.
+// takeOut takes the records of settled requests out of a finished group.
+func (o *group) takeOut() {
+	settled := func(p *part) bool { return p.request.settled }
+	o.batches = slices.DeleteFunc(o.batches, func(b *batch) bool {
+		return slices.ContainsFunc(b.parts, settled) && !b.finish()
+	})
+	o.changed = o.upload
+}
+
+// finish completes a batch, without the records of requests that won't be in the
+// commit; false means that none are left. It may be called again when there are
+// more of those.
 func (b *batch) finish() bool {
 	var (
 		gone  []record.Span
@@ -373,7 +423,7 @@ func (b *batch) finish() bool {
 		kept  = b.parts[:0]
 	)
 	for _, p := range b.parts {
-		if p.request.withdrawn {
+		if p.request.withdrawn || p.request.settled {
 			gone = append(gone, record.Span{From: p.first, To: p.first + p.count})
 			moved += p.count
 			continue
@@ -382,11 +432,11 @@ func (b *batch) finish() bool {
 		kept = append(kept, p)
 	}
 	b.parts = kept
-	builder := &b.builder
 	if len(gone) > 0 {
-		builder = b.builder.Without(gone)
+		b.builder = *b.builder.Without(gone)
 	}
-	b.bytes = builder.Finish()
+	whole := b.builder // which stays, since more may have to be taken out
+	b.bytes = whole.Finish()
 	if b.bytes == nil {
 		return false
 	}

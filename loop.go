@@ -78,6 +78,18 @@ type building struct {
 	refusal map[*request]error
 }
 
+// hopeful tells whether an append was refused for an end that its partition has
+// not reached here, and may have reached through another broker.
+func (x *building) hopeful() bool {
+	for r, err := range x.refusal {
+		var e *Error
+		if errors.As(err, &e) && e.Code == CodeOffsetConflict && int64(e.End) < r.ifOffset {
+			return true
+		}
+	}
+	return false
+}
+
 // commit makes one commit of what waits. Looks that were asked for before it
 // began are answered by its success, which proves the end of the log.
 func (b *Broker) commit(looks []*look) {
@@ -100,9 +112,14 @@ func (b *Broker) commit(looks []*look) {
 	b.building = &building{groups: groups, refusal: map[*request]error{}}
 	defer func() { b.building = nil }()
 	c, err := b.log.Commit(b.life, b.build, b.reportCommit)
+	if c == nil && err == nil && b.building.hopeful() {
+		if err = b.log.Look(b.life); err == nil {
+			c, err = b.log.Commit(b.life, b.build, b.reportCommit)
+		}
+	}
 	switch {
-	case c == nil && err == nil && b.tooLate(groups):
-		b.gather.putBack(groups, b.belowFloor)
+	case c == nil && err == nil && slices.ContainsFunc(groups, b.useless):
+		b.gather.putBack(groups, b.useless)
 		b.look(looks)
 		return
 	case err != nil:
@@ -110,7 +127,11 @@ func (b *Broker) commit(looks []*look) {
 	}
 	refusal := b.building.refusal
 	b.finish(groups, func(r *request) error {
-		if e := refusal[r]; e != nil {
+		e := refusal[r]
+		if e != nil && err != nil {
+			return notSent(err) // it may have been refused for the sake of another in the commit
+		}
+		if e != nil {
 			return e
 		}
 		return err
@@ -168,12 +189,17 @@ func (b *Broker) stop(err error) {
 func (b *Broker) finish(groups []*group, outcome func(*request) error) {
 	for _, g := range groups {
 		for _, r := range g.requests {
-			switch r.err = outcome(r); {
+			if !r.settled {
+				r.err = outcome(r)
+			}
+			switch {
+			case r.settled:
 			case r.withdrawn:
 				r.err = refused(CodeCanceled, "the request was withdrawn")
 			case r.err == nil:
 				r.result = resultOf(r)
 			}
+			b.gather.decided(r)
 			b.budget.give(r.bytes)
 			close(r.done)
 		}
@@ -186,13 +212,14 @@ func (b *Broker) finish(groups []*group, outcome func(*request) error) {
 func (b *Broker) build(next commitlog.Next) (*commitlog.Commit, [][]byte) {
 	var (
 		x       = b.building
-		d       = b.state.Draft()
 		c       = &commitlog.Commit{Time: max(next.Now, b.state.Time())}
+		d       = b.state.Draft(c.Time)
 		payload [][]byte
 	)
 	rand.Read(c.Nonce[:])
 	clear(x.refusal) // after a lost race everything is checked again
-	if b.tooLate(x.groups) {
+	b.settle(x.groups, c.Time)
+	if slices.ContainsFunc(x.groups, b.useless) {
 		return nil, nil
 	}
 	for _, g := range x.groups {
@@ -225,6 +252,11 @@ func (b *Broker) build(next commitlog.Next) (*commitlog.Commit, [][]byte) {
 			}
 		}
 	}
+	for _, g := range x.groups {
+		for _, r := range g.requests {
+			b.buildKeyed(c, d, r)
+		}
+	}
 	x.commit = c
 	if len(c.Items) == 0 {
 		return nil, nil
@@ -233,23 +265,26 @@ func (b *Broker) build(next commitlog.Next) (*commitlog.Commit, [][]byte) {
 }
 
 func (b *Broker) buildChange(c *commitlog.Commit, d *state.Draft, r *request) {
-	item, refusal := r.change(d)
+	items, refusal := r.change(d)
 	if refusal != nil {
 		b.building.refusal[r] = refusal
 		return
 	}
-	if item == nil {
-		return
+	for _, it := range items {
+		b.take(c, d, it)
 	}
-	if err := d.Take(item); err != nil {
-		b.building.refusal[r] = refused(CodeInvalidRequest, "%v", err)
-		return
+}
+
+// take makes an item that was made from the draft a part of the commit.
+func (b *Broker) take(c *commitlog.Commit, d *state.Draft, it commitlog.Item) {
+	if err := d.Take(it); err != nil {
+		panic("seb: " + err.Error())
 	}
-	c.Items = append(c.Items, item)
+	c.Items = append(c.Items, it)
 }
 
 // buildBatch gives a batch its offsets. It refuses the batch's requests, and
-// returns false, when their topic is gone.
+// returns false, when their topic is gone or their condition does not hold.
 func (b *Broker) buildBatch(c *commitlog.Commit, d *state.Draft, t *batch) bool {
 	end, ok := d.End(t.key.topic, uint32(t.key.partition))
 	if !ok {
@@ -258,20 +293,32 @@ func (b *Broker) buildBatch(c *commitlog.Commit, d *state.Draft, t *batch) bool 
 		}
 		return false
 	}
+	if r := t.only; r != nil {
+		if r.parts[0].batch == t && end != r.ifOffset {
+			b.building.refusal[r] = offsetConflict(r, t.key.partition, end)
+		}
+		if b.building.refusal[r] != nil {
+			return false
+		}
+	}
 	t.row.Topic, t.row.Partition = t.key.topic, uint32(t.key.partition)
 	t.row.Base, t.row.MaxTime, t.row.Count = end, t.maxTime, t.count
-	if err := d.Take(&t.row); err != nil {
-		panic("seb: " + err.Error()) // the row was made from this draft
-	}
-	c.Items = append(c.Items, &t.row)
+	b.take(c, d, &t.row)
 	return true
 }
 
-// belowFloor tells whether a sweep may have taken a data object.
-func (b *Broker) belowFloor(o *dataObject) bool { return o.ref.Seq < b.state.DataFloor() }
+// buildKeyed remembers an append that is in the commit by its idempotency key.
+func (b *Broker) buildKeyed(c *commitlog.Commit, d *state.Draft, r *request) {
+	if r.key == nil || r.withdrawn || r.settled || b.building.refusal[r] != nil {
+		return
+	}
+	b.take(c, d, keyedItem(r, r.parts[0].batch.key.topic))
+}
 
-func (b *Broker) tooLate(groups []*group) bool {
-	return slices.ContainsFunc(groups, func(g *group) bool { return slices.ContainsFunc(g.objects, b.belowFloor) })
+// useless tells whether a group can't be committed with the data objects it has:
+// a sweep may have taken one, or they hold records that must not be committed.
+func (b *Broker) useless(g *group) bool {
+	return g.changed || slices.ContainsFunc(g.objects, func(o *dataObject) bool { return o.ref.Seq < b.state.DataFloor() })
 }
 
 // look follows the log to its end and answers those who asked for it.

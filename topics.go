@@ -1,6 +1,7 @@
 package seb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -16,7 +17,36 @@ type Topic struct {
 	ID         uint64
 	Name       string
 	Created    time.Time
+	Config     TopicConfig
 	Partitions []Partition
+}
+
+// TopicConfig says how long records are kept. It is stored and shown; nothing is
+// deleted by it yet. Zero means no limit.
+type TopicConfig struct {
+	// Retention is the age after which records may go; whole milliseconds count.
+	Retention time.Duration
+	// RetentionBytes is how much of each partition is kept at least.
+	RetentionBytes int64
+}
+
+func (c TopicConfig) check() error {
+	if c.Retention < 0 || c.RetentionBytes < 0 || c.Retention%time.Millisecond != 0 {
+		e := refused(CodeInvalidRequest, "a retention of %v and %d bytes is none", c.Retention, c.RetentionBytes)
+		e.Hint = "give whole milliseconds, such as 168h, and bytes, or 0 for no limit"
+		return e
+	}
+	return nil
+}
+
+func (c TopicConfig) item(topic uint64) *commitlog.TopicConfigured {
+	return &commitlog.TopicConfigured{Topic: topic, Config: commitlog.TopicConfig{
+		RetentionMS: c.Retention.Milliseconds(), RetentionBytes: c.RetentionBytes,
+	}}
+}
+
+func configOf(c commitlog.TopicConfig) TopicConfig {
+	return TopicConfig{Retention: time.Duration(c.RetentionMS) * time.Millisecond, RetentionBytes: c.RetentionBytes}
 }
 
 // Partition is one ordered log of a topic's records.
@@ -34,6 +64,26 @@ type Partition struct {
 type TopicOptions struct {
 	// Partitions is their number; 0 means 1.
 	Partitions int32
+	Config     TopicConfig
+}
+
+// TopicUpdate says what is to change about a topic; a nil field stays as it is.
+type TopicUpdate struct {
+	// Partitions is their number from now on, which can't fall. Records with
+	// keys that come later may go to other partitions than those before.
+	Partitions     *int32
+	Retention      *time.Duration // see TopicConfig
+	RetentionBytes *int64
+}
+
+func (u TopicUpdate) apply(c TopicConfig) TopicConfig {
+	if u.Retention != nil {
+		c.Retention = *u.Retention
+	}
+	if u.RetentionBytes != nil {
+		c.RetentionBytes = *u.RetentionBytes
+	}
+	return c
 }
 
 const topicNameBytesMax = 249
@@ -53,40 +103,59 @@ func CheckTopicName(name string) error {
 	return nil
 }
 
-// CreateTopic creates a topic. created is false if there was one of that name
-// with as many partitions already; with another number it is CodeTopicExists.
+// CreateTopic creates a topic. created is false if there was one of that name with
+// as many partitions already, and with the same config where opts gives one; if it
+// differs, that is CodeTopicExists.
 func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions) (t Topic, created bool, err error) {
 	def(&opts.Partitions, 1)
 	if err := CheckTopicName(name); err != nil {
 		return Topic{}, false, err
 	}
-	if opts.Partitions < 1 || int(opts.Partitions) > b.opts.Limits.Partitions {
-		return Topic{}, false, limited(CodeTooManyPartitions, b.opts.Limits.Partitions,
-			"%d partitions; a topic may have 1 to %d", opts.Partitions, b.opts.Limits.Partitions)
+	if err := cmp.Or(b.checkPartitionCount(opts.Partitions), opts.Config.check()); err != nil {
+		return Topic{}, false, err
 	}
 	if err := b.stateRoom(); err != nil {
 		return Topic{}, false, err
 	}
-	var item *commitlog.TopicCreated
-	err = b.change(ctx, name, func(d *state.Draft) (commitlog.Item, *Error) {
-		item = nil
-		if _, n, ok := d.TopicID(name); ok {
-			if n != uint32(opts.Partitions) {
-				return nil, refused(CodeTopicExists, "topic %q exists with %d partitions", name, n)
-			}
-			return nil, nil
+	err = b.change(ctx, name, func(d *state.Draft) ([]commitlog.Item, *Error) {
+		created = false
+		if id, n, ok := d.TopicID(name); ok {
+			return nil, differs(name, opts, n, configOf(d.TopicConfig(id)))
 		}
 		if d.TopicCount() >= b.opts.Limits.Topics {
 			return nil, limited(CodeTooManyTopics, b.opts.Limits.Topics, "there are %d topics already", b.opts.Limits.Topics)
 		}
-		item = &commitlog.TopicCreated{ID: d.NextTopicID(), Partitions: uint32(opts.Partitions), Name: name}
-		return item, nil
+		created = true
+		id := d.NextTopicID()
+		items := []commitlog.Item{&commitlog.TopicCreated{ID: id, Partitions: uint32(opts.Partitions), Name: name}}
+		if opts.Config != (TopicConfig{}) {
+			items = append(items, opts.Config.item(id))
+		}
+		return items, nil
 	})
 	if err != nil {
 		return Topic{}, false, err
 	}
 	t, err = b.describeChanged(name)
-	return t, item != nil, err
+	return t, created, err
+}
+
+// differs refuses to create a topic that exists otherwise.
+func differs(name string, opts TopicOptions, partitions uint32, config TopicConfig) *Error {
+	want := opts.Config
+	def(&want.Retention, config.Retention)
+	def(&want.RetentionBytes, config.RetentionBytes)
+	if partitions == uint32(opts.Partitions) && want == config {
+		return nil
+	}
+	return refused(CodeTopicExists, "topic %q exists with %d partitions, a retention of %v and of %d bytes", name, partitions, config.Retention, config.RetentionBytes)
+}
+
+func (b *Broker) checkPartitionCount(n int32) error {
+	if n < 1 || int(n) > b.opts.Limits.Partitions {
+		return limited(CodeTooManyPartitions, b.opts.Limits.Partitions, "%d partitions; a topic may have 1 to %d", n, b.opts.Limits.Partitions)
+	}
+	return nil
 }
 
 // DeleteTopic deletes a topic with all its records.
@@ -94,44 +163,87 @@ func (b *Broker) DeleteTopic(ctx context.Context, name string) error {
 	if err := CheckTopicName(name); err != nil {
 		return err
 	}
-	return b.change(ctx, name, func(d *state.Draft) (commitlog.Item, *Error) {
+	return b.change(ctx, name, func(d *state.Draft) ([]commitlog.Item, *Error) {
 		id, _, ok := d.TopicID(name)
 		if !ok {
 			return nil, topicNotFound(name)
 		}
-		return &commitlog.TopicDeleted{ID: id}, nil
+		return []commitlog.Item{&commitlog.TopicDeleted{ID: id}}, nil
 	})
 }
 
-// AddPartitions gives a topic more partitions, count in all. Records with keys
-// that come later may go to other partitions than those before.
-func (b *Broker) AddPartitions(ctx context.Context, name string, count int32) (Topic, error) {
-	if count < 1 || int(count) > b.opts.Limits.Partitions {
-		return Topic{}, limited(CodeTooManyPartitions, b.opts.Limits.Partitions,
-			"%d partitions; a topic may have 1 to %d", count, b.opts.Limits.Partitions)
+// UpdateTopic changes a topic: all that u names, or nothing.
+func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (Topic, error) {
+	if u.Partitions != nil {
+		if err := b.checkPartitionCount(*u.Partitions); err != nil {
+			return Topic{}, err
+		}
+	}
+	if err := cmp.Or(u.apply(TopicConfig{}).check(), CheckTopicName(name)); err != nil {
+		return Topic{}, err
 	}
 	if err := b.stateRoom(); err != nil {
 		return Topic{}, err
 	}
-	if err := CheckTopicName(name); err != nil {
-		return Topic{}, err
-	}
-	err := b.change(ctx, name, func(d *state.Draft) (commitlog.Item, *Error) {
+	err := b.change(ctx, name, func(d *state.Draft) ([]commitlog.Item, *Error) {
 		id, n, ok := d.TopicID(name)
-		switch {
-		case !ok:
+		if !ok {
 			return nil, topicNotFound(name)
-		case n > uint32(count):
-			return nil, refused(CodeInvalidRequest, "topic %q has %d partitions; their number can't be reduced to %d", name, n, count)
-		case n == uint32(count):
-			return nil, nil
 		}
-		return &commitlog.PartitionsAdded{Topic: id, Partitions: uint32(count)}, nil
+		var items []commitlog.Item
+		if u.Partitions != nil && uint32(*u.Partitions) != n {
+			if uint32(*u.Partitions) < n {
+				return nil, refused(CodeInvalidRequest, "topic %q has %d partitions; their number can't be reduced to %d", name, n, *u.Partitions)
+			}
+			items = append(items, &commitlog.PartitionsAdded{Topic: id, Partitions: uint32(*u.Partitions)})
+		}
+		if was := configOf(d.TopicConfig(id)); u.apply(was) != was {
+			items = append(items, u.apply(was).item(id))
+		}
+		return items, nil
 	})
 	if err != nil {
 		return Topic{}, err
 	}
 	return b.describeChanged(name)
+}
+
+// DeleteRecords moves the start of a partition up to before: the records below it
+// are gone for readers. A start that is there already stays; before must not be
+// beyond the end of the partition.
+func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int32, before Offset) (Partition, error) {
+	if err := CheckTopicName(topic); err != nil {
+		return Partition{}, err
+	}
+	err := b.change(ctx, topic, func(d *state.Draft) ([]commitlog.Item, *Error) {
+		id, n, ok := d.TopicID(topic)
+		if !ok {
+			return nil, topicNotFound(topic)
+		}
+		if partition < 0 || uint32(partition) >= n {
+			return nil, partitionNotFound(topic, partition, int(n))
+		}
+		start := d.Start(id, uint32(partition))
+		end, _ := d.End(id, uint32(partition))
+		if before < 0 || int64(before) > end {
+			return nil, outOfRange(topic, partition, int64(before), start, end)
+		}
+		if int64(before) <= start {
+			return nil, nil
+		}
+		return []commitlog.Item{&commitlog.StartMoved{Topic: id, Partition: uint32(partition), Start: int64(before)}}, nil
+	})
+	if err != nil {
+		return Partition{}, err
+	}
+	t, err := b.describeChanged(topic)
+	if err != nil {
+		return Partition{}, err
+	}
+	if int(partition) >= len(t.Partitions) {
+		return Partition{}, topicNotFound(topic).withOutcome(Unknown) // deleted, and created again with fewer
+	}
+	return t.Partitions[partition], nil
 }
 
 // Topic describes a topic.
@@ -162,18 +274,18 @@ func (b *Broker) Topics(ctx context.Context) ([]Topic, error) {
 
 // change has a request about topics committed. It looks at the log first: the
 // request may be refused on any state from here on, but not on an older one.
-func (b *Broker) change(ctx context.Context, topic string, f func(*state.Draft) (commitlog.Item, *Error)) error {
+func (b *Broker) change(ctx context.Context, topic string, f func(*state.Draft) ([]commitlog.Item, *Error)) error {
 	if err := b.usable(); err != nil {
 		return err
 	}
 	if err := b.lookNow(ctx, false); err != nil {
 		return notSent(err)
 	}
-	r := &request{topic: topic, began: time.Now(), change: f, done: make(chan struct{})}
+	r := &request{topic: topic, ifOffset: -1, began: time.Now(), change: f, done: make(chan struct{})}
 	if err := b.gather.joinChange(r); err != nil {
 		return err
 	}
-	_, err := (&Pending{b, r}).Wait(ctx)
+	_, err := b.pending(r, r.began).Wait(ctx)
 	return err
 }
 
@@ -260,7 +372,7 @@ func (b *Broker) describeChanged(name string) (Topic, error) {
 }
 
 func describe(t *state.Topic) Topic {
-	d := Topic{ID: t.ID, Name: t.Name, Created: time.UnixMicro(t.Created).UTC(), Partitions: make([]Partition, len(t.Partitions))}
+	d := Topic{ID: t.ID, Name: t.Name, Created: time.UnixMicro(t.Created).UTC(), Config: configOf(t.Config), Partitions: make([]Partition, len(t.Partitions))}
 	for i, p := range t.Partitions {
 		d.Partitions[i] = Partition{Partition: int32(i), Start: Offset(p.Start), End: Offset(p.End), Bytes: p.Bytes}
 		if p.End > 0 {

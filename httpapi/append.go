@@ -50,6 +50,9 @@ func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if done.Replayed {
+		w.Header().Set("Idempotency-Replayed", "true")
+	}
 	return writeBody(w, http.StatusCreated, typeJSON, appendedJSON(done))
 }
 
@@ -83,7 +86,7 @@ func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.P
 	if len(records.list) == 0 {
 		return nil, invalid("an empty record in application/x-ndjson is an empty line", "the request has no records")
 	}
-	var opts []seb.AppendOption
+	opts := spec.conditions
 	switch {
 	case spec.partitions != nil:
 		opts = append(opts, seb.ToPartitions(spec.partitions))
@@ -123,6 +126,8 @@ type appendSpec struct {
 	timestamp time.Time
 	headers   []seb.Header
 
+	conditions []seb.AppendOption // if_offset and Idempotency-Key
+
 	// partitions has one element per record if the body names any, else it is nil.
 	partitions []int32
 }
@@ -138,10 +143,14 @@ func parseAppend(r *http.Request) (*appendSpec, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, given := q["if_offset"]; given {
-		return nil, notSupported("if_offset", "the record was not appended; leave if_offset out to append whatever the end offset is")
-	}
 	s := &appendSpec{}
+	if _, given := q["if_offset"]; given {
+		end, err := q.count("if_offset", 0, math.MaxInt64, 0)
+		if err != nil {
+			return nil, err
+		}
+		s.conditions = append(s.conditions, seb.IfOffset(seb.Offset(end)))
+	}
 	if s.partition, err = q.partition(-1); err != nil {
 		return nil, err
 	}
@@ -181,8 +190,11 @@ func mediaType(header http.Header) (string, error) {
 // parseHeaders takes key, timestamp and record headers from the Seb- headers.
 // Those it doesn't know it refuses: to drop them would break what they ask for.
 func (s *appendSpec) parseHeaders(header http.Header) error {
-	if _, given := header["Idempotency-Key"]; given {
-		return notSupported("Idempotency-Key", "nothing was appended; without the header, a retry after an unknown outcome may append twice")
+	if keys, given := header["Idempotency-Key"]; given {
+		if len(keys) > 1 {
+			return invalid("give it once", "the header Idempotency-Key is given %d times", len(keys))
+		}
+		s.conditions = append(s.conditions, seb.IdempotencyKey(keys[0]))
 	}
 	for name, values := range header {
 		if !strings.HasPrefix(name, "Seb-") || name == requestIDHeader {

@@ -55,7 +55,7 @@ func TestUnknownRoutesAndMethods(t *testing.T) {
 	for _, c := range []struct{ method, path, allow string }{
 		{"POST", "/v1/topics", "GET, HEAD"},
 		{"POST", "/v1/topics/orders", "DELETE, GET, HEAD, PATCH, PUT"},
-		{"DELETE", ordersPath, "GET, HEAD, POST"},
+		{"PUT", ordersPath, "DELETE, GET, HEAD, POST"},
 		{"PUT", ordersPath + "/0", "GET, HEAD"},
 		{"BREW", "/v1/version", "GET, HEAD"},
 		{"OPTIONS", "/livez", "GET, HEAD"},

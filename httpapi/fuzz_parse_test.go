@@ -5,15 +5,17 @@ import (
 	"bytes"
 	stdgzip "compress/gzip"
 	"encoding/json"
+	"errors"
 	"io"
-	"math"
 	"net/http"
 	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 	"github.com/simple-event-broker/seb"
 )
@@ -181,6 +183,8 @@ func FuzzTopicSpec(f *testing.F) {
 	f.Add([]byte(`{"partitions":1e1}`))
 	f.Add([]byte(`{"partitions":null,"config":null}`))
 	f.Add([]byte(`{"partitions":2147483648}`))
+	f.Add([]byte(`{"config":{"retention":"168h","retention_bytes":null}}`))
+	f.Add([]byte(`{"config":{"retention":null,"retention_bytes":1e3}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		spec, err := parseTopicSpec(bytes.Clone(body))
 		if err != nil {
@@ -190,12 +194,23 @@ func FuzzTopicSpec(f *testing.F) {
 			return
 		}
 		var want map[string]json.RawMessage
-		if err := json.Unmarshal(body, &want); err != nil {
+		var typed struct {
+			Partitions *int32
+			Config     struct {
+				Retention      *string
+				RetentionBytes *int64 `json:"retention_bytes"`
+			}
+		}
+		if err := errors.Join(json.Unmarshal(body, &want), json.Unmarshal(body, &typed)); err != nil {
 			t.Fatalf("%q is taken as %+v: %v", body, spec, err)
 		}
-		partitions, given := want["partitions"]
-		var n int64
-		if given && json.Unmarshal(partitions, &n) != nil || n != int64(spec.partitions) || n < 0 || n > math.MaxInt32 {
+		if typed.Config.Retention != nil {
+			d, err := time.ParseDuration(*typed.Config.Retention)
+			if err != nil || *spec.Retention != d {
+				t.Fatalf("%q is taken as %+v: %v", body, spec, err)
+			}
+		}
+		if n := typed.Config.RetentionBytes; n != nil && *n != *spec.RetentionBytes || !cmp.Equal(typed.Partitions, spec.Partitions) {
 			t.Fatalf("%q is taken as %+v", body, spec)
 		}
 		for name := range want {

@@ -74,7 +74,7 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route("/v1/topics/{topic}", methods{
 		"GET": h.getTopic, "PUT": h.putTopic, "PATCH": h.patchTopic, "DELETE": h.deleteTopic,
 	})
-	h.route("/v1/topics/{topic}/records", methods{"GET": h.readRecords, "POST": h.appendRecords})
+	h.route("/v1/topics/{topic}/records", methods{"GET": h.readRecords, "POST": h.appendRecords, "DELETE": h.deleteRecords})
 	h.route("/v1/topics/{topic}/records/{offset}", methods{"GET": h.readRecord})
 	h.route("/v1/version", methods{"GET": h.getVersion})
 	h.route("/livez", methods{"GET": h.livez})

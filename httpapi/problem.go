@@ -21,39 +21,40 @@ const (
 	codeNotAcceptable        seb.Code = "not_acceptable"
 	codeUnsupportedMediaType seb.Code = "unsupported_media_type"
 	codeUnsupportedEncoding  seb.Code = "unsupported_encoding"
-	codeNotSupported         seb.Code = "not_supported"
 	codeRequestTimeout       seb.Code = "request_timeout"
 	codeInternal             seb.Code = "internal"
 )
 
 // statuses is the one table from codes to HTTP.
 var statuses = map[seb.Code]int{
-	seb.CodeInvalidRequest:    http.StatusBadRequest,
-	seb.CodeInvalidTopicName:  http.StatusBadRequest,
-	seb.CodeTopicNotFound:     http.StatusNotFound,
-	seb.CodeTopicExists:       http.StatusConflict,
-	seb.CodePartitionNotFound: http.StatusNotFound,
-	seb.CodeOffsetOutOfRange:  http.StatusRequestedRangeNotSatisfiable,
-	seb.CodeRecordTooLarge:    http.StatusRequestEntityTooLarge,
-	seb.CodeRequestTooLarge:   http.StatusRequestEntityTooLarge,
-	seb.CodeTooManyHeaders:    http.StatusBadRequest,
-	seb.CodeTooManyTopics:     http.StatusConflict,
-	seb.CodeTooManyPartitions: http.StatusBadRequest,
-	seb.CodeOverMemoryBudget:  http.StatusTooManyRequests,
-	seb.CodeOverStateBudget:   http.StatusTooManyRequests,
-	seb.CodeStoreUnavailable:  http.StatusServiceUnavailable,
-	seb.CodeStoreUnusable:     http.StatusServiceUnavailable,
-	seb.CodeCanceled:          http.StatusServiceUnavailable,
-	seb.CodeDataLost:          http.StatusInternalServerError,
-	seb.CodeBrokerStopped:     http.StatusServiceUnavailable,
-	seb.CodeBrokerClosed:      http.StatusServiceUnavailable,
+	seb.CodeInvalidRequest:       http.StatusBadRequest,
+	seb.CodeInvalidTopicName:     http.StatusBadRequest,
+	seb.CodeTopicNotFound:        http.StatusNotFound,
+	seb.CodeTopicExists:          http.StatusConflict,
+	seb.CodePartitionNotFound:    http.StatusNotFound,
+	seb.CodeOffsetOutOfRange:     http.StatusRequestedRangeNotSatisfiable,
+	seb.CodeOffsetConflict:       http.StatusPreconditionFailed,
+	seb.CodeRecordTooLarge:       http.StatusRequestEntityTooLarge,
+	seb.CodeRequestTooLarge:      http.StatusRequestEntityTooLarge,
+	seb.CodeTooManyHeaders:       http.StatusBadRequest,
+	seb.CodeTooManyTopics:        http.StatusConflict,
+	seb.CodeTooManyPartitions:    http.StatusBadRequest,
+	seb.CodeOverMemoryBudget:     http.StatusTooManyRequests,
+	seb.CodeOverStateBudget:      http.StatusTooManyRequests,
+	seb.CodeIdempotencyKeyReused: http.StatusUnprocessableEntity,
+	seb.CodeIdempotencyKeysFull:  http.StatusTooManyRequests,
+	seb.CodeStoreUnavailable:     http.StatusServiceUnavailable,
+	seb.CodeStoreUnusable:        http.StatusServiceUnavailable,
+	seb.CodeCanceled:             http.StatusServiceUnavailable,
+	seb.CodeDataLost:             http.StatusInternalServerError,
+	seb.CodeBrokerStopped:        http.StatusServiceUnavailable,
+	seb.CodeBrokerClosed:         http.StatusServiceUnavailable,
 
 	codeRouteNotFound:        http.StatusNotFound,
 	codeMethodNotAllowed:     http.StatusMethodNotAllowed,
 	codeNotAcceptable:        http.StatusNotAcceptable,
 	codeUnsupportedMediaType: http.StatusUnsupportedMediaType,
 	codeUnsupportedEncoding:  http.StatusUnsupportedMediaType,
-	codeNotSupported:         http.StatusNotImplemented,
 	codeRequestTimeout:       http.StatusRequestTimeout,
 	codeInternal:             http.StatusInternalServerError,
 }
@@ -98,7 +99,10 @@ func problemOf(err error) problem {
 		retryAfter: e.RetryAfter, cause: err,
 	}
 	if e.Code == seb.CodeOffsetOutOfRange {
-		p.StartOffset, p.EndOffset = &e.Start, &e.End
+		p.StartOffset = &e.Start
+	}
+	if e.Code == seb.CodeOffsetOutOfRange || e.Code == seb.CodeOffsetConflict {
+		p.EndOffset = &e.End
 	}
 	return p
 }
@@ -143,10 +147,6 @@ func (h *Handler) answer(w *response, p problem) {
 // invalid returns a 400 whose hint tells what would be right.
 func invalid(hint, format string, args ...any) error {
 	return &seb.Error{Code: seb.CodeInvalidRequest, Detail: fmt.Sprintf(format, args...), Hint: hint}
-}
-
-func notSupported(what, hint string) error {
-	return &seb.Error{Code: codeNotSupported, Detail: "this version does not support " + what, Hint: hint}
 }
 
 func errNoRoute(r *http.Request) error {

@@ -17,7 +17,13 @@ const topicBodyBytesMax = 64 << 10
 type topicJSON struct {
 	Name       string          `json:"name"`
 	Partitions []partitionJSON `json:"partitions"`
-	Config     struct{}        `json:"config"`
+	Config     configJSON      `json:"config"`
+}
+
+// configJSON has null where there is no limit.
+type configJSON struct {
+	Retention      *string `json:"retention"`
+	RetentionBytes *int64  `json:"retention_bytes"`
 }
 
 type partitionJSON struct {
@@ -31,11 +37,21 @@ type partitionJSON struct {
 func toTopicJSON(t seb.Topic) topicJSON {
 	j := topicJSON{Name: t.Name, Partitions: make([]partitionJSON, len(t.Partitions))}
 	for i, p := range t.Partitions {
-		j.Partitions[i] = partitionJSON{Partition: p.Partition, StartOffset: p.Start, EndOffset: p.End, Bytes: p.Bytes}
-		if !p.LastTimestamp.IsZero() {
-			s := p.LastTimestamp.UTC().Format(timestampLayout)
-			j.Partitions[i].LastTimestamp = &s
-		}
+		j.Partitions[i] = toPartitionJSON(p)
+	}
+	if t.Config.Retention != 0 {
+		j.Config.Retention = new(t.Config.Retention.String())
+	}
+	if t.Config.RetentionBytes != 0 {
+		j.Config.RetentionBytes = &t.Config.RetentionBytes
+	}
+	return j
+}
+
+func toPartitionJSON(p seb.Partition) partitionJSON {
+	j := partitionJSON{Partition: p.Partition, StartOffset: p.Start, EndOffset: p.End, Bytes: p.Bytes}
+	if !p.LastTimestamp.IsZero() {
+		j.LastTimestamp = new(p.LastTimestamp.UTC().Format(timestampLayout))
 	}
 	return j
 }
@@ -83,7 +99,17 @@ func (h *Handler) putTopic(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	t, created, err := h.broker.CreateTopic(r.Context(), r.PathValue("topic"), seb.TopicOptions{Partitions: spec.partitions})
+	var opts seb.TopicOptions
+	if spec.Partitions != nil {
+		opts.Partitions = *spec.Partitions
+	}
+	if spec.Retention != nil {
+		opts.Config.Retention = *spec.Retention
+	}
+	if spec.RetentionBytes != nil {
+		opts.Config.RetentionBytes = *spec.RetentionBytes
+	}
+	t, created, err := h.broker.CreateTopic(r.Context(), r.PathValue("topic"), opts)
 	if err != nil {
 		return err
 	}
@@ -99,10 +125,10 @@ func (h *Handler) patchTopic(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if spec.partitions == 0 {
-		return invalid(`send {"partitions":4} to have four`, "the body says nothing to change")
+	if spec == (seb.TopicUpdate{}) {
+		return invalid(`send {"partitions":4} to have four, or {"config":{"retention":"168h"}} to keep records a week`, "the body says nothing to change")
 	}
-	t, err := h.broker.AddPartitions(r.Context(), r.PathValue("topic"), spec.partitions)
+	t, err := h.broker.UpdateTopic(r.Context(), r.PathValue("topic"), spec)
 	if err != nil {
 		return err
 	}
@@ -120,27 +146,48 @@ func (h *Handler) deleteTopic(w *response, r *http.Request) error {
 	return nil
 }
 
-// topicSpec is what a body says about a topic; zero fields weren't given.
-type topicSpec struct {
-	partitions int32
+// deleteRecords moves the start of a partition. Both parameters have to be
+// spelled out: a default would delete what nobody meant.
+func (h *Handler) deleteRecords(w *response, r *http.Request) error {
+	q, err := parseQuery(r, "partition", "before")
+	if err != nil {
+		return err
+	}
+	if q["partition"] == "" || q["before"] == "" {
+		return invalid("such as ?partition=0&before=41, which keeps offset 41 and what follows", "partition and before have to be given")
+	}
+	partition, err := q.partition(0)
+	if err != nil {
+		return err
+	}
+	before, err := q.count("before", 0, math.MaxInt64, 0)
+	if err != nil {
+		return err
+	}
+	p, err := h.broker.DeleteRecords(r.Context(), r.PathValue("topic"), partition, seb.Offset(before))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, toPartitionJSON(p))
 }
 
-func (h *Handler) readTopicSpec(w *response, r *http.Request) (topicSpec, error) {
+// readTopicSpec returns what a body says about a topic; what it does not name is nil.
+func (h *Handler) readTopicSpec(w *response, r *http.Request) (seb.TopicUpdate, error) {
 	if _, err := parseQuery(r); err != nil {
-		return topicSpec{}, err
+		return seb.TopicUpdate{}, err
 	}
 	body, err := h.readBody(w, r, topicBodyBytesMax)
 	if err != nil {
-		return topicSpec{}, err
+		return seb.TopicUpdate{}, err
 	}
 	defer body.free()
 	if len(bytes.TrimSpace(body.data)) == 0 {
-		return topicSpec{}, nil
+		return seb.TopicUpdate{}, nil
 	}
 	return parseTopicSpec(body.data)
 }
 
-func parseTopicSpec(body []byte) (spec topicSpec, err error) {
+func parseTopicSpec(body []byte) (spec seb.TopicUpdate, err error) {
 	j, err := newJSONReader(body)
 	if err != nil {
 		return spec, err
@@ -148,11 +195,13 @@ func parseTopicSpec(body []byte) (spec topicSpec, err error) {
 	err = j.object("a topic", func(name []byte) error {
 		switch string(name) {
 		case "partitions":
-			n, _, err := j.integer("partitions", 1, math.MaxInt32)
-			spec.partitions = int32(n)
+			n, given, err := j.integer("partitions", 1, math.MaxInt32)
+			if given {
+				spec.Partitions = new(int32(n))
+			}
 			return err
 		case "config":
-			return j.emptyConfig()
+			return j.topicConfig(&spec)
 		default:
 			return j.unknown("a topic", name, "partitions, config")
 		}
@@ -163,13 +212,33 @@ func parseTopicSpec(body []byte) (spec topicSpec, err error) {
 	return spec, j.end()
 }
 
-// emptyConfig reads a config. There are no keys yet, so any is one too many.
-func (j *jsonReader) emptyConfig() error {
+// topicConfig reads a config. null means no limit.
+func (j *jsonReader) topicConfig(spec *seb.TopicUpdate) error {
 	if j.null() {
 		return nil
 	}
 	return j.object("config", func(name []byte) error {
-		return invalid("leave config out or empty", "unknown config key %q", name)
+		switch string(name) {
+		case "retention":
+			spec.Retention = new(time.Duration)
+			if j.null() {
+				return nil
+			}
+			s, err := j.string("retention")
+			if err != nil {
+				return err
+			}
+			if *spec.Retention, err = time.ParseDuration(string(s)); err != nil {
+				return invalid("such as 168h; null keeps records for ever", "the retention %q is not a duration", s)
+			}
+			return nil
+		case "retention_bytes":
+			n, _, err := j.integer("retention_bytes", 0, math.MaxInt64)
+			spec.RetentionBytes = &n
+			return err
+		default:
+			return j.unknown("config", name, "retention, retention_bytes")
+		}
 	})
 }
 

@@ -20,7 +20,7 @@ func TestTopicLifecycle(t *testing.T) {
 	put("").wantProblem(t, http.StatusConflict, seb.CodeTopicExists)
 
 	const empty = `{"partition":0,"start_offset":0,"end_offset":0,"bytes":0,"last_timestamp":null}`
-	want := `{"name":"orders","partitions":[` + empty + `,` + strings.Replace(empty, ":0", ":1", 1) + `],"config":{}}` + "\n"
+	want := `{"name":"orders","partitions":[` + empty + `,` + strings.Replace(empty, ":0", ":1", 1) + `],"config":{"retention":null,"retention_bytes":null}}` + "\n"
 	if got := s.get(path); got.body != want {
 		t.Errorf("topic is %s, want %s", got.body, want)
 	}
@@ -80,7 +80,12 @@ func TestTopicRefusals(t *testing.T) {
 		{"an unknown field", "/v1/topics/a", `{"partition":1}`, 400, seb.CodeInvalidRequest, `"partition"`},
 		{"a field twice", "/v1/topics/a", `{"partitions":1,"partitions":2}`, 400, seb.CodeInvalidRequest, "twice"},
 		{"a field in capitals", "/v1/topics/a", `{"Partitions":1}`, 400, seb.CodeInvalidRequest, `"Partitions"`},
-		{"a config key", "/v1/topics/a", `{"config":{"retention":"1h"}}`, 400, seb.CodeInvalidRequest, `"retention"`},
+		{"an unknown config key", "/v1/topics/a", `{"config":{"retain":"1h"}}`, 400, seb.CodeInvalidRequest, `"retain"`},
+		{"a retention that is no duration", "/v1/topics/a", `{"config":{"retention":"a week"}}`, 400, seb.CodeInvalidRequest, "a week"},
+		{"a retention without a unit", "/v1/topics/a", `{"config":{"retention":"7"}}`, 400, seb.CodeInvalidRequest, `"7"`},
+		{"a retention that is a number", "/v1/topics/a", `{"config":{"retention":7}}`, 400, seb.CodeInvalidRequest, "retention"},
+		{"a negative retention", "/v1/topics/a", `{"config":{"retention":"-1h"}}`, 400, seb.CodeInvalidRequest, "-1h"},
+		{"negative bytes", "/v1/topics/a", `{"config":{"retention_bytes":-1}}`, 400, seb.CodeInvalidRequest, "retention_bytes"},
 		{"a config that is no object", "/v1/topics/a", `{"config":1}`, 400, seb.CodeInvalidRequest, "config"},
 		{"no partitions", "/v1/topics/a", `{"partitions":0}`, 400, seb.CodeInvalidRequest, "partitions"},
 		{"partitions that are no number", "/v1/topics/a", `{"partitions":"1"}`, 400, seb.CodeInvalidRequest, "partitions"},
@@ -100,4 +105,62 @@ func TestTopicRefusals(t *testing.T) {
 	}
 	s.do("PUT", "/v1/topics/a", strings.NewReader(`{"partitions":null,"config":null}`)).want(t, http.StatusCreated)
 	s.do("PUT", "/v1/topics/b", nil).wantProblem(t, http.StatusConflict, seb.CodeTooManyTopics)
+}
+
+func TestTopicConfigIsStoredAndChanged(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	const path = "/v1/topics/orders"
+	config := func(method, body string, status int) string {
+		t.Helper()
+		a := s.do(method, path, strings.NewReader(body))
+		a.want(t, status)
+		_, after, _ := strings.Cut(a.body, `"config":`)
+		return strings.TrimSuffix(after, "}\n")
+	}
+	for _, c := range []struct {
+		method, body string
+		status       int
+		want         string
+	}{
+		{"PUT", `{"config":{"retention":"168h","retention_bytes":1000}}`, 201, `{"retention":"168h0m0s","retention_bytes":1000}`},
+		{"PUT", `{"config":{"retention":"168h"}}`, 200, `{"retention":"168h0m0s","retention_bytes":1000}`},
+		{"PUT", ``, 200, `{"retention":"168h0m0s","retention_bytes":1000}`},
+		{"PATCH", `{"config":{"retention_bytes":null}}`, 200, `{"retention":"168h0m0s","retention_bytes":null}`},
+		{"PATCH", `{"partitions":2,"config":{"retention":"90m"}}`, 200, `{"retention":"1h30m0s","retention_bytes":null}`},
+		{"GET", ``, 200, `{"retention":"1h30m0s","retention_bytes":null}`},
+	} {
+		if got := config(c.method, c.body, c.status); got != c.want {
+			t.Errorf("%s %s: the config is %s, want %s", c.method, c.body, got, c.want)
+		}
+	}
+	s.do("PUT", path, strings.NewReader(`{"partitions":2,"config":{"retention":"1h"}}`)).wantProblem(t, http.StatusConflict, seb.CodeTopicExists)
+	s.do("PATCH", path, strings.NewReader(`{"config":{}}`)).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+}
+
+func TestDeleteRecords(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.append("orders", "0\n1\n2\n", "Content-Type", typeNDJSON)
+	del := func(query string) answer { return s.do("DELETE", ordersPath+query, nil) }
+	for _, query := range []string{"", "?before=1", "?partition=0", "?partition=0&before=", "?partition=0&before=-1", "?partition=0&before=latest", "?partition=0&before=1&after=2"} {
+		del(query).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	}
+	p := del("?partition=0&before=4").wantProblem(t, http.StatusRequestedRangeNotSatisfiable, seb.CodeOffsetOutOfRange)
+	if *p.StartOffset != 0 || *p.EndOffset != 3 {
+		t.Errorf("the problem is %+v", p)
+	}
+	del("?partition=1&before=0").wantProblem(t, http.StatusNotFound, seb.CodePartitionNotFound)
+	s.do("DELETE", "/v1/topics/none/records?partition=0&before=0", nil).wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound)
+
+	for range 2 {
+		a := del("?partition=0&before=2")
+		a.want(t, http.StatusOK)
+		var left partitionJSON
+		if a.json(t, &left); left.StartOffset != 2 || left.EndOffset != 3 {
+			t.Errorf("left is %+v", left)
+		}
+	}
+	s.get(ordersPath+"/1").wantProblem(t, http.StatusRequestedRangeNotSatisfiable, seb.CodeOffsetOutOfRange)
+	if got := s.get(ordersPath).body; strings.Count(got, "\n") != 1 || !strings.Contains(got, `"offset":2`) {
+		t.Errorf("what is left is read as %s", got)
+	}
 }

@@ -152,6 +152,15 @@ func (d *dumper) commit(b []byte, name string) error {
 			d.line("item", "%d: topic %d has %d partitions from here on", i, x.Topic, x.Partitions)
 		case *commitlog.DataFloor:
 			d.line("item", "%d: no later commit first refers to a data object below %d", i, x.Seq)
+		case *commitlog.StartMoved:
+			d.line("item", "%d: partition %d of topic %d starts at %d from here on", i, x.Partition, x.Topic, x.Start)
+		case *commitlog.TopicConfigured:
+			d.line("item", "%d: topic %d has a retention of %v and %d bytes from here on (0: no limit)", i, x.Topic, time.Duration(x.Config.RetentionMS)*time.Millisecond, x.Config.RetentionBytes)
+		case *commitlog.AppendKeyed:
+			d.line("item", "%d: append to topic %d with the idempotency key that hashes to %x: %d ranges", i, x.Topic, x.Key, len(x.Ranges))
+			for _, r := range x.Ranges {
+				d.line("", "partition %d: offsets %d to %d", r.Partition, r.Base, r.Base+int64(r.Count)-1)
+			}
 		case *commitlog.UnknownItem:
 			d.line("item", "%d: unknown kind %d, not critical, %d bytes", i, x.Kind, len(x.Body))
 		default:
@@ -251,6 +260,7 @@ func (d *dumper) checkpoint(b []byte, name string) error {
 	}
 	d.line("state", "%d bytes: %d topics, %d batches in %d objects", len(c.Body), s.TopicCount(), s.Batches(), s.Objects())
 	d.line("time", "%v (by the store's clock)", micros(s.Time()))
+	d.line("keys", "%d appends are remembered by their idempotency keys", s.KeyedCount(s.Time()))
 	for _, t := range s.Topics() {
 		d.line("topic", "%d: %q, created %v", t.ID, t.Name, micros(t.Created))
 		for i, p := range t.Partitions {

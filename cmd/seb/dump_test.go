@@ -39,6 +39,9 @@ func commitOf(inline, far []byte) []byte {
 			&commitlog.TopicCreated{ID: 1, Partitions: 2, Name: "orders"},
 			rowOf(inline, 0, 0, 40, 2), rowOf(far, 1, 0, 42, 1),
 			&commitlog.PartitionsAdded{Topic: 1, Partitions: 3}, &commitlog.DataFloor{Seq: 4}, &commitlog.TopicDeleted{ID: 1},
+			&commitlog.StartMoved{Topic: 1, Partition: 2, Start: 41},
+			&commitlog.TopicConfigured{Topic: 1, Config: commitlog.TopicConfig{RetentionMS: 3_600_000, RetentionBytes: 9}},
+			&commitlog.AppendKeyed{Topic: 1, Key: commitlog.Digest{0xab}, Ranges: []commitlog.KeyedRange{{Partition: 1, Count: 2, Base: 5}}},
 			&commitlog.UnknownItem{Kind: 99, Body: []byte("new")},
 		},
 	}
@@ -80,6 +83,7 @@ func TestDumpShowsEveryKindOfObject(t *testing.T) {
 			"commit, version 2", "slot         7\n", "data/00000000000000000005-0000000000000abc", `topic 1 created: "orders", 2 partitions`,
 			"offsets 40 to 41", "inline at 0", `40 2023-11-14T22:13:20.000Z key null value "one"`, `value "two"`, "batch: 2 records, compression none",
 			"offsets 42 to 42", "in data 1 at 0", "topic 1 has 3 partitions", "below 4", "topic 1 deleted", "unknown kind 99",
+			"partition 2 of topic 1 starts at 41", "retention of 1h0m0s and 9 bytes", "key that hashes to ab00", "partition 1: offsets 5 to 6",
 		}},
 		{"data/00000000000000000005-0000000000000abc", dataOf(batch, far), []string{
 			"data, version 2", "begun after  slot 5\n", "2 batches", "0 at 0: ", `value "one"`, `value "three"`,

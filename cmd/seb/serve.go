@@ -48,11 +48,12 @@ type serveCmd struct {
 	CacheDir    string `placeholder:"DIR" help:"Where to cache what was read from the store (default: nowhere)."`
 	CacheBytes  size   `default:"1GiB" help:"Largest size of the cache directory (default ${default})."`
 
-	RecordBytesMax  size `placeholder:"SIZE" help:"Largest record: key, value and headers (default: 8MiB, or an eighth of --memory)."`
-	RequestBytesMax size `placeholder:"SIZE" help:"Largest request (default: 32MiB, or a quarter of --memory)."`
-	HeadersMax      int  `default:"100" placeholder:"N" help:"Most headers of a record (default ${default})."`
-	TopicsMax       int  `default:"10000" placeholder:"N" help:"Most topics (default ${default})."`
-	PartitionsMax   int  `default:"1000" placeholder:"N" help:"Most partitions of a topic (default ${default})."`
+	RecordBytesMax     size `placeholder:"SIZE" help:"Largest record: key, value and headers (default: 8MiB, or an eighth of --memory)."`
+	RequestBytesMax    size `placeholder:"SIZE" help:"Largest request (default: 32MiB, or a quarter of --memory)."`
+	HeadersMax         int  `default:"100" placeholder:"N" help:"Most headers of a record (default ${default})."`
+	TopicsMax          int  `default:"10000" placeholder:"N" help:"Most topics (default ${default})."`
+	PartitionsMax      int  `default:"1000" placeholder:"N" help:"Most partitions of a topic (default ${default})."`
+	IdempotencyKeysMax int  `default:"1000000" placeholder:"N" help:"Most idempotency keys that are remembered, for a day each (default ${default})."`
 
 	DeleteDelay time.Duration `default:"24h" help:"For a new bucket: how long objects stay after the log stopped needing them (default ${default})."`
 	Margin      time.Duration `default:"1h" help:"For a new bucket: the largest error of the store's clocks (default ${default})."`
@@ -182,11 +183,12 @@ func (c *serveCmd) options(b seb.Batching, log *slog.Logger, metrics prometheus.
 		CacheDir:          c.CacheDir,
 		CacheBytes:        int64(c.CacheBytes),
 		Limits: seb.Limits{
-			RecordBytes:   int(c.RecordBytesMax),
-			RequestBytes:  int(c.RequestBytesMax),
-			RecordHeaders: c.HeadersMax,
-			Topics:        c.TopicsMax,
-			Partitions:    c.PartitionsMax,
+			RecordBytes:     int(c.RecordBytesMax),
+			RequestBytes:    int(c.RequestBytesMax),
+			RecordHeaders:   c.HeadersMax,
+			Topics:          c.TopicsMax,
+			Partitions:      c.PartitionsMax,
+			IdempotencyKeys: c.IdempotencyKeysMax,
 		},
 		Logger:  log,
 		Metrics: metrics,
@@ -249,7 +251,8 @@ func (c *serveCmd) checkPositive() error {
 		{"--checkpoint-commits", int64(c.CheckpointCommits)}, {"--max-connections", int64(c.MaxConnections)},
 		{"--stale-max", int64(c.StaleMax)}, {"--memory", int64(c.Memory)}, {"--state-memory", int64(c.StateMemory)},
 		{"--cache-bytes", int64(c.CacheBytes)}, {"--headers-max", int64(c.HeadersMax)}, {"--topics-max", int64(c.TopicsMax)},
-		{"--partitions-max", int64(c.PartitionsMax)}, {"--delete-delay", int64(c.DeleteDelay)}, {"--margin", int64(c.Margin)},
+		{"--partitions-max", int64(c.PartitionsMax)}, {"--idempotency-keys-max", int64(c.IdempotencyKeysMax)},
+		{"--delete-delay", int64(c.DeleteDelay)}, {"--margin", int64(c.Margin)},
 	} {
 		if flag.value <= 0 {
 			return usage(fmt.Errorf("%s must be greater than 0", flag.name))

@@ -172,7 +172,7 @@ func TestCommitWithImpossibleFactsIsRefused(t *testing.T) {
 }
 
 func TestUnknownItemThatIsNotCriticalSurvives(t *testing.T) {
-	want := &Commit{Seq: 1, Items: []Item{&UnknownItem{Kind: 7, Body: []byte{1, 2, 3}}, &UnknownItem{Kind: 60000}, &DataFloor{Seq: 1}}}
+	want := &Commit{Seq: 1, Items: []Item{&UnknownItem{Kind: 777, Body: []byte{1, 2, 3}}, &UnknownItem{Kind: 60000}, &DataFloor{Seq: 1}}}
 	first := EncodeCommit(want)
 	got, err := DecodeCommit(first)
 	if err != nil {

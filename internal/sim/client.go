@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,6 +110,11 @@ func (c *client) ownTopic() string {
 // call runs an operation with a caller of a kind that chance decides, for as
 // long as chance lets it wait.
 func (c *client) call(l *life, o *op, do func(context.Context, caller)) {
+	c.send(l, o, do)
+	c.sim.history.add(o)
+}
+
+func (c *client) send(l *life, o *op, do func(context.Context, caller)) {
 	o.client, o.broker, o.via, o.call = c.name, l.name, viaLibrary, c.sim.now()
 	var by caller = library{l.broker, c.sim.history}
 	if chance(c.rng, 0.6) {
@@ -118,7 +124,6 @@ func (c *client) call(l *life, o *op, do func(context.Context, caller)) {
 	defer cancel()
 	do(ctx, by)
 	o.ret = c.sim.now()
-	c.sim.history.add(o)
 }
 
 func (c *client) append(l *life, topic string, partitions int) {
@@ -139,10 +144,52 @@ func (c *client) append(l *life, topic string, partitions int) {
 		c.sim.history.send(id, v)
 		o.values, values = append(o.values, id), append(values, v)
 	}
-	c.call(l, o, func(ctx context.Context, by caller) { by.append(ctx, o, key, values) })
+	if chance(c.rng, 0.3) {
+		c.sent++
+		o.key = fmt.Sprintf("%s.%d", c.name, c.sent)
+		c.insist(l, o, key, values)
+	} else {
+		c.call(l, o, func(ctx context.Context, by caller) { by.append(ctx, o, key, values) })
+	}
 	for _, r := range o.ranges {
 		p := place{topic, int(r.Partition)}
 		c.ends[p] = max(c.ends[p], r.Offset+seb.Offset(r.Count))
+	}
+}
+
+// insist does an append with an idempotency key until it is acknowledged, or some
+// times, and then perhaps once more, through whatever brokers. All of that is one
+// operation, which may succeed once.
+func (c *client) insist(l *life, o *op, key string, values []string) {
+	o.client = c.name
+	begun := c.sim.now()
+	for range pick(c.rng, 1, 3, 6) {
+		if c.try(l, o, key, values); o.acked() && chance(c.rng, 0.7) {
+			break
+		}
+		c.think()
+		if next := c.sim.nodes[c.rng.IntN(len(c.sim.nodes))].current(); next != nil {
+			l = next
+		}
+	}
+	o.call, o.ret = begun, c.sim.now()
+	c.sim.history.add(o)
+}
+
+// try sends an append with its idempotency key, and notes in o what is known of it after that.
+func (c *client) try(l *life, o *op, key string, values []string) {
+	t := &op{kind: appends, topic: o.topic, partition: o.partition, values: o.values, key: o.key}
+	c.send(l, t, func(ctx context.Context, by caller) { by.append(ctx, t, key, values) })
+	switch {
+	case t.failure == seb.CodeIdempotencyKeyReused:
+		c.sim.history.violate("AtMostOnce", "a retry is taken for another append: %v", t)
+	case o.acked() && o.broker != "": // by an earlier try
+		if t.acked() && !slices.Equal(t.ranges, o.ranges) {
+			c.sim.history.violate("AtMostOnce", "a retry is answered otherwise: %v, then %v", o, t)
+		}
+	case !t.acked() && o.outcome == seb.Unknown: // as it was
+	default:
+		o.broker, o.via, o.ranges, o.failure, o.outcome, o.detail = t.broker, viaHTTP, t.ranges, t.failure, t.outcome, t.detail
 	}
 }
 

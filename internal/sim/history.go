@@ -37,6 +37,7 @@ type op struct {
 	call, ret time.Duration
 
 	values []string // ids of what an append sends, in order
+	key    string   // its idempotency key, "" if it has none
 
 	// What came back. A failure is an error's code, "" if the answer was
 	// useful; a write's outcome tells what became of it.
@@ -66,6 +67,9 @@ func (o *op) String() string {
 	switch o.kind {
 	case appends:
 		fmt.Fprintf(&s, "appends %v to %s/%d", o.values, o.topic, o.partition)
+		if o.key != "" {
+			fmt.Fprintf(&s, " by key %s", o.key)
+		}
 		for _, r := range o.ranges {
 			fmt.Fprintf(&s, ": %d/%d+%d", r.Partition, r.Offset, r.Count)
 		}

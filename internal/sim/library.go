@@ -34,6 +34,9 @@ func (l library) append(ctx context.Context, o *op, key string, values []string)
 	if o.partition >= 0 {
 		opts = append(opts, seb.ToPartition(int32(o.partition)))
 	}
+	if o.key != "" {
+		opts = append(opts, seb.IdempotencyKey(o.key))
+	}
 	a, err := l.broker.Append(ctx, o.topic, records, opts...)
 	o.ranges = a.Ranges
 	o.fail(err)

@@ -130,6 +130,9 @@ func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, bod
 	} else {
 		req.Header.Set("Content-Type", mediaType)
 	}
+	if o.key != "" {
+		req.Header.Set("Idempotency-Key", o.key)
+	}
 	res, err := w.http.Do(req)
 	if err != nil {
 		o.lose(err)

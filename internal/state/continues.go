@@ -38,8 +38,8 @@ func (s *State) Continues(old *State) error {
 func (s *State) continuesPartition(old *State, now, was *Topic, partition int32) error {
 	end := was.Partitions[partition].End
 	p := &now.Partitions[partition]
-	if p.End < end {
-		return fmt.Errorf("%w: partition %d of topic %q ended at %d and now ends at %d", commitlog.ErrFork, partition, was.Name, end, p.End)
+	if start := was.Partitions[partition].Start; p.End < end || p.Start < start {
+		return fmt.Errorf("%w: partition %d of topic %q went from %d to %d and now goes from %d to %d", commitlog.ErrFork, partition, was.Name, start, end, p.Start, p.End)
 	}
 	before := old.Locate(nil, was, partition, end-1, 1, 1)
 	after := s.Locate(nil, now, partition, end-1, 1, 1)

@@ -11,18 +11,22 @@ import (
 // and Apply checks every commit with it, so that both agree on what is sound.
 type Draft struct {
 	s         *State
+	time      int64
 	nextTopic uint64
 	topics    int
 	dataFloor commitlog.Seq
 	created   map[string]*draftTopic // by name, nil value = deleted in this commit
 	byID      map[uint64]*draftTopic
+	starts    map[batchKey]int64
 	ends      map[batchKey]int64
+	keyed     map[commitlog.Digest]bool
 }
 
 type draftTopic struct {
 	id         uint64
 	name       string
 	partitions uint32
+	config     commitlog.TopicConfig
 	deleted    bool
 }
 
@@ -31,9 +35,9 @@ type batchKey struct {
 	partition uint32
 }
 
-// Draft returns an empty draft of the commit that would follow.
-func (s *State) Draft() *Draft {
-	return &Draft{s: s, nextTopic: s.nextTopic, topics: len(s.topics), dataFloor: s.dataFloor}
+// Draft returns an empty draft of the commit that would follow, with that time.
+func (s *State) Draft(time int64) *Draft {
+	return &Draft{s: s, time: time, nextTopic: s.nextTopic, topics: len(s.topics), dataFloor: s.dataFloor}
 }
 
 // NextTopicID returns the id that the next topic created must have.
@@ -57,6 +61,12 @@ func (d *Draft) TopicID(name string) (id uint64, partitions uint32, ok bool) {
 	return 0, 0, false
 }
 
+// TopicConfig returns the config of a topic that exists.
+func (d *Draft) TopicConfig(id uint64) commitlog.TopicConfig { return d.topic(id).config }
+
+// KeyedCount returns how many appends would be remembered by their keys.
+func (d *Draft) KeyedCount() int { return d.s.KeyedCount(d.time) + len(d.keyed) }
+
 // topic returns what is known of a topic here, nil if it doesn't exist.
 func (d *Draft) topic(id uint64) *draftTopic {
 	if t, ok := d.byID[id]; ok {
@@ -66,17 +76,17 @@ func (d *Draft) topic(id uint64) *draftTopic {
 		return t
 	}
 	if t := d.s.topics[id]; t != nil {
-		return &draftTopic{id: id, name: t.Name, partitions: uint32(len(t.Partitions))}
+		return &draftTopic{id: id, name: t.Name, partitions: uint32(len(t.Partitions)), config: t.Config}
 	}
 	return nil
 }
 
-func (d *Draft) put(t *draftTopic) {
+func (d *Draft) put(t draftTopic) {
 	if d.byID == nil {
 		d.byID, d.created = map[uint64]*draftTopic{}, map[string]*draftTopic{}
 	}
-	d.byID[t.id] = t
-	d.created[t.name] = t
+	d.byID[t.id] = &t
+	d.created[t.name] = &t
 	if t.deleted {
 		d.created[t.name] = nil
 	}
@@ -97,6 +107,17 @@ func (d *Draft) End(topic uint64, partition uint32) (end int64, ok bool) {
 	return 0, true
 }
 
+// Start returns the first offset of a partition that exists.
+func (d *Draft) Start(topic uint64, partition uint32) int64 {
+	if start, ok := d.starts[batchKey{topic, partition}]; ok {
+		return start
+	}
+	if st := d.s.topics[topic]; st != nil && int(partition) < len(st.Partitions) {
+		return st.Partitions[partition].Start
+	}
+	return 0
+}
+
 // CheckData refuses a data object that a sweep may have taken, or whose upload
 // would have begun after this commit.
 func (d *Draft) CheckData(r commitlog.DataRef) error {
@@ -113,17 +134,7 @@ func (d *Draft) CheckData(r commitlog.DataRef) error {
 func (d *Draft) Take(it commitlog.Item) error {
 	switch x := it.(type) {
 	case *commitlog.Batch:
-		end, ok := d.End(x.Topic, x.Partition)
-		if !ok {
-			return fmt.Errorf("%w: no partition %d in a topic %d", ErrNonsense, x.Partition, x.Topic)
-		}
-		if x.Base != end {
-			return fmt.Errorf("%w: a batch at offset %d of topic %d, partition %d, whose next is %d", ErrNonsense, x.Base, x.Topic, x.Partition, end)
-		}
-		if d.ends == nil {
-			d.ends = map[batchKey]int64{}
-		}
-		d.ends[batchKey{x.Topic, x.Partition}] = x.Base + int64(x.Count)
+		return d.takeBatch(x)
 	case *commitlog.TopicCreated:
 		if x.ID != d.nextTopic {
 			return fmt.Errorf("%w: a topic with id %d instead of %d", ErrNonsense, x.ID, d.nextTopic)
@@ -133,29 +144,91 @@ func (d *Draft) Take(it commitlog.Item) error {
 		}
 		d.nextTopic++
 		d.topics++
-		d.put(&draftTopic{id: x.ID, name: x.Name, partitions: x.Partitions})
+		d.put(draftTopic{id: x.ID, name: x.Name, partitions: x.Partitions})
 	case *commitlog.TopicDeleted:
 		t := d.topic(x.ID)
 		if t == nil {
 			return fmt.Errorf("%w: no topic %d to delete", ErrNonsense, x.ID)
 		}
 		d.topics--
-		d.put(&draftTopic{id: t.id, name: t.name, partitions: t.partitions, deleted: true})
+		gone := *t
+		gone.deleted = true
+		d.put(gone)
 	case *commitlog.PartitionsAdded:
 		t := d.topic(x.Topic)
 		if t == nil || x.Partitions <= t.partitions || x.Partitions > PartitionsMax {
 			return fmt.Errorf("%w: topic %d can't have %d partitions", ErrNonsense, x.Topic, x.Partitions)
 		}
-		d.put(&draftTopic{id: t.id, name: t.name, partitions: x.Partitions})
+		grown := *t
+		grown.partitions = x.Partitions
+		d.put(grown)
+	case *commitlog.TopicConfigured:
+		t := d.topic(x.Topic)
+		if t == nil || x.Config.RetentionMS < 0 || x.Config.RetentionBytes < 0 {
+			return fmt.Errorf("%w: topic %d can't have the config %+v", ErrNonsense, x.Topic, x.Config)
+		}
+		configured := *t
+		configured.config = x.Config
+		d.put(configured)
 	case *commitlog.DataFloor:
 		if x.Seq < d.dataFloor {
 			return fmt.Errorf("%w: the data floor falls from %d to %d", ErrNonsense, d.dataFloor, x.Seq)
 		}
 		d.dataFloor = x.Seq
+	case *commitlog.StartMoved:
+		return d.takeStart(x)
+	case *commitlog.AppendKeyed:
+		return d.takeKeyed(x)
 	case *commitlog.UnknownItem:
 	default:
 		return fmt.Errorf("%w: an item of type %T", ErrNonsense, it)
 	}
+	return nil
+}
+
+func (d *Draft) takeBatch(x *commitlog.Batch) error {
+	end, ok := d.End(x.Topic, x.Partition)
+	if !ok {
+		return fmt.Errorf("%w: no partition %d in a topic %d", ErrNonsense, x.Partition, x.Topic)
+	}
+	if x.Base != end {
+		return fmt.Errorf("%w: a batch at offset %d of topic %d, partition %d, whose next is %d", ErrNonsense, x.Base, x.Topic, x.Partition, end)
+	}
+	if d.ends == nil {
+		d.ends = map[batchKey]int64{}
+	}
+	d.ends[batchKey{x.Topic, x.Partition}] = x.Base + int64(x.Count)
+	return nil
+}
+
+func (d *Draft) takeStart(x *commitlog.StartMoved) error {
+	end, ok := d.End(x.Topic, x.Partition)
+	if !ok {
+		return fmt.Errorf("%w: no partition %d in a topic %d", ErrNonsense, x.Partition, x.Topic)
+	}
+	if start := d.Start(x.Topic, x.Partition); x.Start < start || x.Start > end {
+		return fmt.Errorf("%w: partition %d of topic %d, from %d to %d, can't start at %d", ErrNonsense, x.Partition, x.Topic, start, end, x.Start)
+	}
+	if d.starts == nil {
+		d.starts = map[batchKey]int64{}
+	}
+	d.starts[batchKey{x.Topic, x.Partition}] = x.Start
+	return nil
+}
+
+func (d *Draft) takeKeyed(x *commitlog.AppendKeyed) error {
+	if _, known := d.s.Keyed(x.Key, d.time); known || d.keyed[x.Key] {
+		return fmt.Errorf("%w: an idempotency key is used twice", ErrNonsense)
+	}
+	for _, r := range x.Ranges {
+		if end, ok := d.End(x.Topic, r.Partition); !ok || r.Base+int64(r.Count) > end {
+			return fmt.Errorf("%w: a keyed append of %d records at %d in partition %d of topic %d", ErrNonsense, r.Count, r.Base, r.Partition, x.Topic)
+		}
+	}
+	if d.keyed == nil {
+		d.keyed = map[commitlog.Digest]bool{}
+	}
+	d.keyed[x.Key] = true
 	return nil
 }
 

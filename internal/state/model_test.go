@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -16,12 +17,20 @@ import (
 // model is the fold written down plainly, for commits that are sound.
 type model struct {
 	topics []*modelTopic
+	time   int64
+	keyed  []Keyed
 }
 
 type modelTopic struct {
 	id         uint64
 	name       string
-	partitions [][]Location
+	config     commitlog.TopicConfig
+	partitions []modelPartition
+}
+
+type modelPartition struct {
+	start, end int64
+	batches    []Location
 }
 
 func (m *model) topic(id uint64) *modelTopic {
@@ -30,15 +39,25 @@ func (m *model) topic(id uint64) *modelTopic {
 }
 
 func (m *model) apply(c *commitlog.Commit) {
+	m.time = c.Time
+	m.keyed = slices.DeleteFunc(m.keyed, func(k Keyed) bool { return m.time-k.Time >= KeyedFor.Microseconds() })
 	for _, it := range c.Items {
 		switch x := it.(type) {
 		case *commitlog.TopicCreated:
-			m.topics = append(m.topics, &modelTopic{x.ID, x.Name, make([][]Location, x.Partitions)})
+			m.topics = append(m.topics, &modelTopic{id: x.ID, name: x.Name, partitions: make([]modelPartition, x.Partitions)})
 		case *commitlog.TopicDeleted:
 			m.topics = slices.DeleteFunc(m.topics, func(t *modelTopic) bool { return t.id == x.ID })
 		case *commitlog.PartitionsAdded:
 			t := m.topic(x.Topic)
-			t.partitions = append(t.partitions, make([][]Location, int(x.Partitions)-len(t.partitions))...)
+			t.partitions = append(t.partitions, make([]modelPartition, int(x.Partitions)-len(t.partitions))...)
+		case *commitlog.TopicConfigured:
+			m.topic(x.Topic).config = x.Config
+		case *commitlog.StartMoved:
+			p := &m.topic(x.Topic).partitions[x.Partition]
+			p.start = x.Start
+			p.batches = slices.DeleteFunc(p.batches, func(l Location) bool { return l.Base+l.Count <= x.Start })
+		case *commitlog.AppendKeyed:
+			m.keyed = append(m.keyed, Keyed{Key: x.Key, Print: x.Print, Time: c.Time, Ranges: x.Ranges})
 		case *commitlog.Batch:
 			l := Location{Base: x.Base, Count: int64(x.Count), Size: x.Size, CRC: x.CRC}
 			if x.Object == 0 {
@@ -50,16 +69,17 @@ func (m *model) apply(c *commitlog.Commit) {
 				l.Pos = commitlog.DataPayloadStart + x.Pos
 			}
 			p := &m.topic(x.Topic).partitions[x.Partition]
-			*p = append(*p, l)
+			p.batches = append(p.batches, l)
+			p.end = x.Base + int64(x.Count)
 		}
 	}
 }
 
 // locate is what Locate should return.
-func locate(batches []Location, offset, bytesMax int64, countMax int) (out []Location) {
+func locate(p modelPartition, offset, bytesMax int64, countMax int) (out []Location) {
 	var bytes int64
-	for _, l := range batches {
-		if l.Base+l.Count <= offset || offset < 0 {
+	for _, l := range p.batches {
+		if l.Base+l.Count <= offset || offset < p.start {
 			continue
 		}
 		if len(out) > 0 && (bytes >= bytesMax || len(out) >= countMax) {
@@ -86,34 +106,48 @@ func (m *model) compare(t rapid.TB, s *State) {
 		if got == nil || got != s.TopicByID(want.id) || got.ID != want.id || len(got.Partitions) != len(want.partitions) {
 			t.Fatalf("topic %+v, not %+v", got, want)
 		}
+		if got.Config != want.config {
+			t.Fatalf("config %+v, not %+v", got.Config, want.config)
+		}
 		for i, p := range want.partitions {
-			batches += len(p)
+			batches += len(p.batches)
 			comparePartition(t, s, got, i, p)
 		}
 	}
 	if s.Batches() != batches {
 		t.Fatalf("%d batches, not %d", s.Batches(), batches)
 	}
+	if s.KeyedCount(m.time) != len(m.keyed) {
+		t.Fatalf("%d appends are remembered, not %d", s.KeyedCount(m.time), len(m.keyed))
+	}
+	for _, want := range m.keyed {
+		if got, ok := s.Keyed(want.Key, m.time); !ok || !cmp.Equal(got, want) {
+			t.Fatalf("remembered is %+v, %v; not %+v", got, ok, want)
+		}
+		if _, ok := s.Keyed(want.Key, want.Time+KeyedFor.Microseconds()); ok {
+			t.Fatalf("an append is remembered for too long: %+v", want)
+		}
+	}
 }
 
-func comparePartition(t rapid.TB, s *State, topic *Topic, partition int, want []Location) {
+func comparePartition(t rapid.TB, s *State, topic *Topic, partition int, want modelPartition) {
 	t.Helper()
-	var end, bytes int64
-	for _, l := range want {
-		end, bytes = l.Base+l.Count, bytes+int64(l.Size)
+	var bytes int64
+	for _, l := range want.batches {
+		bytes += int64(l.Size)
 	}
 	p := &topic.Partitions[partition]
-	if p.Start != 0 || p.End != end || p.Bytes != bytes {
-		t.Fatalf("partition %d holds offsets %d to %d, %d bytes; not 0 to %d, %d bytes", partition, p.Start, p.End, p.Bytes, end, bytes)
+	if p.Start != want.start || p.End != want.end || p.Bytes != bytes {
+		t.Fatalf("partition %d holds offsets %d to %d, %d bytes; not %d to %d, %d bytes", partition, p.Start, p.End, p.Bytes, want.start, want.end, bytes)
 	}
-	for offset := int64(-1); offset <= end; offset++ {
+	for offset := int64(-1); offset <= want.end; offset++ {
 		for _, bound := range []struct {
 			bytes int64
 			count int
 		}{{0, 0}, {math.MaxInt64, 1}, {150, math.MaxInt}, {math.MaxInt64, 3}, {math.MaxInt64, math.MaxInt}} {
 			got := s.Locate(nil, topic, int32(partition), offset, bound.bytes, bound.count)
-			if diff := cmp.Diff(locate(want, offset, bound.bytes, bound.count), got); diff != "" {
-				t.Fatalf("offset %d, bounds %+v (-want +got)\n%s", offset, bound, diff)
+			if want := locate(want, offset, bound.bytes, bound.count); !slices.Equal(got, want) {
+				t.Fatalf("offset %d, bounds %+v (-want +got)\n%s", offset, bound, cmp.Diff(want, got))
 			}
 		}
 	}
@@ -127,9 +161,9 @@ type writer struct {
 
 // commit draws the commit that follows, and returns the draft it was made with.
 func (w *writer) commit(t *rapid.T) (*commitlog.Commit, *Draft) {
-	d := w.Draft()
 	w.tag++
-	c := &commitlog.Commit{Seq: w.Seq() + 1, Time: w.Time() + rapid.Int64Range(0, 3).Draw(t, "time"), Items: []commitlog.Item{}}
+	c := &commitlog.Commit{Seq: w.Seq() + 1, Time: w.Time() + rapid.SampledFrom([]int64{0, 1, 3, KeyedFor.Microseconds() / 2, KeyedFor.Microseconds()}).Draw(t, "time"), Items: []commitlog.Item{}}
+	d := w.Draft(c.Time)
 	c.Nonce[0], c.Nonce[1] = byte(w.tag), byte(w.tag>>8)
 	for range rapid.IntRange(0, 2).Draw(t, "data objects") {
 		w.tag++
@@ -172,19 +206,40 @@ func (w *writer) item(t *rapid.T, d *Draft, c *commitlog.Commit, pos []uint32) c
 		return &commitlog.TopicDeleted{ID: id}
 	case kind == 3 && partitions < 6:
 		return &commitlog.PartitionsAdded{Topic: id, Partitions: partitions + 1}
+	case kind == 4:
+		return &commitlog.TopicConfigured{Topic: id, Config: commitlog.TopicConfig{RetentionMS: rapid.Int64Range(0, 9).Draw(t, "retention")}}
+	}
+	partition := rapid.Uint32Range(0, partitions-1).Draw(t, "partition")
+	start, end := d.Start(id, partition), int64(0)
+	end, _ = d.End(id, partition)
+	switch {
+	case kind == 5:
+		return &commitlog.StartMoved{Topic: id, Partition: partition, Start: rapid.Int64Range(start, end).Draw(t, "start")}
+	case kind <= 7 && end > 0:
+		return w.appendKeyed(t, d, id, commitlog.KeyedRange{Partition: partition, Count: 1, Base: end - 1})
 	}
 	x := &commitlog.Batch{
 		Topic:     id,
-		Partition: rapid.Uint32Range(0, partitions-1).Draw(t, "partition"),
+		Partition: partition,
 		Object:    uint32(rapid.IntRange(0, len(c.Data)).Draw(t, "object")),
 		MaxTime:   rapid.Int64Range(-5, 1<<41).Draw(t, "max time"),
 		Count:     rapid.Uint32Range(1, 4).Draw(t, "count"),
 		Size:      rapid.Uint32Range(61, 100).Draw(t, "size"),
 		CRC:       rapid.Uint32().Draw(t, "crc"),
+		Base:      end,
 	}
-	x.Base, _ = d.End(id, x.Partition)
 	x.Pos = pos[x.Object]
 	pos[x.Object] += x.Size
+	return x
+}
+
+// keyed remembers an append by one of a few keys, nil if that is taken.
+func (w *writer) appendKeyed(t *rapid.T, d *Draft, topic uint64, r commitlog.KeyedRange) commitlog.Item {
+	x := &commitlog.AppendKeyed{Topic: topic, Ranges: []commitlog.KeyedRange{r}, Print: commitlog.Digest{byte(w.tag)}}
+	x.Key[0] = rapid.Byte().Draw(t, "key") % 8
+	if _, taken := w.Keyed(x.Key, d.time); taken || d.keyed[x.Key] {
+		return nil
+	}
 	return x
 }
 
@@ -195,7 +250,8 @@ func requireSame(t rapid.TB, got, want *State) {
 		t.Fatalf("the states' snapshots differ")
 	}
 	if got.Seq() != want.Seq() || got.Time() != want.Time() || got.DataFloor() != want.DataFloor() ||
-		got.Batches() != want.Batches() || got.Objects() != want.Objects() || got.nextTopic != want.nextTopic {
+		got.Batches() != want.Batches() || got.Objects() != want.Objects() || got.nextTopic != want.nextTopic ||
+		!cmp.Equal(got.keyed.list, want.keyed.list, cmpopts.EquateEmpty()) || len(got.keyed.index) != len(want.keyed.index) {
 		t.Fatalf("the states differ: %s and %s", summary(got), summary(want))
 	}
 	for i := range want.Objects() {

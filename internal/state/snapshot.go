@@ -12,7 +12,7 @@ import (
 // A snapshot is the body of a checkpoint. Numbers are varints (u: unsigned, z:
 // zig-zag) unless a size in bytes is given:
 //
-//	1 byte   version: 1
+//	1 byte   version: 2
 //	u        time of the fold in microseconds
 //	u        id of the next topic
 //	u        data floor
@@ -25,6 +25,7 @@ import (
 //	           u        id
 //	           u …      length of the name, name
 //	           u        created, microseconds
+//	           u u      retention in ms, in bytes (not in version 1)
 //	           u        number of partitions; then for each
 //	             u u      start, end
 //	             z        largest timestamp of the last batch
@@ -34,9 +35,15 @@ import (
 //	               z        index of its object, less the one before it
 //	               u u      position in the object, size
 //	               4 bytes  CRC-32C
+//	u        number of appends with an idempotency key (not in version 1); then for each, the oldest first
+//	           z         fold's time in microseconds, less the one before it
+//	           16 bytes  hash of topic and key
+//	           16 bytes  hash of the request
+//	           u         number of ranges; then for each
+//	             u u u     partition, records, base
 //
 // It is canonical: equal states give equal bytes, however they came about.
-const snapshotVersion = 1
+const snapshotVersion = 2
 
 var errSnapshot = fmt.Errorf("snapshot: %w", commitlog.ErrCorrupt)
 
@@ -49,12 +56,13 @@ type View struct {
 	dataFloor commitlog.Seq
 	objects   objects
 	topics    []Topic
+	keyed     []Keyed
 }
 
 // View returns the state as it is now. It costs a copy of every partition's
 // head, not of its batches.
 func (s *State) View() *View {
-	v := &View{seq: s.seq, time: s.time, nextTopic: s.nextTopic, dataFloor: s.dataFloor, objects: s.objects}
+	v := &View{seq: s.seq, time: s.time, nextTopic: s.nextTopic, dataFloor: s.dataFloor, objects: s.objects, keyed: s.keyed.list}
 	v.objects.chunks = slices.Clone(s.objects.chunks)
 	for _, t := range s.topics {
 		c := *t
@@ -97,9 +105,29 @@ func (v *View) Encode() []byte {
 		b = binary.AppendUvarint(b, uint64(len(t.Name)))
 		b = append(b, t.Name...)
 		b = binary.AppendUvarint(b, uint64(t.Created))
+		b = binary.AppendUvarint(b, uint64(t.Config.RetentionMS))
+		b = binary.AppendUvarint(b, uint64(t.Config.RetentionBytes))
 		b = binary.AppendUvarint(b, uint64(len(t.Partitions)))
 		for j := range t.Partitions {
 			b = appendPartition(b, &t.Partitions[j])
+		}
+	}
+	return appendKeyed(b, v.keyed)
+}
+
+func appendKeyed(b []byte, list []Keyed) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	var before int64
+	for i := range list {
+		k := &list[i]
+		b = binary.AppendVarint(b, k.Time-before)
+		before = k.Time
+		b = append(append(b, k.Key[:]...), k.Print[:]...)
+		b = binary.AppendUvarint(b, uint64(len(k.Ranges)))
+		for _, r := range k.Ranges {
+			b = binary.AppendUvarint(b, uint64(r.Partition))
+			b = binary.AppendUvarint(b, uint64(r.Count))
+			b = binary.AppendUvarint(b, uint64(r.Base))
 		}
 	}
 	return b
@@ -139,21 +167,25 @@ func Decode(seq commitlog.Seq, body []byte) (*State, error) {
 	r := reader{b: body}
 	s := New()
 	s.seq = seq
-	if v := r.byte(); v != snapshotVersion {
-		return nil, fmt.Errorf("%w: snapshot version is %d, this seb reads %d", commitlog.ErrVersion, v, snapshotVersion)
+	version := r.byte()
+	if version == 0 || version > snapshotVersion {
+		return nil, fmt.Errorf("%w: snapshot version is %d, this seb reads 1 to %d", commitlog.ErrVersion, version, snapshotVersion)
 	}
 	s.time = r.int64()
 	s.nextTopic = r.uvarint()
 	s.dataFloor = commitlog.Seq(r.uvarint())
 	s.decodeObjects(&r)
 	for range r.count(5) {
-		s.decodeTopic(&r)
+		s.decodeTopic(&r, version)
 		if r.err != nil {
 			break
 		}
 	}
+	if version > 1 {
+		s.decodeKeyed(&r)
+	}
 	if len(r.b) != 0 {
-		r.fail("%d bytes follow the last topic", len(r.b))
+		r.fail("%d bytes follow the end", len(r.b))
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -179,10 +211,13 @@ func (s *State) decodeObjects(r *reader) {
 	s.memory += int64(s.objects.count) * objectMemory
 }
 
-func (s *State) decodeTopic(r *reader) {
+func (s *State) decodeTopic(r *reader, version byte) {
 	t := &Topic{ID: r.uvarint()}
 	t.Name = string(r.bytes(r.count(1)))
 	t.Created = r.int64()
+	if version > 1 {
+		t.Config = commitlog.TopicConfig{RetentionMS: r.int64(), RetentionBytes: r.int64()}
+	}
 	n := r.count(4)
 	if r.err == nil && (t.ID >= s.nextTopic || t.Name == "" || n == 0 || s.topics[t.ID] != nil || s.names[t.Name] != nil) {
 		r.fail("topic %d %q with %d partitions", t.ID, t.Name, n)
@@ -229,6 +264,30 @@ func (s *State) decodePartition(r *reader, p *Partition) {
 	}
 	if base != p.End || p.Start > p.End {
 		r.fail("a partition from %d to %d whose batches end at %d", p.Start, p.End, base)
+	}
+}
+
+func (s *State) decodeKeyed(r *reader) {
+	var before int64
+	for range r.count(37) {
+		k := Keyed{Time: before + r.varint()}
+		copy(k.Key[:], r.bytes(len(k.Key)))
+		copy(k.Print[:], r.bytes(len(k.Print)))
+		for range r.count(3) {
+			x := commitlog.KeyedRange{Partition: uint32(r.max(1<<32 - 1)), Count: uint32(r.max(1<<32 - 1)), Base: r.int64()}
+			if x.Count == 0 || x.Base+int64(x.Count) < 0 {
+				r.fail("a keyed range of %d records at %d", x.Count, x.Base)
+			}
+			k.Ranges = append(k.Ranges, x)
+		}
+		if _, twice := s.keyed.index[k.Key]; twice || len(k.Ranges) == 0 || k.Time < before || k.Time > s.time || k.expired(s.time) {
+			r.fail("a keyed append of time %d", k.Time)
+		}
+		if r.err != nil {
+			return
+		}
+		s.addKeyed(k)
+		before = k.Time
 	}
 }
 

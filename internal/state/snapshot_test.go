@@ -1,11 +1,13 @@
 package state
 
 import (
+	"bytes"
+	"encoding/hex"
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -49,23 +51,40 @@ func TestSnapshotAndReplayIsFullReplay(t *testing.T) {
 	})
 }
 
-// snapshotGolden is what a Seb with snapshot version 1 wrote; it never changes.
-const snapshotGolden = "testdata/snapshot.golden"
+// The files that a Seb with each snapshot version wrote; they never change.
+const (
+	snapshot1Golden = "testdata/snapshot.golden"
+	snapshot2Golden = "testdata/snapshot.2.golden"
+)
 
-func TestGoldenSnapshot(t *testing.T) {
-	want := sound(t)
-	file, err := os.ReadFile(snapshotGolden)
+func golden(t testing.TB, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprintf("%x\n", want.View().Encode()); got != string(file) {
-		t.Fatalf("encoded\n%swant\n%s", got, file)
+	b, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
 	}
-	requireSame(t, mustDecode(t, 3, want.View().Encode()), want)
+	return b
+}
+
+func TestGoldenSnapshot(t *testing.T) {
+	requireSame(t, mustDecode(t, 3, golden(t, snapshot1Golden)), sound(t))
+	want := sound(t)
+	mustApply(t, want, keyedCommit())
+	file := golden(t, snapshot2Golden)
+	if got := want.View().Encode(); !bytes.Equal(got, file) {
+		t.Fatalf("encoded\n%x\nwant\n%x", got, file)
+	}
+	requireSame(t, mustDecode(t, 4, file), want)
 }
 
 func TestEverySnapshotThatIsCutOffIsRefused(t *testing.T) {
-	b := sound(t).View().Encode()
+	full := sound(t)
+	mustApply(t, full, keyedCommit())
+	b := full.View().Encode()
 	for n := range b {
 		if s, err := Decode(3, b[:n]); err == nil {
 			t.Fatalf("%d of %d bytes are accepted: %s", n, len(b), summary(s))
@@ -78,9 +97,11 @@ func TestEverySnapshotThatIsCutOffIsRefused(t *testing.T) {
 
 func TestSnapshotOfAnotherVersionIsRefused(t *testing.T) {
 	b := sound(t).View().Encode()
-	b[0] = 2
-	if _, err := Decode(3, b); !errors.Is(err, commitlog.ErrVersion) {
-		t.Fatalf("the error is %v", err)
+	for _, version := range []byte{0, snapshotVersion + 1} {
+		b[0] = version
+		if _, err := Decode(3, b); !errors.Is(err, commitlog.ErrVersion) {
+			t.Fatalf("version %d: the error is %v", version, err)
+		}
 	}
 }
 
@@ -88,9 +109,13 @@ func TestSnapshotThatContradictsItselfIsRefused(t *testing.T) {
 	snapshot := []byte{
 		snapshotVersion, 0, 2, 0, // time, next topic, floor
 		0, 1, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 100, // objects from 0 on: one of slot 1
-		1, 1, 1, 'a', 0, 1, // topics: number 1, of one partition
+		1, 1, 1, 'a', 0, 0, 0, 1, // topics: number 1, without a config, of one partition
 		0, 2, 0, 1, // it holds offsets 0 to 2 in one batch
 		0, 2, 0, 0, 32, 61, 1, 2, 3, 4,
+		1, 0, // appends with a key: one, of time 0
+		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+		1, 0, 2, 0, // of one range, offsets 0 and 1 of partition 0
 	}
 	if _, err := Decode(1, snapshot); err != nil {
 		t.Fatal(err)
@@ -103,14 +128,17 @@ func TestSnapshotThatContradictsItselfIsRefused(t *testing.T) {
 		"object of an unknown kind":        {6, 2},
 		"object of a negative slot":        {7, 1},
 		"topic without a name":             {19, 0},
-		"topic without partitions":         {22, 0},
-		"start behind the end":             {23, 3},
-		"end behind the last batch":        {24, 3},
-		"end before the last batch's":      {24, 1},
-		"batch without records":            {28, 0},
-		"object before the first":          {30, 1},
-		"object behind the last":           {30, 2},
-		"no batches, and yet some offsets": {26, 0},
+		"topic without partitions":         {24, 0},
+		"start behind the end":             {25, 3},
+		"end behind the last batch":        {26, 3},
+		"end before the last batch's":      {26, 1},
+		"batch without records":            {30, 0},
+		"object before the first":          {32, 1},
+		"object behind the last":           {32, 2},
+		"no batches, and yet some offsets": {28, 0},
+		"keyed append of the future":       {40, 2},
+		"keyed append without ranges":      {73, 0},
+		"keyed append without records":     {75, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bent := slices.Clone(snapshot)
@@ -121,13 +149,17 @@ func TestSnapshotThatContradictsItselfIsRefused(t *testing.T) {
 		})
 	}
 	late := slices.Clone(snapshot)
-	late[24], late[27] = 3, 1
+	late[26], late[29] = 3, 1
 	if _, err := Decode(1, late); !errors.Is(err, commitlog.ErrCorrupt) {
 		t.Fatalf("a first batch behind the start: %v", err)
 	}
-	twice := slices.Concat(snapshot[:17], []byte{2}, snapshot[18:], snapshot[18:])
+	twice := slices.Concat(snapshot[:17], []byte{2}, snapshot[18:39], snapshot[18:])
 	if _, err := Decode(1, twice); !errors.Is(err, commitlog.ErrCorrupt) {
 		t.Fatalf("a topic twice: %v", err)
+	}
+	again := slices.Concat(snapshot[:39], []byte{2}, snapshot[40:], snapshot[40:])
+	if _, err := Decode(1, again); !errors.Is(err, commitlog.ErrCorrupt) {
+		t.Fatalf("a key twice: %v", err)
 	}
 }
 
@@ -138,7 +170,9 @@ func TestSnapshotThatLiesAboutCountsTakesNoMemory(t *testing.T) {
 		"objects":    append([]byte{snapshotVersion, 0, 1, 0, 0}, huge...),
 		"topics":     append([]byte{snapshotVersion, 0, 1, 0, 0, 0}, huge...),
 		"name":       append([]byte{snapshotVersion, 0, 9, 0, 0, 0, 1, 1}, huge...),
-		"partitions": append([]byte{snapshotVersion, 0, 9, 0, 0, 0, 1, 1, 1, 'a', 0}, huge...),
+		"partitions": append([]byte{snapshotVersion, 0, 9, 0, 0, 0, 1, 1, 1, 'a', 0, 0, 0}, huge...),
+		"keys":       append([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0}, huge...),
+		"ranges":     slices.Concat([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0, 1, 0}, make([]byte, 32), huge),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b = append(b, make([]byte, 100)...)
@@ -189,6 +223,10 @@ func TestViewIsReadWhileTheStateGoesOn(t *testing.T) {
 func FuzzDecodeSnapshot(f *testing.F) {
 	f.Add(New().View().Encode())
 	f.Add(sound(f).View().Encode())
+	keyed := sound(f)
+	mustApply(f, keyed, keyedCommit())
+	f.Add(keyed.View().Encode())
+	f.Add(golden(f, snapshot1Golden))
 	small, _ := long(f, 12)
 	f.Add(small.View().Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {

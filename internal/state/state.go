@@ -33,6 +33,7 @@ type State struct {
 	topics    map[uint64]*Topic
 	names     map[string]*Topic
 	objects   objects
+	keyed     keyed
 	batches   int // held, over all partitions
 	memory    int64
 }
@@ -44,6 +45,7 @@ type Topic struct {
 	ID         uint64
 	Name       string
 	Created    int64 // fold's time in microseconds
+	Config     commitlog.TopicConfig
 	Partitions []Partition
 }
 
@@ -176,7 +178,7 @@ func (p *Partition) endOf(ci, bi int) int64 {
 // Apply folds in the next commit: all of it, or nothing and an error that wraps
 // ErrNonsense.
 func (s *State) Apply(c *commitlog.Commit) error {
-	d := s.Draft()
+	d := s.Draft(c.Time)
 	if c.Seq != s.seq+1 {
 		return fmt.Errorf("%w: slot %d after slot %d", ErrNonsense, c.Seq, s.seq)
 	}
@@ -194,6 +196,7 @@ func (s *State) Apply(c *commitlog.Commit) error {
 		}
 	}
 	s.seq, s.time = c.Seq, c.Time
+	s.expireKeyed()
 	s.applyItems(c)
 	return nil
 }
@@ -234,6 +237,12 @@ func (s *State) applyItems(c *commitlog.Commit) {
 			t.Partitions = append(t.Partitions, make([]Partition, int(x.Partitions)-len(t.Partitions))...)
 		case *commitlog.DataFloor:
 			s.dataFloor = x.Seq
+		case *commitlog.StartMoved:
+			s.moveStart(&s.topics[x.Topic].Partitions[x.Partition], x.Start)
+		case *commitlog.TopicConfigured:
+			s.topics[x.Topic].Config = x.Config
+		case *commitlog.AppendKeyed:
+			s.addKeyed(Keyed{Key: x.Key, Print: x.Print, Time: c.Time, Ranges: x.Ranges})
 		}
 	}
 }
@@ -297,4 +306,38 @@ func (s *State) push(p *Partition, index uint64, b batch) {
 	s.objects.retain(index)
 	s.batches++
 	p.Bytes += int64(b.size)
+}
+
+// moveStart gives up the records before start, and the batches that hold no others.
+func (s *State) moveStart(p *Partition, start int64) {
+	p.Start = start
+	for len(p.chunks) > 0 && p.endOf(0, len(p.chunks[0].batches)-1) <= start {
+		c := &p.chunks[0]
+		s.dropFront(p, len(c.batches))
+		s.memory -= chunkMemory
+		*c = chunk{} // the list's memory stays for a while
+		p.chunks = p.chunks[1:]
+	}
+	if len(p.chunks) == 0 {
+		p.chunks = nil
+		return
+	}
+	n := 0
+	for p.endOf(0, n) <= start {
+		n++
+	}
+	s.dropFront(p, n)
+}
+
+// dropFront gives up the first n batches of a partition's first chunk.
+func (s *State) dropFront(p *Partition, n int) {
+	c := &p.chunks[0]
+	before := cap(c.batches)
+	for _, b := range c.batches[:n] {
+		s.objects.release(c.object + uint64(b.object))
+		p.Bytes -= int64(b.size)
+	}
+	c.batches = c.batches[n:]
+	s.memory -= int64(before-cap(c.batches)) * batchMemory
+	s.batches -= n
 }

@@ -29,7 +29,7 @@ func TestDraftAndApplyAgree(t *testing.T) {
 		for range rapid.IntRange(1, 15).Draw(t, "commits") {
 			c, d := w.commit(t)
 			mustApply(t, w.State, c)
-			after := w.Draft()
+			after := w.Draft(w.Time())
 			if d.TopicCount() != w.TopicCount() || d.NextTopicID() != after.NextTopicID() {
 				t.Fatalf("the draft has %d topics, the next %d; the state %d, %d", d.TopicCount(), d.NextTopicID(), w.TopicCount(), after.NextTopicID())
 			}
@@ -78,12 +78,34 @@ func sound(t rapid.TB) *State {
 	return s
 }
 
+// keyedItem remembers under a key that the record before end was appended.
+func keyedItem(key byte, topic uint64, end int64) *commitlog.AppendKeyed {
+	partition := uint32(0)
+	if topic == 1 {
+		partition = 1
+	}
+	return &commitlog.AppendKeyed{Topic: topic, Key: commitlog.Digest{key}, Print: commitlog.Digest{9}, Ranges: []commitlog.KeyedRange{{Partition: partition, Count: 1, Base: end - 1}}}
+}
+
+// keyedCommit follows the commits of sound.
+func keyedCommit() *commitlog.Commit {
+	return &commitlog.Commit{Seq: 4, Time: 20, Items: []commitlog.Item{
+		keyedItem(1, 1, 10),
+		&commitlog.StartMoved{Topic: 1, Partition: 1, Start: 4},
+		&commitlog.TopicConfigured{Topic: 3, Config: commitlog.TopicConfig{RetentionMS: 3_600_000, RetentionBytes: 1 << 20}},
+	}}
+}
+
 func TestNonsenseIsRefusedAndChangesNothing(t *testing.T) {
 	fine := []commitlog.Item{
 		&commitlog.TopicCreated{ID: 4, Partitions: 1, Name: "d"},
 		&commitlog.Batch{Topic: 4, Count: 3, Size: 61},
 		&commitlog.Batch{Topic: 1, Partition: 1, Base: 10, Count: 3, Size: 61},
 		&commitlog.DataFloor{Seq: 3},
+		keyedItem(2, 4, 3),
+		&commitlog.StartMoved{Topic: 1, Partition: 1, Start: 13},
+		&commitlog.StartMoved{Topic: 4, Start: 1},
+		&commitlog.TopicConfigured{Topic: 4, Config: commitlog.TopicConfig{RetentionMS: 5}},
 	}
 	one := func(it commitlog.Item) func(c *commitlog.Commit) {
 		return func(c *commitlog.Commit) { c.Items = append(c.Items, it) }
@@ -92,11 +114,11 @@ func TestNonsenseIsRefusedAndChangesNothing(t *testing.T) {
 		name string
 		bend func(c *commitlog.Commit)
 	}{
-		{"slot again", func(c *commitlog.Commit) { c.Seq = 3 }},
-		{"slot left out", func(c *commitlog.Commit) { c.Seq = 5 }},
+		{"slot again", func(c *commitlog.Commit) { c.Seq = 4 }},
+		{"slot left out", func(c *commitlog.Commit) { c.Seq = 6 }},
 		{"time that falls", func(c *commitlog.Commit) { c.Time = 19 }},
 		{"data object below the floor", func(c *commitlog.Commit) { c.Data = []commitlog.DataRef{{Seq: 1, ID: 9, Size: 100}} }},
-		{"data object from the future", func(c *commitlog.Commit) { c.Data = []commitlog.DataRef{{Seq: 4, ID: 9, Size: 100}} }},
+		{"data object from the future", func(c *commitlog.Commit) { c.Data = []commitlog.DataRef{{Seq: 5, ID: 9, Size: 100}} }},
 		{"offset again", one(&commitlog.Batch{Topic: 1, Partition: 1, Base: 10, Count: 1, Size: 61})},
 		{"hole in the offsets", one(&commitlog.Batch{Topic: 1, Partition: 1, Base: 14, Count: 1, Size: 61})},
 		{"first offset of an empty partition", one(&commitlog.Batch{Topic: 1, Base: 1, Count: 1, Size: 61})},
@@ -120,12 +142,24 @@ func TestNonsenseIsRefusedAndChangesNothing(t *testing.T) {
 		{"too many partitions", one(&commitlog.PartitionsAdded{Topic: 1, Partitions: PartitionsMax + 1})},
 		{"floor that falls", one(&commitlog.DataFloor{Seq: 1})},
 		{"floor that falls within the commit", one(&commitlog.DataFloor{Seq: 2})},
+		{"start behind the end", one(&commitlog.StartMoved{Topic: 1, Partition: 1, Start: 14})},
+		{"start that falls", one(&commitlog.StartMoved{Topic: 1, Partition: 1, Start: 3})},
+		{"start that falls within the commit", one(&commitlog.StartMoved{Topic: 4, Start: 0})},
+		{"start of a partition that is not there", one(&commitlog.StartMoved{Topic: 4, Partition: 1})},
+		{"config of nothing", one(&commitlog.TopicConfigured{Topic: 2})},
+		{"config of a negative retention", one(&commitlog.TopicConfigured{Topic: 1, Config: commitlog.TopicConfig{RetentionMS: -1}})},
+		{"config of negative bytes", one(&commitlog.TopicConfigured{Topic: 1, Config: commitlog.TopicConfig{RetentionBytes: -1}})},
+		{"key that is taken", one(keyedItem(1, 1, 10))},
+		{"key that this commit took", one(keyedItem(2, 1, 10))},
+		{"key of records to come", one(keyedItem(3, 4, 10))},
+		{"key of a partition that is not there", one(&commitlog.AppendKeyed{Topic: 4, Ranges: []commitlog.KeyedRange{{Partition: 1, Count: 1}}})},
 		{"no item at all", one(nil)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := sound(t)
+			mustApply(t, s, keyedCommit())
 			before, memory := s.View().Encode(), s.Memory()
-			bent := &commitlog.Commit{Seq: 4, Time: 20, Items: slices.Clone(fine)}
+			bent := &commitlog.Commit{Seq: 5, Time: 20, Items: slices.Clone(fine)}
 			c.bend(bent)
 			if err := s.Apply(bent); !errors.Is(err, ErrNonsense) {
 				t.Fatalf("the error is %v", err)
@@ -133,8 +167,7 @@ func TestNonsenseIsRefusedAndChangesNothing(t *testing.T) {
 			if string(s.View().Encode()) != string(before) || s.Memory() != memory {
 				t.Fatalf("the state has changed: %s", summary(s))
 			}
-			requireSame(t, s, sound(t))
-			mustApply(t, s, &commitlog.Commit{Seq: 4, Time: 20, Items: fine})
+			mustApply(t, s, &commitlog.Commit{Seq: 5, Time: 20, Items: fine})
 		})
 	}
 }
@@ -220,15 +253,15 @@ func TestLocateAcrossChunks(t *testing.T) {
 			t.Fatalf("%d batches lie in %d chunks", batches, n)
 		}
 		want := m.topics[0].partitions[0]
-		for i, l := range want {
+		for i, l := range want.batches {
 			for _, offset := range []int64{l.Base, l.Base + l.Count - 1} {
 				got := s.Locate(nil, s.Topic("a"), 0, offset, math.MaxInt64, 3)
-				if !slices.Equal(got, want[i:min(i+3, len(want))]) {
+				if !slices.Equal(got, want.batches[i:min(i+3, batches)]) {
 					t.Fatalf("offset %d: got %+v", offset, got)
 				}
 			}
 		}
-		if got := s.Locate(nil, s.Topic("a"), 0, 0, math.MaxInt64, math.MaxInt); !slices.Equal(got, want) {
+		if got := s.Locate(nil, s.Topic("a"), 0, 0, math.MaxInt64, math.MaxInt); !slices.Equal(got, want.batches) {
 			t.Fatalf("%d of %d batches", len(got), batches)
 		}
 		requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
@@ -239,7 +272,7 @@ func TestLocateAppends(t *testing.T) {
 	s, m := long(t, 5)
 	first := Location{Base: -7}
 	got := s.Locate([]Location{first}, s.Topic("a"), 0, 0, 1, 1)
-	if !slices.Equal(got, []Location{first, m.topics[0].partitions[0][0]}) {
+	if !slices.Equal(got, []Location{first, m.topics[0].partitions[0].batches[0]}) {
 		t.Fatalf("got %+v", got)
 	}
 	if got := s.Locate(nil, s.Topic("a"), 0, s.Topic("a").Partitions[0].End, 1, 1); got != nil {
@@ -310,5 +343,52 @@ func TestAllObjectsTellsTheLiveFromTheDead(t *testing.T) {
 	}
 	for range s.AllObjects() {
 		break // a walk may end early
+	}
+}
+
+func TestMovedStartGivesBatchesBack(t *testing.T) {
+	s, m := long(t, 3*chunkBatches)
+	before := s.Memory()
+	for _, start := range []int64{0, 1, 2, 3, 500, 511, 512, 513, 1024, 1535, 1536} {
+		c := &commitlog.Commit{Seq: s.Seq() + 1, Items: []commitlog.Item{&commitlog.StartMoved{Topic: 1, Start: start}}}
+		mustApply(t, s, c)
+		m.apply(c)
+		m.compare(t, s)
+		requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
+	}
+	if s.Batches() != 0 || s.Memory() > before-3*chunkBatches*batchMemory {
+		t.Fatalf("%d batches are left; memory went from %d to %d", s.Batches(), before, s.Memory())
+	}
+	for i := range s.Objects() {
+		if live := s.objects.entry(uint64(i)).live; live != 0 {
+			t.Fatalf("%d batches point into object %d", live, i)
+		}
+	}
+	next := &commitlog.Commit{Seq: s.Seq() + 1, Items: []commitlog.Item{&commitlog.Batch{Topic: 1, Base: 1536, Count: 2, Size: 61}}}
+	commitlog.EncodeCommit(next)
+	mustApply(t, s, next)
+	m.apply(next)
+	m.compare(t, s)
+}
+
+func TestExpiredKeysGiveMemoryBack(t *testing.T) {
+	s := sound(t)
+	before := s.Memory()
+	var items []commitlog.Item
+	for i := range 1000 {
+		k := keyedItem(1, 1, 10)
+		k.Key[1], k.Key[2] = byte(i), byte(i>>8)
+		items = append(items, k)
+	}
+	mustApply(t, s, &commitlog.Commit{Seq: 4, Time: 20, Items: items})
+	if s.KeyedCount(20) != 1000 || s.Memory() < before+1000*keyedMemory {
+		t.Fatalf("%d appends take %d bytes", s.KeyedCount(20), s.Memory()-before)
+	}
+	if _, ok := s.Keyed(commitlog.Digest{1}, 20+KeyedFor.Microseconds()-1); !ok {
+		t.Fatal("an append is forgotten too early")
+	}
+	mustApply(t, s, &commitlog.Commit{Seq: 5, Time: 20 + KeyedFor.Microseconds(), Items: items[:1]})
+	if s.KeyedCount(s.Time()) != 1 || s.Memory() != before+s.keyed.list[0].memory() {
+		t.Fatalf("%d appends are left, and %d bytes", s.KeyedCount(s.Time()), s.Memory()-before)
 	}
 }

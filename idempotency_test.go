@@ -1,0 +1,377 @@
+package seb_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+func mustAppendKeyed(t testing.TB, b *seb.Broker, key string, vs ...string) seb.Appended {
+	t.Helper()
+	a, err := b.Append(t.Context(), "t", values(vs...), seb.IdempotencyKey(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// wantReplay fails unless a is the answer first, said again.
+func wantReplay(t testing.TB, a, first seb.Appended) {
+	t.Helper()
+	first.Replayed = true
+	if diff := cmp.Diff(first, a); diff != "" {
+		t.Errorf("the retry's answer (-want +got):\n%s", diff)
+	}
+}
+
+func TestRetryWithTheSameKeyGetsTheFirstAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		opts := immediate()
+		opts.CheckpointCommits = 3
+		b := open(t, memory, opts)
+		other := open(t, memory, opts)
+		mustCreateTopic(t, b, "t", 3)
+		first, err := b.Append(t.Context(), "t", []seb.Record{{Key: []byte("a")}, {Key: []byte("b"), Value: []byte("x")}, {}}, seb.IdempotencyKey("k"))
+		if err != nil || first.Replayed || first.Count != 3 {
+			t.Fatalf("the first answer is %+v, %v", first, err)
+		}
+		again := func(b *seb.Broker) {
+			t.Helper()
+			a, err := b.Append(t.Context(), "t", []seb.Record{{Key: []byte("a")}, {Key: []byte("b"), Value: []byte("x")}, {}}, seb.IdempotencyKey("k"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantReplay(t, a, first)
+		}
+		again(b)
+		again(other) // which has not looked at the log since
+		for range 4 {
+			mustAppend(t, b, "t", "more")
+		}
+		again(open(t, memory, opts)) // from a checkpoint
+		total := 0
+		for p := range int32(3) {
+			total += len(readAll(t, b, "t", p))
+		}
+		if total != 3+4 {
+			t.Errorf("%d records, want 7", total)
+		}
+	})
+}
+
+func TestAnotherAppendUnderAUsedKeyIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		b := open(t, memory, immediate())
+		other := open(t, memory, immediate())
+		mustCreateTopic(t, b, "t", 2)
+		stamped := func() []seb.Record { return []seb.Record{{Value: []byte("v"), Timestamp: time.UnixMilli(7)}} }
+		if _, err := b.Append(t.Context(), "t", stamped(), seb.IdempotencyKey("k"), seb.ToPartition(0)); err != nil {
+			t.Fatal(err)
+		}
+		tests := map[string]struct {
+			records []seb.Record
+			opts    []seb.AppendOption
+		}{
+			"another value":     {[]seb.Record{{Value: []byte("w"), Timestamp: time.UnixMilli(7)}}, []seb.AppendOption{seb.ToPartition(0)}},
+			"another partition": {stamped(), []seb.AppendOption{seb.ToPartition(1)}},
+			"no partition":      {stamped(), nil},
+			"another time":      {values("v"), []seb.AppendOption{seb.ToPartition(0)}},
+			"a condition":       {stamped(), []seb.AppendOption{seb.ToPartition(0), seb.IfOffset(1)}},
+			"a key":             {[]seb.Record{{Key: []byte{}, Value: []byte("v"), Timestamp: time.UnixMilli(7)}}, []seb.AppendOption{seb.ToPartition(0)}},
+			"a header":          {[]seb.Record{{Headers: []seb.Header{{}}, Value: []byte("v"), Timestamp: time.UnixMilli(7)}}, []seb.AppendOption{seb.ToPartition(0)}},
+			"two records":       {append(stamped(), stamped()...), []seb.AppendOption{seb.ToPartition(0)}},
+		}
+		for name, test := range tests {
+			for _, b := range []*seb.Broker{b, other} {
+				_, err := b.Append(t.Context(), "t", test.records, append(test.opts, seb.IdempotencyKey("k"))...)
+				if seb.CodeOf(err) != seb.CodeIdempotencyKeyReused || seb.OutcomeOf(err) != seb.NotCommitted {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+		wantValues(t, b, "t", "v")
+		mustAppend(t, b, "u", "v")
+		if a, err := b.Append(t.Context(), "u", values("w"), seb.IdempotencyKey("k")); err != nil || a.Replayed {
+			t.Errorf("the same key for another topic: %+v, %v", a, err)
+		}
+	})
+}
+
+func TestKeyOfADeletedTopicIsFree(t *testing.T) {
+	b := open(t, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
+	mustCreateTopic(t, b, "t", 1)
+	mustAppendKeyed(t, b, "k", "old")
+	if err := b.DeleteTopic(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	if a := mustAppendKeyed(t, b, "k", "old"); a.Replayed {
+		t.Errorf("the answer is %+v", a)
+	}
+	wantValues(t, b, "t", "old")
+}
+
+// While the first is under way its retries wait for it, and it stays as long as
+// one of them does.
+func TestRetriesJoinTheAppendThatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, faulty := newFaulty()
+		b := open(t, faulty, immediate())
+		mustCreateTopic(t, b, "t", 1)
+		release := make(chan struct{})
+		defer faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))()
+		async := func(key, v string) *seb.Pending {
+			t.Helper()
+			p, err := b.AppendAsync(t.Context(), "t", values(v), seb.IdempotencyKey(key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return p
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		giveUp := func(p *seb.Pending, want seb.Outcome) {
+			t.Helper()
+			for range 2 { // the second changes nothing
+				_, err := p.Wait(gone)
+				wantCode(t, err, seb.CodeCanceled)
+				wantOutcome(t, err, want)
+			}
+		}
+		async("sealed", "first") // under way at once
+		x1, x2 := async("x", "x"), async("x", "x")
+		y1, y2 := async("y", "y"), async("y", "y")
+		if _, err := b.AppendAsync(t.Context(), "t", values("z"), seb.IdempotencyKey("x")); seb.CodeOf(err) != seb.CodeIdempotencyKeyReused {
+			t.Errorf("another append under a key that is under way: %v", err)
+		}
+		giveUp(x1, seb.Unknown)
+		giveUp(y1, seb.Unknown)
+		giveUp(y2, seb.NotCommitted)
+		y3 := async("y", "y anew")
+		close(release)
+		a, err := x2.Wait(t.Context())
+		if err != nil || !a.Replayed {
+			t.Errorf("the retry's answer is %+v, %v", a, err)
+		}
+		if a, err := y3.Wait(t.Context()); err != nil || a.Replayed {
+			t.Errorf("the answer after all had given up is %+v, %v", a, err)
+		}
+		wantValues(t, b, "t", "first", "x", "y anew")
+		wantReplay(t, mustAppendKeyed(t, b, "x", "x"), a)
+		if n := b.MemoryInUse(); n != 0 {
+			t.Errorf("%d bytes are still taken", n)
+		}
+	})
+}
+
+// The first broker holds the append, with others in its batch, while a retry
+// through the second is committed. Only what others appended is left to commit.
+func TestAppendWhoseRetryWasFasterElsewhereIsAnsweredAsThat(t *testing.T) {
+	for _, size := range []int{1, 6 << 20} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory, faulty := newFaulty()
+				referred := dataIsThere(t, memory, faulty)
+				b := open(t, faulty, immediate())
+				mustCreateTopic(t, b, "t", 1)
+				other := open(t, memory, immediate())
+				release := make(chan struct{})
+				undo := faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))
+				var pending []*seb.Pending
+				async := func(v string, opts ...seb.AppendOption) {
+					t.Helper()
+					p, err := b.AppendAsync(t.Context(), "t", values(v), opts...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+					pending = append(pending, p)
+				}
+				async("under way") // what comes next shares a commit
+				async(large("before", size))
+				async(large("keyed", size), seb.IdempotencyKey("k"))
+				async(large("other key", size), seb.IdempotencyKey("o"))
+				async(large("after", size))
+				async(large("only", size), seb.IdempotencyKey("l"))
+				elsewhere := mustAppendKeyed(t, other, "k", large("keyed", size))
+				alone := mustAppendKeyed(t, other, "l", large("only", size))
+				undo()
+				close(release)
+				want := []seb.Offset{2, 3, 0, 4, 5, 1}
+				for i, p := range pending {
+					a, err := p.Wait(t.Context())
+					if err != nil || a.Ranges[0].Offset != want[i] || a.Replayed != (i == 2 || i == 5) {
+						t.Errorf("append %d: %+v, %v", i, a, err)
+					}
+				}
+				vs := []string{large("keyed", size), large("only", size), "under way", large("before", size), large("other key", size), large("after", size)}
+				wantValues(t, b, "t", vs...)
+				time.Sleep(2 * time.Second) // the other's last look is too old then
+				wantValues(t, other, "t", vs...)
+				wantReplay(t, mustAppendKeyed(t, b, "k", large("keyed", size)), elsewhere)
+				wantReplay(t, mustAppendKeyed(t, b, "l", large("only", size)), alone)
+				if a := mustAppendKeyed(t, other, "o", large("other key", size)); !a.Replayed || a.Ranges[0].Offset != 4 {
+					t.Errorf("%+v", a)
+				}
+				if size > 1 && referred() == 0 {
+					t.Error("no data object was used")
+				}
+				if n := b.MemoryInUse(); n != 0 {
+					t.Errorf("%d bytes are still taken", n)
+				}
+			})
+		})
+	}
+}
+
+func TestRetryAfterAnUnknownOutcomeIsExact(t *testing.T) {
+	for name, land := range map[string]bool{"the commit came through": true, "it did not": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory, faulty := newFaulty()
+				dying := openOnly(t, faulty, immediate())
+				mustAppend(t, dying, "t", "old")
+				var late storetest.Late
+				faulty.On(objstore.VerbCreate, commitlog.LogPrefix, late.Fault)
+				pending, err := dying.AppendAsync(t.Context(), "t", values("once"), seb.IdempotencyKey("k"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait() // the PUT was sent
+				kill(t, dying)
+				_, err = pending.Wait(t.Context())
+				wantOutcome(t, err, seb.Unknown)
+				if land {
+					late.Release()
+				}
+				b := open(t, memory, immediate())
+				if a := mustAppendKeyed(t, b, "k", "once"); a.Replayed != land || a.Ranges[0].Offset != 1 {
+					t.Errorf("the retry's answer is %+v", a)
+				}
+				late.Release()
+				wantValues(t, b, "t", "old", "once")
+			})
+		})
+	}
+}
+
+func TestKeysAreForgottenAfterADayAndNotBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := immediate()
+		opts.Limits.IdempotencyKeys = 2
+		b := open(t, objstore.NewMemory(), opts)
+		mustCreateTopic(t, b, "t", 1)
+		mustAppendKeyed(t, b, "a", "a")
+		time.Sleep(time.Hour)
+		mustAppendKeyed(t, b, "b", "b")
+		_, err := b.Append(t.Context(), "t", values("c"), seb.IdempotencyKey("c"))
+		wantCode(t, err, seb.CodeIdempotencyKeysFull)
+		wantOutcome(t, err, seb.NotCommitted)
+		time.Sleep(23*time.Hour + 59*time.Minute)
+		if a := mustAppendKeyed(t, b, "a", "a"); !a.Replayed {
+			t.Errorf("forgotten within a day: %+v", a)
+		}
+		time.Sleep(2 * time.Hour)
+		if a := mustAppendKeyed(t, b, "a", "a"); a.Replayed {
+			t.Errorf("remembered after 26 hours: %+v", a)
+		}
+		mustAppendKeyed(t, b, "c", "c") // "b" is forgotten too
+		wantValues(t, b, "t", "a", "b", "a", "c")
+	})
+}
+
+// A broker that sleeps over an append for longer than the log remembers its retry
+// must not commit it when it wakes.
+func TestAppendThatSleptForADayIsNotCommittedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		b := open(t, faulty, immediate())
+		mustCreateTopic(t, b, "t", 1)
+		release := make(chan struct{})
+		undo := faulty.On("", "", storetest.Hold(release))
+		sleeping, err := b.AppendAsync(t.Context(), "t", values("once"), seb.IdempotencyKey("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		other := open(t, memory, immediate())
+		mustAppendKeyed(t, other, "k", "once")
+		time.Sleep(30 * time.Hour)
+		mustAppend(t, other, "t", "later") // at which the key is forgotten
+		undo()
+		close(release)
+		_, err = sleeping.Wait(t.Context())
+		wantOutcome(t, err, seb.Unknown) // its time was up long ago
+		mustAppend(t, b, "t", "last")
+		wantValues(t, b, "t", "once", "later", "last")
+	})
+}
+
+func TestIdempotencyKeysAreChecked(t *testing.T) {
+	b := open(t, objstore.NewMemory(), seb.Options{})
+	for _, key := range []string{"", strings.Repeat("k", 256)} {
+		_, err := b.Append(t.Context(), "t", values("v"), seb.IdempotencyKey(key))
+		wantCode(t, err, seb.CodeInvalidRequest)
+	}
+	if _, err := b.Append(t.Context(), "t", values("v"), seb.IdempotencyKey(strings.Repeat("k", 255))); err != nil {
+		t.Error(err)
+	}
+}
+
+// Many callers send the same few appends through three brokers at once.
+func TestManyRetriesAtOnceAppendOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.Slow(objstore.NewMemory(), 5*time.Millisecond)
+		var bs []*seb.Broker
+		for range 3 {
+			bs = append(bs, open(t, store, immediate()))
+		}
+		mustCreateTopic(t, bs[0], "t", 1)
+		const appends, tries = 20, 9
+		var (
+			mu    sync.Mutex
+			where = map[int]seb.Offset{}
+			first = map[int]int{}
+			wg    sync.WaitGroup
+		)
+		for i := range appends * tries {
+			wg.Go(func() {
+				n := i % appends
+				a, err := bs[i%3].Append(t.Context(), "t", values(fmt.Sprint(n)), seb.IdempotencyKey(fmt.Sprint(n)))
+				mu.Lock()
+				defer mu.Unlock()
+				at, known := where[n]
+				if err != nil || known && at != a.Ranges[0].Offset {
+					t.Errorf("append %d: %+v, %v; another try stands at %d", n, a, err, at)
+					return
+				}
+				where[n] = a.Ranges[0].Offset
+				if !a.Replayed {
+					first[n]++
+				}
+			})
+		}
+		wg.Wait()
+		if got := readAll(t, bs[0], "t", 0); len(got) != appends {
+			t.Errorf("%d records: %v", len(got), got)
+		}
+		for n := range appends {
+			if first[n] != 1 {
+				t.Errorf("append %d was answered %d times as the first", n, first[n])
+			}
+		}
+	})
+}
