@@ -108,7 +108,7 @@ func (b *Broker) cursor(ctx context.Context, topic string, partition int32, from
 			return nil, err
 		}
 	}
-	if from.kind == fromLatest || from.kind == fromLast {
+	if from.kind == fromLatest || from.kind == fromLast || from.kind == fromTime {
 		if err := b.freshen(ctx); err != nil {
 			return nil, err
 		}
@@ -118,17 +118,26 @@ func (b *Broker) cursor(ctx context.Context, topic string, partition int32, from
 	if err != nil {
 		return nil, err
 	}
-	switch from.kind {
-	case fromLatest:
-		c.offset = end
-	case fromLast:
-		c.offset = max(start, end-max(from.n, 0))
-	case fromOffset:
-		c.offset = from.n
-	default:
-		c.offset = start
+	c.offset = from.between(start, end)
+	if from.kind == fromTime {
+		err = c.seek(ctx, from.n)
 	}
-	return c, nil
+	return c, err
+}
+
+// between returns the offset that p means in a partition; that of a time is only
+// where to begin to look for it.
+func (p Position) between(start, end int64) int64 {
+	switch p.kind {
+	case fromLatest:
+		return end
+	case fromLast:
+		return max(start, end-max(p.n, 0))
+	case fromOffset:
+		return p.n
+	default:
+		return start
+	}
 }
 
 func (c *cursor) key() partitionKey { return partitionKey{c.id, c.partition} }

@@ -46,6 +46,7 @@ const (
 	fromLatest
 	fromOffset
 	fromLast
+	fromTime
 )
 
 var (
@@ -58,10 +59,25 @@ var (
 // At is the record at offset o, or the end of the partition if o is its end.
 func At(o Offset) Position { return Position{fromOffset, int64(o)} }
 
+// parsedTimeMax is the end of the year 9999, the last that RFC 3339 can write.
+const parsedTimeMax = 253402300799999
+
 // Last is n records before the end of the partition, or its start if it holds fewer.
 func Last(n int64) Position { return Position{fromLast, n} }
 
-// ParsePosition reads "earliest", "latest", an offset N, or -N for the last N records.
+// AtTime is the first record, by offset, whose timestamp is t or later, or the
+// end of the partition if it has none. Timestamps need not ascend: records behind
+// that one may well be older.
+func AtTime(t time.Time) Position {
+	ms := t.UnixMilli()
+	if t.Nanosecond()%int(time.Millisecond) > 0 {
+		ms++ // records have milliseconds; those of this one are before t
+	}
+	return Position{fromTime, ms}
+}
+
+// ParsePosition reads "earliest", "latest", an offset N, -N for the last N
+// records, or a time as RFC 3339 writes it, from 1970 on.
 func ParsePosition(s string) (Position, error) {
 	switch s {
 	case "", "earliest":
@@ -69,12 +85,17 @@ func ParsePosition(s string) (Position, error) {
 	case "latest":
 		return Latest, nil
 	}
+	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
+		if p := AtTime(t); p.n >= 0 && p.n <= parsedTimeMax {
+			return p, nil
+		}
+	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n == -1<<63 {
 		return Position{}, &Error{
 			Code:   CodeInvalidRequest,
 			Detail: fmt.Sprintf("%q is no position", s),
-			Hint:   "use earliest, latest, an offset such as 41, or -10 for the last ten records",
+			Hint:   "use earliest, latest, an offset such as 41, -10 for the last ten records, or a time such as 2026-01-31T12:00:00Z",
 		}
 	}
 	if s[0] == '-' {
@@ -92,6 +113,8 @@ func (p Position) String() string {
 		return strconv.FormatInt(p.n, 10)
 	case fromLast:
 		return "-" + strconv.FormatInt(p.n, 10)
+	case fromTime:
+		return time.UnixMilli(p.n).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 	default:
 		return "earliest"
 	}

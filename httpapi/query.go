@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/simple-event-broker/seb"
 )
 
 // query is a request's parameters, each at most once and all of them known.
@@ -53,6 +55,23 @@ func (q query) count(name string, lo, hi, otherwise int64) (int64, error) {
 func (q query) partition(otherwise int32) (int32, error) {
 	n, err := q.count("partition", 0, math.MaxInt32, int64(otherwise))
 	return int32(n), err
+}
+
+// position returns where to begin: at the offset, or at the first record of the
+// time or later.
+func (q query) position() (seb.Position, error) {
+	at, given := q["time"]
+	if !given {
+		return seb.ParsePosition(q["offset"])
+	}
+	if _, both := q["offset"]; both {
+		return seb.Position{}, invalid("leave one of them out", "offset and time both say where to begin")
+	}
+	t, err := parseTimestamp(at)
+	if err != nil {
+		return seb.Position{}, invalid(`write + as %2B in a query`, "time is %q; it must be RFC 3339, such as 2026-01-31T12:00:00Z, from 1970 on", at)
+	}
+	return seb.AtTime(t), nil
 }
 
 // duration returns the duration under name, which must be 0 to hi; 0 if it isn't given.

@@ -90,14 +90,14 @@ func writeRecordsJSON(out *chunks, found seb.Fetched) error {
 
 func (h *Handler) parseRead(r *http.Request) (readSpec, error) {
 	var s readSpec
-	q, err := parseQuery(r, "partition", "offset", "limit", "max_bytes", "wait")
+	q, err := parseQuery(r, "partition", "offset", "time", "limit", "max_bytes", "wait")
 	if err != nil {
 		return s, err
 	}
 	if s.partition, err = q.partition(0); err != nil {
 		return s, err
 	}
-	if s.from, err = seb.ParsePosition(q["offset"]); err != nil {
+	if s.from, err = q.position(); err != nil {
 		return s, err
 	}
 	limit, err := q.count("limit", 1, math.MaxInt64, defaultReadRecords)

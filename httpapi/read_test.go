@@ -69,6 +69,27 @@ func TestReadNDJSON(t *testing.T) {
 	}
 }
 
+func TestReadFromATime(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	for _, second := range []string{"03", "01", "05", "04.250"} {
+		s.append("orders", second, "Seb-Timestamp", "2026-01-31T12:00:"+second+"Z")
+	}
+	for query, want := range map[string]string{
+		"?time=2026-01-31T11:00:00Z":          "0",
+		"?time=2026-01-31T12:00:03Z":          "0",
+		"?time=2026-01-31T12:00:03.000001Z":   "2",
+		"?time=2026-01-31T13:00:04%2B01:00":   "2",
+		"?time=2026-01-31T12:00:05Z":          "2",
+		"?time=2026-01-31T12:00:05.001Z":      "4",
+		"?time=2026-01-31T12:00:06Z&wait=1ms": "4",
+	} {
+		a := s.get(ordersPath+query, "Accept", typeBatch)
+		a.want(t, http.StatusOK)
+		a.wantHeader(t, "Seb-Offset", want)
+		a.wantHeader(t, "Seb-Next-Offset", "4")
+	}
+}
+
 func TestReadJSON(t *testing.T) {
 	s := newServerWith(t, 3)
 	a := s.get(ordersPath+"?offset=1&limit=1", "Accept", "application/json")
@@ -188,7 +209,12 @@ func TestReadRefusals(t *testing.T) {
 		{"no topic name", "/v1/topics/%20/records", "", 400, seb.CodeInvalidTopicName, ""},
 		{"no partition", ordersPath + "?partition=1", "", 404, seb.CodePartitionNotFound, ""},
 		{"unknown parameter", ordersPath + "?from=1", "", 400, seb.CodeInvalidRequest, `"from"`},
-		{"time", ordersPath + "?time=2026-01-31T12:00:00Z", "", 400, seb.CodeInvalidRequest, `"time"`},
+		{"no time", ordersPath + "?time=yesterday", "", 400, seb.CodeInvalidRequest, "yesterday"},
+		{"an empty time", ordersPath + "?time=", "", 400, seb.CodeInvalidRequest, "time"},
+		{"a date", ordersPath + "?time=2026-01-31", "", 400, seb.CodeInvalidRequest, "RFC 3339"},
+		{"a time before 1970", ordersPath + "?time=1969-12-31T23:59:59Z", "", 400, seb.CodeInvalidRequest, "1970"},
+		{"a time with a bare plus", ordersPath + "?time=2026-01-31T12:00:00+01:00", "", 400, seb.CodeInvalidRequest, "time"},
+		{"time and offset", ordersPath + "?time=2026-01-31T12:00:00Z&offset=1", "", 400, seb.CodeInvalidRequest, "both"},
 		{"no offset", ordersPath + "?offset=first", "", 400, seb.CodeInvalidRequest, "first"},
 		{"no limit", ordersPath + "?limit=0", "", 400, seb.CodeInvalidRequest, "limit"},
 		{"no bytes", ordersPath + "?max_bytes=-1", "", 400, seb.CodeInvalidRequest, "max_bytes"},

@@ -61,6 +61,7 @@ type Partition struct {
 // little and a batch's object fits 32 bits.
 type chunk struct {
 	object  uint64 // index of the object that batch.object counts from
+	maxTime int64  // no batch has a larger one
 	batches []batch
 }
 
@@ -138,7 +139,7 @@ func (s *State) Locate(dst []Location, t *Topic, partition int32, offset, bytesM
 	if offset < p.Start || offset >= p.End {
 		return dst
 	}
-	ci := sort.Search(len(p.chunks), func(i int) bool { return p.chunks[i].batches[0].base > offset }) - 1
+	ci := p.chunkOf(offset)
 	bs := p.chunks[ci].batches
 	bi := sort.Search(len(bs), func(i int) bool { return bs[i].base > offset }) - 1
 	var bytes int64
@@ -148,20 +149,54 @@ func (s *State) Locate(dst []Location, t *Topic, partition int32, offset, bytesM
 			if n > 0 && (bytes >= bytesMax || n >= countMax) {
 				return dst
 			}
-			b := c.batches[bi]
-			dst = append(dst, Location{
-				Object: s.objects.entry(c.object + uint64(b.object)).Object(),
-				Base:   b.base,
-				Count:  p.endOf(ci, bi) - b.base,
-				Pos:    b.pos,
-				Size:   b.size,
-				CRC:    b.crc,
-			})
-			bytes += int64(b.size)
+			dst = append(dst, s.location(p, ci, bi))
+			bytes += int64(c.batches[bi].size)
 			n++
 		}
 	}
 	return dst
+}
+
+// LocateTime returns where the first batch lives that reaches to offset or
+// beyond and has a record of at least that time, in ms since 1970. The record
+// may stand before offset; timestamps need not ascend. ok is false if there is
+// no such batch.
+func (s *State) LocateTime(t *Topic, partition int32, offset, ms int64) (l Location, ok bool) {
+	p := &t.Partitions[partition]
+	offset = max(offset, p.Start)
+	if offset >= p.End {
+		return Location{}, false
+	}
+	for ci := p.chunkOf(offset); ci < len(p.chunks); ci++ {
+		c := &p.chunks[ci]
+		if c.maxTime < ms {
+			continue
+		}
+		for bi := range c.batches {
+			if c.batches[bi].maxTime >= ms && p.endOf(ci, bi) > offset {
+				return s.location(p, ci, bi), true
+			}
+		}
+	}
+	return Location{}, false
+}
+
+// chunkOf returns the index of the chunk that holds an offset which is there.
+func (p *Partition) chunkOf(offset int64) int {
+	return sort.Search(len(p.chunks), func(i int) bool { return p.chunks[i].batches[0].base > offset }) - 1
+}
+
+func (s *State) location(p *Partition, ci, bi int) Location {
+	c := &p.chunks[ci]
+	b := c.batches[bi]
+	return Location{
+		Object: s.objects.entry(c.object + uint64(b.object)).Object(),
+		Base:   b.base,
+		Count:  p.endOf(ci, bi) - b.base,
+		Pos:    b.pos,
+		Size:   b.size,
+		CRC:    b.crc,
+	}
 }
 
 // endOf returns the offset after the last record of a batch.
@@ -294,13 +329,14 @@ func (s *State) addBatch(x *commitlog.Batch, index uint64, payloadStart uint32) 
 func (s *State) push(p *Partition, index uint64, b batch) {
 	last := len(p.chunks) - 1
 	if last < 0 || len(p.chunks[last].batches) == chunkBatches || index-p.chunks[last].object > 1<<32-1 {
-		p.chunks = append(p.chunks, chunk{object: index})
+		p.chunks = append(p.chunks, chunk{object: index, maxTime: b.maxTime})
 		s.memory += chunkMemory
 		last++
 	}
 	c := &p.chunks[last]
 	before := cap(c.batches)
 	b.object = uint32(index - c.object)
+	c.maxTime = max(c.maxTime, b.maxTime)
 	c.batches = append(c.batches, b)
 	s.memory += int64(cap(c.batches)-before) * batchMemory
 	s.objects.retain(index)

@@ -1,0 +1,48 @@
+package state
+
+import (
+	"testing"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// zigzag returns a state of n batches of two records each over several chunks,
+// and their largest times, which go up and down.
+func zigzag(t testing.TB, n int) (*State, []int64) {
+	s := New()
+	mustApply(t, s, &commitlog.Commit{Seq: 1, Items: []commitlog.Item{&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}})
+	times := make([]int64, n)
+	for i := range times {
+		times[i] = int64(i)/300*1000 - int64(i*37%101)
+		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, PayloadSize: 70, Items: []commitlog.Item{
+			&commitlog.Batch{Topic: 1, Base: int64(2 * i), Count: 2, Size: 70, MaxTime: times[i]},
+		}})
+	}
+	return s, times
+}
+
+func TestLocateTimeFindsTheFirstBatchThatReachesIt(t *testing.T) {
+	const n = 3*chunkBatches + 10
+	applied, times := zigzag(t, n)
+	for name, s := range map[string]*State{"applied": applied, "decoded": mustDecode(t, applied.Seq(), applied.View().Encode())} {
+		for offset := int64(-1); offset <= 2*n+1; offset += 3 {
+			for ms := int64(-110); ms < 3100; ms += 49 {
+				want := int64(-1)
+				for i, at := range times {
+					if at >= ms && int64(2*i+2) > offset {
+						want = int64(2 * i)
+						break
+					}
+				}
+				l, ok := s.LocateTime(s.TopicByID(1), 0, offset, ms)
+				if ok != (want >= 0) || ok && (l.Base != want || l.Count != 2) {
+					t.Fatalf("%s: time %d from offset %d on: batch at %d of %d, %v; want it at %d", name, ms, offset, l.Base, l.Count, ok, want)
+				}
+			}
+		}
+	}
+	mustApply(t, applied, &commitlog.Commit{Seq: applied.Seq() + 1, Items: []commitlog.Item{&commitlog.PartitionsAdded{Topic: 1, Partitions: 2}}})
+	if l, ok := applied.LocateTime(applied.TopicByID(1), 1, 0, 0); ok {
+		t.Errorf("an empty partition has a batch %+v", l)
+	}
+}
