@@ -161,6 +161,10 @@ func (d *dumper) commit(b []byte, name string) error {
 			for _, r := range x.Ranges {
 				d.line("", "partition %d: offsets %d to %d", r.Partition, r.Base, r.Base+int64(r.Count)-1)
 			}
+		case *commitlog.KeyCreated:
+			d.line("item", "%d: API key %d created: %q, scopes %#x, topics %q, %s", i, x.ID, x.Name, x.Scopes, x.Topics, expiry(x.Expires))
+		case *commitlog.KeyRevoked:
+			d.line("item", "%d: API key %d revoked", i, x.ID)
 		case *commitlog.UnknownItem:
 			d.line("item", "%d: unknown kind %d, not critical, %d bytes", i, x.Kind, len(x.Body))
 		default:
@@ -267,6 +271,9 @@ func (d *dumper) checkpoint(b []byte, name string) error {
 			d.line("", "partition %d: offsets %d to %d, %d bytes", i, p.Start, p.End, p.Bytes)
 		}
 	}
+	for _, k := range s.Keys() {
+		d.line("API key", "%d: %q, scopes %#x, topics %q, created %v, %s", k.ID, k.Name, k.Scopes, k.Topics, micros(k.Created), expiry(k.Expires))
+	}
 	return nil
 }
 
@@ -322,6 +329,14 @@ func (d *dumper) standsAt(name, key string) string {
 		return ""
 	}
 	return d.mark(base != path.Base(key), "its own key is "+key)
+}
+
+// expiry tells until when an API key is good.
+func expiry(us int64) string {
+	if us == 0 {
+		return "never expires"
+	}
+	return "expires " + micros(us)
 }
 
 func quoted(b []byte) string {

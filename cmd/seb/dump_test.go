@@ -42,6 +42,8 @@ func commitOf(inline, far []byte) []byte {
 			&commitlog.StartMoved{Topic: 1, Partition: 2, Start: 41},
 			&commitlog.TopicConfigured{Topic: 1, Config: commitlog.TopicConfig{RetentionMS: 3_600_000, RetentionBytes: 9}},
 			&commitlog.AppendKeyed{Topic: 1, Key: commitlog.Digest{0xab}, Ranges: []commitlog.KeyedRange{{Partition: 1, Count: 2, Base: 5}}},
+			&commitlog.KeyCreated{ID: 5, Name: "shop", Scopes: 3, Topics: []string{"orders.*"}, Expires: 1_700_000_000_000_000},
+			&commitlog.KeyRevoked{ID: 5},
 			&commitlog.UnknownItem{Kind: 99, Body: []byte("new")},
 		},
 	}
@@ -56,7 +58,12 @@ func dataOf(batches ...[]byte) []byte {
 }
 
 func checkpointOf() []byte {
-	c := &commitlog.Checkpoint{Seq: 0, Body: state.New().View().Encode()}
+	s := state.New()
+	key := &commitlog.KeyCreated{ID: 1, Name: "ops", Scopes: state.ScopeAdmin, Topics: []string{"*"}}
+	if err := s.Apply(&commitlog.Commit{Seq: 1, Items: []commitlog.Item{key}}); err != nil {
+		panic(err)
+	}
+	c := &commitlog.Checkpoint{Seq: 1, Body: s.View().Encode()}
 	return append(commitlog.EncodeCheckpoint(c), c.Body...)
 }
 
@@ -84,11 +91,12 @@ func TestDumpShowsEveryKindOfObject(t *testing.T) {
 			"offsets 40 to 41", "inline at 0", `40 2023-11-14T22:13:20.000Z key null value "one"`, `value "two"`, "batch: 2 records, compression none",
 			"offsets 42 to 42", "in data 1 at 0", "topic 1 has 3 partitions", "below 4", "topic 1 deleted", "unknown kind 99",
 			"partition 2 of topic 1 starts at 41", "retention of 1h0m0s and 9 bytes", "key that hashes to ab00", "partition 1: offsets 5 to 6",
+			`API key 5 created: "shop", scopes 0x3, topics ["orders.*"], expires 2023-11-14T22:13:20.000000Z`, "API key 5 revoked",
 		}},
 		{"data/00000000000000000005-0000000000000abc", dataOf(batch, far), []string{
 			"data, version 2", "begun after  slot 5\n", "2 batches", "0 at 0: ", `value "one"`, `value "three"`,
 		}},
-		{"checkpoint/00000000000000000000", checkpointOf(), []string{"checkpoint, version 2", "0 topics, 0 batches in 0 objects"}},
+		{"checkpoint/00000000000000000001", checkpointOf(), []string{"checkpoint, version 2", "0 topics, 0 batches in 0 objects", `1: "ops", scopes 0x4`, "never expires"}},
 		{"old.log", originalOf("one", "", "three"), []string{"original Seb, version 1", `0 at 0: "one"`, `1 at 3: ""`, `2 at 3: "three"`}},
 	} {
 		var out strings.Builder
@@ -109,7 +117,7 @@ func TestDumpNoticesEveryChangedByte(t *testing.T) {
 	for name, body := range map[string][]byte{
 		"log/00000000000000000007":                   commitOf(batchOf("one", "two"), batchOf("three")),
 		"data/00000000000000000005-0000000000000abc": dataOf(batchOf("one"), batchOf("two")),
-		"checkpoint/00000000000000000000":            checkpointOf(),
+		"checkpoint/00000000000000000001":            checkpointOf(),
 	} {
 		for i := range body {
 			changed := slices.Clone(body)

@@ -21,6 +21,7 @@ import "fmt"
 //	7 topic configured: topic (uint64), retention in ms (int64), retention in bytes (int64); 0 = for ever, all
 //	8 append keyed: topic (uint64), 16 bytes of the key's hash, 16 of the request's hash,
 //	  then for each range of its records: partition (uint32), records (uint32), base offset (int64)
+//	9, 10 API keys: see keys.go
 const (
 	itemHeaderSize = 8
 	batchItemSize  = 48
@@ -42,8 +43,8 @@ const (
 )
 
 // Item is one step of the fold: *Batch, *TopicCreated, *TopicDeleted,
-// *PartitionsAdded, *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed, or
-// *UnknownItem.
+// *PartitionsAdded, *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed,
+// *KeyCreated, *KeyRevoked, or *UnknownItem.
 type Item interface {
 	size() int
 	append(b []byte) []byte
@@ -248,6 +249,11 @@ func decodeItem(b []byte, c *Commit) (Item, []byte, error) {
 	case itemAppendKeyed:
 		it, err := decodeAppendKeyed(body)
 		return it, rest, err
+	case itemKeyCreated:
+		it, err := decodeKeyCreated(body)
+		return it, rest, err
+	case itemKeyRevoked:
+		return &KeyRevoked{ID: le.Uint64(body)}, rest, nil
 	}
 	if flags&itemCritical != 0 {
 		return nil, nil, fmt.Errorf("%w: unknown critical item of kind %d", ErrVersion, kind)
@@ -262,7 +268,7 @@ func fixedItemSize(kind uint16) int64 {
 		return batchItemSize
 	case itemPartitionsAdded:
 		return 12
-	case itemTopicDeleted, itemDataFloor:
+	case itemTopicDeleted, itemDataFloor, itemKeyRevoked:
 		return 8
 	case itemStartMoved, itemTopicConfigured:
 		return 24

@@ -20,6 +20,7 @@ type Draft struct {
 	starts    map[batchKey]int64
 	ends      map[batchKey]int64
 	keyed     map[commitlog.Digest]bool
+	keys      draftKeys
 }
 
 type draftTopic struct {
@@ -37,7 +38,10 @@ type batchKey struct {
 
 // Draft returns an empty draft of the commit that would follow, with that time.
 func (s *State) Draft(time int64) *Draft {
-	return &Draft{s: s, time: time, nextTopic: s.nextTopic, topics: len(s.topics), dataFloor: s.dataFloor}
+	return &Draft{
+		s: s, time: time, nextTopic: s.nextTopic, topics: len(s.topics), dataFloor: s.dataFloor,
+		keys: draftKeys{next: s.keys.next, count: len(s.keys.byID)},
+	}
 }
 
 // NextTopicID returns the id that the next topic created must have.
@@ -179,6 +183,10 @@ func (d *Draft) Take(it commitlog.Item) error {
 		return d.takeStart(x)
 	case *commitlog.AppendKeyed:
 		return d.takeKeyed(x)
+	case *commitlog.KeyCreated:
+		return d.takeKey(x)
+	case *commitlog.KeyRevoked:
+		return d.takeRevocation(x)
 	case *commitlog.UnknownItem:
 	default:
 		return fmt.Errorf("%w: an item of type %T", ErrNonsense, it)

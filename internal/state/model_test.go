@@ -194,8 +194,10 @@ func (w *writer) commit(t *rapid.T) (*commitlog.Commit, *Draft) {
 func (w *writer) item(t *rapid.T, d *Draft, c *commitlog.Commit, pos []uint32) commitlog.Item {
 	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "topic")
 	id, partitions, exists := d.TopicID(name)
-	kind := rapid.IntRange(0, 15).Draw(t, "kind")
+	kind := rapid.IntRange(0, 17).Draw(t, "kind")
 	switch {
+	case kind >= 16:
+		return w.keyItem(t, d)
 	case kind == 0:
 		return &commitlog.UnknownItem{Kind: 77, Body: []byte("new")}
 	case kind == 1 && w.Seq() > 0:
@@ -251,6 +253,7 @@ func requireSame(t rapid.TB, got, want *State) {
 	}
 	if got.Seq() != want.Seq() || got.Time() != want.Time() || got.DataFloor() != want.DataFloor() ||
 		got.Batches() != want.Batches() || got.Objects() != want.Objects() || got.nextTopic != want.nextTopic ||
+		got.NextKeyID() != want.NextKeyID() || !cmp.Equal(got.Keys(), want.Keys()) ||
 		!cmp.Equal(got.keyed.list, want.keyed.list, cmpopts.EquateEmpty()) || len(got.keyed.index) != len(want.keyed.index) {
 		t.Fatalf("the states differ: %s and %s", summary(got), summary(want))
 	}

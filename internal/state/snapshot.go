@@ -35,12 +35,22 @@ import (
 //	               z        index of its object, less the one before it
 //	               u u      position in the object, size
 //	               4 bytes  CRC-32C
-//	u        number of appends with an idempotency key (not in version 1); then for each, the oldest first
+//	u        number of appends with an idempotency key; then for each, the oldest first
 //	           z         fold's time in microseconds, less the one before it
 //	           16 bytes  hash of topic and key
 //	           16 bytes  hash of the request
 //	           u         number of ranges; then for each
 //	             u u u     partition, records, base
+//	u        id of the next API key
+//	u        number of API keys; then for each, by ascending id
+//	           u        id
+//	           u u      created, expires (0: never), microseconds
+//	           u        scopes
+//	           16 32 32 bytes  salt, hash, public key
+//	           u …      length of the name, name
+//	           u        number of topic patterns; then for each u … length, pattern
+//
+// Version 1 ends with the topics, which have no retention there, and is still read.
 //
 // It is canonical: equal states give equal bytes, however they came about.
 const snapshotVersion = 2
@@ -57,12 +67,16 @@ type View struct {
 	objects   objects
 	topics    []Topic
 	keyed     []Keyed
+	keys      keys
 }
 
 // View returns the state as it is now. It costs a copy of every partition's
 // head, not of its batches.
 func (s *State) View() *View {
-	v := &View{seq: s.seq, time: s.time, nextTopic: s.nextTopic, dataFloor: s.dataFloor, objects: s.objects, keyed: s.keyed.list}
+	v := &View{
+		seq: s.seq, time: s.time, nextTopic: s.nextTopic, dataFloor: s.dataFloor,
+		objects: s.objects, keyed: s.keyed.list, keys: s.keys.clone(),
+	}
 	v.objects.chunks = slices.Clone(s.objects.chunks)
 	for _, t := range s.topics {
 		c := *t
@@ -112,7 +126,7 @@ func (v *View) Encode() []byte {
 			b = appendPartition(b, &t.Partitions[j])
 		}
 	}
-	return appendKeyed(b, v.keyed)
+	return appendKeys(appendKeyed(b, v.keyed), v.keys)
 }
 
 func appendKeyed(b []byte, list []Keyed) []byte {
@@ -183,6 +197,7 @@ func Decode(seq commitlog.Seq, body []byte) (*State, error) {
 	}
 	if version > 1 {
 		s.decodeKeyed(&r)
+		s.decodeKeys(&r)
 	}
 	if len(r.b) != 0 {
 		r.fail("%d bytes follow the end", len(r.b))

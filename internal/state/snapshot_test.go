@@ -74,16 +74,18 @@ func TestGoldenSnapshot(t *testing.T) {
 	requireSame(t, mustDecode(t, 3, golden(t, snapshot1Golden)), sound(t))
 	want := sound(t)
 	mustApply(t, want, keyedCommit())
+	withKeys(t, want)
 	file := golden(t, snapshot2Golden)
 	if got := want.View().Encode(); !bytes.Equal(got, file) {
 		t.Fatalf("encoded\n%x\nwant\n%x", got, file)
 	}
-	requireSame(t, mustDecode(t, 4, file), want)
+	requireSame(t, mustDecode(t, want.Seq(), file), want)
 }
 
 func TestEverySnapshotThatIsCutOffIsRefused(t *testing.T) {
 	full := sound(t)
 	mustApply(t, full, keyedCommit())
+	withKeys(t, full)
 	b := full.View().Encode()
 	for n := range b {
 		if s, err := Decode(3, b[:n]); err == nil {
@@ -117,6 +119,8 @@ func TestSnapshotThatContradictsItselfIsRefused(t *testing.T) {
 		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
 		1, 0, 2, 0, // of one range, offsets 0 and 1 of partition 0
 	}
+	const topicsEnd, keyedEnd = 39, 77
+	snapshot = append(snapshot, 1, 0) // keys: the next is number 1, there are none
 	if _, err := Decode(1, snapshot); err != nil {
 		t.Fatal(err)
 	}
@@ -153,11 +157,11 @@ func TestSnapshotThatContradictsItselfIsRefused(t *testing.T) {
 	if _, err := Decode(1, late); !errors.Is(err, commitlog.ErrCorrupt) {
 		t.Fatalf("a first batch behind the start: %v", err)
 	}
-	twice := slices.Concat(snapshot[:17], []byte{2}, snapshot[18:39], snapshot[18:])
+	twice := slices.Concat(snapshot[:17], []byte{2}, snapshot[18:topicsEnd], snapshot[18:])
 	if _, err := Decode(1, twice); !errors.Is(err, commitlog.ErrCorrupt) {
 		t.Fatalf("a topic twice: %v", err)
 	}
-	again := slices.Concat(snapshot[:39], []byte{2}, snapshot[40:], snapshot[40:])
+	again := slices.Concat(snapshot[:topicsEnd], []byte{2}, snapshot[topicsEnd+1:keyedEnd], snapshot[topicsEnd+1:])
 	if _, err := Decode(1, again); !errors.Is(err, commitlog.ErrCorrupt) {
 		t.Fatalf("a key twice: %v", err)
 	}
@@ -171,8 +175,9 @@ func TestSnapshotThatLiesAboutCountsTakesNoMemory(t *testing.T) {
 		"topics":     append([]byte{snapshotVersion, 0, 1, 0, 0, 0}, huge...),
 		"name":       append([]byte{snapshotVersion, 0, 9, 0, 0, 0, 1, 1}, huge...),
 		"partitions": append([]byte{snapshotVersion, 0, 9, 0, 0, 0, 1, 1, 1, 'a', 0, 0, 0}, huge...),
-		"keys":       append([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0}, huge...),
+		"keyed":      append([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0}, huge...),
 		"ranges":     slices.Concat([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0, 1, 0}, make([]byte, 32), huge),
+		"keys":       append([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0, 0, 1}, huge...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b = append(b, make([]byte, 100)...)
@@ -229,6 +234,9 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	f.Add(golden(f, snapshot1Golden))
 	small, _ := long(f, 12)
 	f.Add(small.View().Encode())
+	keys := sound(f)
+	withKeys(f, keys)
+	f.Add(keys.View().Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Decode(5, b)
 		if err != nil {
@@ -261,6 +269,9 @@ func FuzzDecodeSnapshot(f *testing.F) {
 		}
 		if s.DataFloor() > 5 {
 			c.Data, c.Items = nil, nil
+		}
+		if s.NextKeyID()+1 != 0 && len(s.Keys()) < KeysMax {
+			c.Items = append(c.Items, key(s.NextKeyID(), "a name that no other key has"), &commitlog.KeyRevoked{ID: s.NextKeyID()})
 		}
 		if err := s.Apply(c); err != nil {
 			t.Fatal(err)

@@ -34,6 +34,7 @@ type State struct {
 	names     map[string]*Topic
 	objects   objects
 	keyed     keyed
+	keys      keys
 	batches   int // held, over all partitions
 	memory    int64
 }
@@ -90,7 +91,7 @@ type Location struct {
 
 // New returns the state before the first commit.
 func New() *State {
-	return &State{nextTopic: 1, topics: map[uint64]*Topic{}, names: map[string]*Topic{}}
+	return &State{nextTopic: 1, topics: map[uint64]*Topic{}, names: map[string]*Topic{}, keys: newKeys()}
 }
 
 // Seq returns the last slot folded in.
@@ -278,6 +279,10 @@ func (s *State) applyItems(c *commitlog.Commit) {
 			s.topics[x.Topic].Config = x.Config
 		case *commitlog.AppendKeyed:
 			s.addKeyed(Keyed{Key: x.Key, Print: x.Print, Time: c.Time, Ranges: x.Ranges})
+		case *commitlog.KeyCreated:
+			s.putKey(keyOf(x, c.Time))
+		case *commitlog.KeyRevoked:
+			s.dropKey(x.ID)
 		}
 	}
 }

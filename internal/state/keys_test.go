@@ -1,0 +1,176 @@
+package state
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+func key(id uint64, name string) *commitlog.KeyCreated {
+	return &commitlog.KeyCreated{ID: id, Scopes: ScopeRead, Name: name, Topics: []string{"*"}}
+}
+
+// withKeys gives a sound state two keys; a third was revoked.
+func withKeys(t rapid.TB, s *State) {
+	t.Helper()
+	first := key(1, "ops")
+	first.Scopes, first.Expires = ScopeAdmin, 1_800_000_000_000_000
+	for i := range first.Salt {
+		first.Salt[i] = byte(i)
+	}
+	first.Hash[0], first.Hash[31], first.Public[0] = 0xaa, 0xbb, 0xcc
+	last := key(3, "shop")
+	last.Scopes, last.Topics = ScopeRead|ScopeWrite, []string{"orders", "orders.*"}
+	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 30, Items: []commitlog.Item{
+		first, key(2, "gone"), &commitlog.KeyRevoked{ID: 2}, last,
+	}})
+}
+
+// keyItem draws a sound item about keys.
+func (w *writer) keyItem(t *rapid.T, d *Draft) commitlog.Item {
+	name := rapid.SampledFrom([]string{"k", "l", "m"}).Draw(t, "key")
+	if id, ok := d.KeyID(name); ok {
+		return &commitlog.KeyRevoked{ID: id}
+	}
+	k := key(d.NextKeyID(), name)
+	k.Scopes = rapid.Uint16Range(1, scopesAll).Draw(t, "scopes")
+	k.Expires = rapid.Int64Range(0, 1<<50).Draw(t, "expires")
+	k.Hash[3] = rapid.Byte().Draw(t, "hash")
+	k.Topics = rapid.SliceOfN(rapid.SampledFrom([]string{"*", "a", "b.*"}), 1, 3).Draw(t, "topics")
+	return k
+}
+
+func TestKeysAreFoundUntilTheyAreRevoked(t *testing.T) {
+	s := New()
+	if s.NextKeyID() != 1 {
+		t.Fatalf("the first key would be %d", s.NextKeyID())
+	}
+	before := s.Memory()
+	withKeys(t, s)
+	if ks := s.Keys(); len(ks) != 2 || ks[0].Name != "ops" || ks[1] != s.KeyNamed("shop") || ks[1] != s.Key(3) || ks[1].Created != 30 {
+		t.Fatalf("keys are %+v", ks)
+	}
+	if s.Key(2) != nil || s.KeyNamed("gone") != nil || s.NextKeyID() != 4 {
+		t.Fatal("a revoked key is still there, or its id can come again")
+	}
+	requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
+	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 30, Items: []commitlog.Item{
+		&commitlog.KeyRevoked{ID: 1}, &commitlog.KeyRevoked{ID: 3}, key(4, "ops"), &commitlog.KeyRevoked{ID: 4},
+	}})
+	if len(s.Keys()) != 0 || s.KeyNamed("ops") != nil || s.Memory() != before || s.NextKeyID() != 5 {
+		t.Fatalf("%d keys are left, and %d bytes; the next is %d", len(s.Keys()), s.Memory()-before, s.NextKeyID())
+	}
+	requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
+}
+
+func TestNonsenseAboutKeysIsRefusedAndChangesNothing(t *testing.T) {
+	bent := func(f func(k *commitlog.KeyCreated)) commitlog.Item {
+		k := key(5, "e")
+		f(k)
+		return k
+	}
+	for name, it := range map[string]commitlog.Item{
+		"id again":                   key(3, "e"),
+		"id of a revoked one":        key(2, "e"),
+		"id that this commit took":   key(4, "e"),
+		"id left out":                key(6, "e"),
+		"name that is taken":         key(5, "ops"),
+		"name that this commit took": key(5, "d"),
+		"no name":                    key(5, ""),
+		"long name":                  key(5, strings.Repeat("n", KeyNameBytesMax+1)),
+		"no scope":                   bent(func(k *commitlog.KeyCreated) { k.Scopes = 0 }),
+		"scope that nobody knows":    bent(func(k *commitlog.KeyCreated) { k.Scopes = 8 }),
+		"expiry before time began":   bent(func(k *commitlog.KeyCreated) { k.Expires = -1 }),
+		"no topics":                  bent(func(k *commitlog.KeyCreated) { k.Topics = nil }),
+		"empty topic":                bent(func(k *commitlog.KeyCreated) { k.Topics = []string{""} }),
+		"too many topics":            bent(func(k *commitlog.KeyCreated) { k.Topics = slices.Repeat(k.Topics, KeyTopicsMax+1) }),
+		"revocation of nothing":      &commitlog.KeyRevoked{ID: 9},
+		"revocation again":           &commitlog.KeyRevoked{ID: 2},
+		"revocation in this commit":  &commitlog.KeyRevoked{ID: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := New()
+			withKeys(t, s)
+			before, memory := s.View().Encode(), s.Memory()
+			fine := []commitlog.Item{key(4, "d"), &commitlog.KeyRevoked{ID: 3}}
+			err := s.Apply(&commitlog.Commit{Seq: 2, Time: 30, Items: append(slices.Clone(fine), it)})
+			if !errors.Is(err, ErrNonsense) {
+				t.Fatalf("the error is %v", err)
+			}
+			if string(s.View().Encode()) != string(before) || s.Memory() != memory {
+				t.Fatal("the state has changed")
+			}
+			mustApply(t, s, &commitlog.Commit{Seq: 2, Time: 30, Items: fine})
+		})
+	}
+}
+
+func TestKeysAreBounded(t *testing.T) {
+	s := New()
+	var items []commitlog.Item
+	for id := range uint64(KeysMax) {
+		items = append(items, key(id+1, "k"+strings.Repeat("x", int(id%7))+string(rune(0x4e00+id))))
+	}
+	mustApply(t, s, &commitlog.Commit{Seq: 1, Items: items})
+	more := &commitlog.Commit{Seq: 2, Items: []commitlog.Item{key(KeysMax+1, "one more")}}
+	if err := s.Apply(more); !errors.Is(err, ErrNonsense) {
+		t.Fatalf("the error is %v", err)
+	}
+	more.Items = append([]commitlog.Item{&commitlog.KeyRevoked{ID: 1}}, more.Items...)
+	mustApply(t, s, more)
+}
+
+func TestKeysContinue(t *testing.T) {
+	fold := func(items ...commitlog.Item) *State {
+		s := New()
+		mustApply(t, s, &commitlog.Commit{Seq: 1, Items: items})
+		return s
+	}
+	other := key(1, "a")
+	other.Hash[0] = 1
+	old := fold(key(1, "a"), key(2, "b"), &commitlog.KeyRevoked{ID: 2})
+	for name, test := range map[string]struct {
+		now  *State
+		fork bool
+	}{
+		"the same":           {fold(key(1, "a"), key(2, "b"), &commitlog.KeyRevoked{ID: 2}), false},
+		"one more":           {fold(key(1, "a"), key(2, "b"), &commitlog.KeyRevoked{ID: 2}, key(3, "c")), false},
+		"revoked since":      {fold(key(1, "a"), key(2, "b"), &commitlog.KeyRevoked{ID: 2}, &commitlog.KeyRevoked{ID: 1}), false},
+		"came back":          {fold(key(1, "a"), key(2, "b")), true},
+		"never created":      {fold(key(1, "a")), true},
+		"with other secrets": {fold(other, key(2, "b"), &commitlog.KeyRevoked{ID: 2}), true},
+		"under another name": {fold(key(1, "z"), key(2, "b"), &commitlog.KeyRevoked{ID: 2}), true},
+	} {
+		if err := test.now.Continues(old); (err != nil) != test.fork || err != nil && !errors.Is(err, commitlog.ErrFork) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestSnapshotWhoseKeysContradictThemselvesIsRefused(t *testing.T) {
+	s := New()
+	withKeys(t, s)
+	good := s.View().Encode()
+	at := len(New().View().Encode()) - 2 // where the keys begin
+	for name, bend := range map[string]struct {
+		at int
+		to byte
+	}{
+		"next id zero":         {at, 0},
+		"next id that is used": {at, 3},
+		"fewer than there are": {at + 1, 1},
+		"id zero":              {at + 2, 0},
+		"id out of order":      {at + 2, 3},
+	} {
+		bent := slices.Clone(good)
+		bent[bend.at] = bend.to
+		if _, err := Decode(1, bent); !errors.Is(err, commitlog.ErrCorrupt) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+}
