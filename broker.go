@@ -48,8 +48,10 @@ type Broker struct {
 	state *state.State
 	loads uint64 // checkpoints loaded
 
-	waiters waiters
-	tail    tail
+	waiters  waiters
+	tail     tail
+	keyLooks keyLooks
+	accesses accessWatches
 
 	life     context.Context //nolint:containedctx // it is the broker's life: ends when the broker does, whatever is under way
 	end      context.CancelFunc
@@ -92,6 +94,8 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 	b.store = objstore.Observe(store, b.observe)
 	b.waiters.init()
 	b.tail.init()
+	b.keyLooks.init()
+	b.accesses.init()
 	if err := b.open(ctx); err != nil {
 		b.end()
 		return nil, err

@@ -28,6 +28,14 @@ const (
 	// CodeIdempotencyKeyReused says that the key was used for other records.
 	CodeIdempotencyKeyReused Code = "idempotency_key_reused"
 
+	// CodeUnauthorized says that the caller showed no API key, or none that is good.
+	CodeUnauthorized Code = "unauthorized"
+	// CodeForbidden says that the caller's API key is good, but not for this.
+	CodeForbidden   Code = "forbidden"
+	CodeKeyNotFound Code = "key_not_found"
+	CodeKeyExists   Code = "key_exists"
+	CodeTooManyKeys Code = "too_many_keys"
+
 	CodeOverMemoryBudget Code = "over_memory_budget"
 	CodeOverStateBudget  Code = "over_state_budget"
 	// CodeIdempotencyKeysFull says that no more idempotency keys are remembered for now.

@@ -368,6 +368,7 @@ func (f *fold) Load(c *commitlog.Checkpoint) error {
 	f.mu.Unlock()
 	f.lastCheckpoint = c.Seq
 	f.sound.Store(uint64(c.Seq))
+	f.accesses.settle(s)
 	f.waiters.notifyAll()
 	return nil
 }
@@ -400,6 +401,8 @@ func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
 			f.waiters.notify(partitionKey{x.Topic, int32(x.Partition)})
 		case *commitlog.TopicDeleted:
 			f.waiters.notifyAll()
+		case *commitlog.KeyCreated, *commitlog.KeyRevoked:
+			f.accesses.settle(f.state)
 		}
 	}
 	if !own && f.recovered {

@@ -123,6 +123,13 @@ func (t *tail) age() time.Duration {
 	return time.Since(t.provenAt)
 }
 
+// provenAfter tells whether the end of the log was proven by what began after then.
+func (t *tail) provenAfter(then time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.provenAt.After(then)
+}
+
 const lookTimeout = 10 * time.Second
 
 // lookNow has the log followed to its end as it is after the call. With relist,

@@ -1,0 +1,130 @@
+package seb
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Scopes are what an API key is good for, as a set.
+type Scopes uint16
+
+// The scopes. Admin is for topics and keys themselves, and includes the others.
+const (
+	ScopeRead Scopes = 1 << iota
+	ScopeWrite
+	ScopeAdmin
+)
+
+var scopeNames = []string{"read", "write", "admin"}
+
+// ParseScopes reads scopes by name: read, write, admin.
+func ParseScopes(names []string) (s Scopes, err error) {
+	for _, n := range names {
+		i := slices.Index(scopeNames, n)
+		if i < 0 {
+			return 0, &Error{Code: CodeInvalidRequest, Detail: fmt.Sprintf("there is no scope %q", n), Hint: "scopes are " + strings.Join(scopeNames, ", ")}
+		}
+		s |= 1 << i
+	}
+	return s, nil
+}
+
+// Names returns the names of the scopes.
+func (s Scopes) Names() []string {
+	names := []string{}
+	for i, n := range scopeNames {
+		if s&(1<<i) != 0 {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// String returns the names with commas between them.
+func (s Scopes) String() string { return strings.Join(s.Names(), ",") }
+
+// Access is what a caller may do. [Broker.Authenticate] gives it; the zero
+// Access allows nothing.
+type Access struct {
+	// Key is the caller's API key; zero in a log that never had any, where
+	// everyone may do everything.
+	Key Key
+	// Topic is the only one that a signed token is for; "" if Key alone decides.
+	Topic string
+	// Until is when the access ends by itself; zero means never.
+	Until time.Time
+
+	open bool
+}
+
+// Open tells whether the access needs no key, because the log never had one.
+func (a Access) Open() bool { return a.open }
+
+// CheckScope returns an error with [CodeForbidden] unless s is among the scopes.
+func (a Access) CheckScope(s Scopes) error {
+	has := a.Key.Scopes
+	if has&ScopeAdmin != 0 {
+		has |= ScopeRead | ScopeWrite
+	}
+	if a.Topic != "" {
+		has &= ScopeRead // all that a signed token ever gives
+	}
+	if a.open || s != 0 && s&^has == 0 {
+		return nil
+	}
+	return forbidden("%s is not for %s", a.who(), s)
+}
+
+// CheckTopic returns an error with [CodeForbidden] unless s is among the scopes
+// and the access is for that topic.
+func (a Access) CheckTopic(s Scopes, topic string) error {
+	if err := a.CheckScope(s); err != nil {
+		return err
+	}
+	if !a.MaySee(topic) {
+		return forbidden("%s is not for topic %q", a.who(), topic)
+	}
+	return nil
+}
+
+// CheckAll returns an error with [CodeForbidden] unless s is among the scopes
+// and the access is for all topics, as who manages keys needs it.
+func (a Access) CheckAll(s Scopes) error {
+	if err := a.CheckScope(s); err != nil {
+		return err
+	}
+	if !a.open && !slices.Contains(a.Key.Topics, "*") {
+		return forbidden("%s is not for all topics", a.who())
+	}
+	return nil
+}
+
+// MaySee tells whether the access is for that topic, whatever may be done to it.
+func (a Access) MaySee(topic string) bool {
+	switch {
+	case a.open:
+		return true
+	case a.Topic != "" && a.Topic != topic:
+		return false
+	}
+	return slices.ContainsFunc(a.Key.Topics, func(pattern string) bool {
+		begin, many := strings.CutSuffix(pattern, "*")
+		return pattern == topic || many && strings.HasPrefix(topic, begin)
+	})
+}
+
+func (a Access) who() string {
+	if a.Topic != "" {
+		return fmt.Sprintf("the signed URL of API key %q", a.Key.Name)
+	}
+	return fmt.Sprintf("the API key %q", a.Key.Name)
+}
+
+func forbidden(format string, args ...any) error {
+	return &Error{
+		Code: CodeForbidden, Detail: fmt.Sprintf(format, args...), Outcome: NotCommitted,
+		Hint: "use a key with that scope for that topic; `seb key list` shows which there are",
+	}
+}

@@ -1,0 +1,81 @@
+package seb
+
+import (
+	"context"
+	"sync"
+
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// accessWatches end what goes on under an API key when that is revoked.
+type accessWatches struct {
+	mu sync.Mutex
+	m  map[uint64]map[*accessWatch]struct{} // by key; 0 for open accesses
+}
+
+type accessWatch struct{ end context.CancelCauseFunc }
+
+func (w *accessWatches) init() { w.m = map[uint64]map[*accessWatch]struct{}{} }
+
+func (w *accessWatches) add(key uint64, watch *accessWatch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.m[key] == nil {
+		w.m[key] = map[*accessWatch]struct{}{}
+	}
+	w.m[key][watch] = struct{}{}
+}
+
+func (w *accessWatches) remove(key uint64, watch *accessWatch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.m[key], watch)
+	if len(w.m[key]) == 0 {
+		delete(w.m, key)
+	}
+}
+
+// settle ends the watches of keys that s no longer has.
+func (w *accessWatches) settle(s *state.State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, watches := range w.m {
+		if stillGood(s, key) {
+			continue
+		}
+		for watch := range watches {
+			watch.end(unauthorized("the API key was revoked", "get a new one"))
+		}
+	}
+}
+
+func stillGood(s *state.State, key uint64) bool {
+	if key == 0 {
+		return s.NextKeyID() == 1
+	}
+	return s.Key(key) != nil
+}
+
+// While returns a context that ends with ctx, when a's time is up, or when this
+// broker learns that a's key was revoked: for what goes on long after a was
+// given. Its cause is then an [Error] with [CodeUnauthorized]. Call leave when done.
+func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave context.CancelFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	watch := &accessWatch{end}
+	b.accesses.add(a.Key.ID, watch)
+	b.mu.RLock()
+	good := stillGood(b.state, a.Key.ID)
+	b.mu.RUnlock()
+	if !good {
+		end(unauthorized("the API key was revoked", "get a new one"))
+	}
+	cancel := func() {}
+	if !a.Until.IsZero() {
+		ctx, cancel = context.WithDeadlineCause(ctx, a.Until, expired(a))
+	}
+	return ctx, func() {
+		b.accesses.remove(a.Key.ID, watch)
+		cancel()
+		end(nil)
+	}
+}

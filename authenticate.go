@@ -1,0 +1,202 @@
+package seb
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// Credential is what a caller shows to prove who it is: one of Secret, Token and
+// Names, looked at in this order.
+type Credential struct {
+	// Secret is what [Broker.CreateKey] returned.
+	Secret string
+	// Token is what [SignRead] returned for Topic.
+	Token, Topic string
+	// Names are those of a certificate that was verified: the first that is
+	// the name of an API key counts.
+	Names []string
+}
+
+func (c Credential) empty() bool { return c.Secret == "" && c.Token == "" && len(c.Names) == 0 }
+
+// errNotHere marks the refusal of a key that a look at the log may yet find.
+var errNotHere = errors.New("not known to this broker")
+
+// Authenticate returns what the bearer of c may do, or an error with
+// [CodeUnauthorized]. In a log that never had an API key everyone may do
+// everything; in any other nobody without one, also when none is left.
+//
+// The answer is as of a look at the log that is no older than
+// [Options.StaleMax], so a key that another broker revoked is refused after that
+// at the latest. While the store can't be reached, keys that were good stay so. A key that
+// isn't known here may be new: the broker looks before it refuses it, once a
+// second at most whoever asks, so that nobody can run up a bill.
+func (b *Broker) Authenticate(ctx context.Context, c Credential) (Access, error) {
+	if err := b.usable(); err != nil {
+		return Access{}, asRead(err)
+	}
+	_, err := b.authenticate(c)
+	switch {
+	case errors.Is(err, errNotHere):
+		err = b.lookForKey(ctx)
+	case err == nil:
+		err = b.freshen(ctx)
+	}
+	if err != nil {
+		return Access{}, asRead(err)
+	}
+	return b.authenticate(c)
+}
+
+// AuthenticateKnown is [Broker.Authenticate] by what this broker knows, however
+// old that is. It sends no store request.
+func (b *Broker) AuthenticateKnown(c Credential) (Access, error) { return b.authenticate(c) }
+
+// KeysExist tells whether the log ever had an API key, as far as this broker knows.
+func (b *Broker) KeysExist() bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.state.NextKeyID() > 1
+}
+
+func (b *Broker) authenticate(c Credential) (Access, error) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	var a Access
+	var err error
+	switch {
+	case c.Secret != "":
+		a, err = authenticateSecret(b.state, c.Secret)
+	case c.Token != "":
+		a, err = authenticateToken(b.state, c.Token, c.Topic)
+	case b.state.NextKeyID() == 1:
+		return Access{open: true}, nil
+	case c.empty():
+		return Access{}, unauthorized("an API key is needed", "send it as Authorization: Bearer KEY; whoever runs this Seb creates one with `seb key create`")
+	default:
+		a, err = authenticateNames(b.state, c.Names)
+	}
+	if err != nil {
+		return Access{}, err
+	}
+	if e := a.Key.Expires; !e.IsZero() && (a.Until.IsZero() || e.Before(a.Until)) {
+		a.Until = e
+	}
+	if !a.Until.IsZero() && !time.Now().Before(a.Until) {
+		return Access{}, expired(a)
+	}
+	return a, nil
+}
+
+// findKey returns a key in force. An id that was given out and isn't there was
+// revoked; only one that is still to come may be known to others.
+func findKey(s *state.State, id uint64) (*state.Key, error) {
+	if k := s.Key(id); k != nil {
+		return k, nil
+	}
+	e := unauthorized("the API key is not known, or was revoked", "check that it is whole, and of this Seb")
+	if id >= s.NextKeyID() {
+		e.Err = errNotHere
+	}
+	return nil, e
+}
+
+func authenticateSecret(s *state.State, text string) (Access, error) {
+	given, ok := parseSecret(text)
+	if !ok {
+		return Access{}, malformedKey()
+	}
+	k, err := findKey(s, given.id)
+	if err != nil {
+		return Access{}, err
+	}
+	hash := given.hash(k.Salt)
+	if subtle.ConstantTimeCompare(hash[:], k.Hash[:]) != 1 {
+		return Access{}, unauthorized("the API key is wrong", "check that it is whole, and of this Seb")
+	}
+	return Access{Key: describeKey(k)}, nil
+}
+
+func authenticateToken(s *state.State, text, topic string) (Access, error) {
+	t, ok := parseToken(text)
+	if !ok || topic == "" {
+		return Access{}, unauthorized("the signed URL is malformed", "make a new one with `seb url`; it is good for reading records, and nothing else")
+	}
+	k, err := findKey(s, t.key)
+	if err != nil {
+		return Access{}, err
+	}
+	if !t.signedBy(k.Public, topic) {
+		return Access{}, unauthorized("the signature is wrong", "the token is good for the topic it was made for only; make a new one with `seb url`")
+	}
+	return Access{Key: describeKey(k), Topic: topic, Until: t.expires}, nil
+}
+
+func authenticateNames(s *state.State, names []string) (Access, error) {
+	for _, n := range names {
+		if k := s.KeyNamed(n); k != nil {
+			return Access{Key: describeKey(k)}, nil
+		}
+	}
+	e := unauthorized("no API key has a name that the client certificate has",
+		"create a key under the certificate's common name or one of its DNS names")
+	e.Err = errNotHere
+	return Access{}, e
+}
+
+func unauthorized(detail, hint string) *Error {
+	return &Error{Code: CodeUnauthorized, Detail: detail, Hint: hint}
+}
+
+func malformedKey() *Error {
+	return unauthorized("that is no API key", "a key is seb_, a number, _ and 64 hex digits, as `seb key create` showed it")
+}
+
+func expired(a Access) *Error {
+	what := "the API key expired"
+	if a.Topic != "" && !a.Until.Equal(a.Key.Expires) {
+		what = "the signed URL expired"
+	}
+	return unauthorized(what+" at "+a.Until.UTC().Format(time.RFC3339), "get a new one")
+}
+
+// keyLookInterval is how often unknown keys make a broker look at the log.
+const keyLookInterval = time.Second
+
+// keyLooks lets one caller at a time look for a key.
+type keyLooks struct {
+	turn chan struct{}
+	last time.Time // owned by who has the turn
+}
+
+func (k *keyLooks) init() { k.turn = make(chan struct{}, 1) }
+
+// lookForKey returns after a look at the log that began after the call. All
+// callers share one look per interval.
+func (b *Broker) lookForKey(ctx context.Context) error {
+	asked := time.Now()
+	select {
+	case b.keyLooks.turn <- struct{}{}:
+	case <-ctx.Done():
+		return canceled(ctx, "")
+	}
+	defer func() { <-b.keyLooks.turn }()
+	if b.tail.provenAfter(asked) {
+		return nil
+	}
+	pause := time.NewTimer(keyLookInterval - time.Since(b.keyLooks.last))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-b.loopDone:
+		return errClosed()
+	case <-ctx.Done():
+		return canceled(ctx, "")
+	}
+	b.keyLooks.last = time.Now()
+	return b.lookNow(ctx, false)
+}

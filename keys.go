@@ -1,0 +1,193 @@
+package seb
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// Key is an API key: everything about it but its secret.
+type Key struct {
+	// ID is never used again.
+	ID uint64
+	// Name is unique among the keys that are not revoked.
+	Name string
+	// Scopes are what the key is good for.
+	Scopes Scopes
+	// Topics are patterns: names of topics, or beginnings of names and "*".
+	Topics  []string
+	Created time.Time
+	// Expires is when the key stops being good; zero means never.
+	Expires time.Time
+}
+
+// KeyOptions say how an API key is to be created.
+type KeyOptions struct {
+	Name   string
+	Scopes Scopes
+	// Topics are patterns; none means all topics, as "*" does.
+	Topics []string
+	// Expires must be in the future; zero means never.
+	Expires time.Time
+}
+
+const keyNameBytesMax = 128
+
+// CreateKey creates an API key and returns its secret, which is kept nowhere
+// and can't be told again. The first key of a log must be one for [ScopeAdmin]
+// and all topics: from then on nobody does anything without a key, and it must
+// be possible to create another. An error with the outcome [Unknown] may leave
+// a key that nobody has the secret of; revoke it.
+func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (Key, string, error) {
+	if len(opts.Topics) == 0 {
+		opts.Topics = []string{"*"}
+	}
+	if err := opts.check(time.Now()); err != nil {
+		return Key{}, "", err
+	}
+	if err := b.stateRoom(); err != nil {
+		return Key{}, "", err
+	}
+	s, item := newSecret(), opts.item()
+	rand.Read(item.Salt[:])
+	item.Hash, item.Public = s.hash(item.Salt), s.public()
+	err := b.change(ctx, "", func(d *state.Draft) ([]commitlog.Item, *Error) {
+		if err := b.mayCreateKey(d, opts); err != nil {
+			return nil, err
+		}
+		x := *item // a commit that lost its slot still has the one before
+		x.ID = d.NextKeyID()
+		s.id = x.ID
+		return []commitlog.Item{&x}, nil
+	})
+	if err != nil {
+		return Key{}, "", err
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if k := b.state.Key(s.id); k != nil {
+		return describeKey(k), s.text(), nil
+	}
+	return Key{}, "", keyNotFound(s.id).withOutcome(Unknown) // revoked since
+}
+
+func (b *Broker) mayCreateKey(d *state.Draft, opts KeyOptions) *Error {
+	if id, taken := d.KeyID(opts.Name); taken {
+		e := refused(CodeKeyExists, "there is an API key %q, with id %d", opts.Name, id)
+		e.Hint = "choose another name, or revoke that key first"
+		return e
+	}
+	if most := min(b.opts.Limits.Keys, state.KeysMax); d.KeyCount() >= most {
+		e := limited(CodeTooManyKeys, most, "there are %d API keys already", d.KeyCount())
+		e.Hint = "revoke those that are no longer needed"
+		return e
+	}
+	if d.NextKeyID() == 1 && (opts.Scopes&ScopeAdmin == 0 || !slices.Contains(opts.Topics, "*")) {
+		e := refused(CodeInvalidRequest, "the first API key must have the scope admin, for all topics")
+		e.Hint = "once there is a key, nothing is possible without one, not even creating another: create one for yourself first"
+		return e
+	}
+	return nil
+}
+
+func (o KeyOptions) check(now time.Time) error {
+	hint := ""
+	bad := func(format string, args ...any) error {
+		e := refused(CodeInvalidRequest, format, args...)
+		e.Hint = hint
+		return e
+	}
+	hint = fmt.Sprintf("use 1 to %d of a-z, A-Z, 0-9, ., _, - and @", keyNameBytesMax)
+	if o.Name == "" || len(o.Name) > keyNameBytesMax || strings.Trim(o.Name, keyNameBytes) != "" {
+		return bad("%q is no name of an API key", o.Name)
+	}
+	hint = "scopes are read, write and admin, which includes the others"
+	if o.Scopes == 0 || o.Scopes&^(ScopeRead|ScopeWrite|ScopeAdmin) != 0 {
+		return bad("an API key needs a scope, and only known ones")
+	}
+	hint = "a pattern is a topic's name, the beginning of names and *, such as orders.*, or * for all"
+	if len(o.Topics) > state.KeyTopicsMax {
+		return bad("%d topic patterns; a key may have up to %d", len(o.Topics), state.KeyTopicsMax)
+	}
+	for _, t := range o.Topics {
+		if t != "*" && CheckTopicName(strings.TrimSuffix(t, "*")) != nil && !isDots(t) {
+			return bad("%q is no topic pattern", t)
+		}
+	}
+	hint = ""
+	if !o.Expires.IsZero() && !o.Expires.After(now) {
+		return bad("the key would expire at %s, which is over", o.Expires.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+const keyNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@"
+
+// isDots tells whether a pattern is one of those whose beginning is no name, but
+// may begin some.
+func isDots(pattern string) bool { return pattern == ".*" || pattern == "..*" }
+
+func (o KeyOptions) item() *commitlog.KeyCreated {
+	k := &commitlog.KeyCreated{Scopes: uint16(o.Scopes), Name: o.Name, Topics: slices.Clone(o.Topics)}
+	if !o.Expires.IsZero() {
+		k.Expires = o.Expires.UnixMicro()
+	}
+	return k
+}
+
+// Keys returns the API keys that are not revoked, by id.
+func (b *Broker) Keys(ctx context.Context) ([]Key, error) {
+	if err := b.freshen(ctx); err != nil {
+		return nil, asRead(err)
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	ks := []Key{}
+	for _, k := range b.state.Keys() {
+		ks = append(ks, describeKey(k))
+	}
+	return ks, nil
+}
+
+// RevokeKey ends an API key for good and returns what it was. This broker
+// refuses it from now on, others as [Broker.Authenticate] tells. Who revokes the
+// last key for [ScopeAdmin] locks everyone out; a log never opens again.
+func (b *Broker) RevokeKey(ctx context.Context, id uint64) (Key, error) {
+	var was Key
+	err := b.change(ctx, "", func(d *state.Draft) ([]commitlog.Item, *Error) {
+		if !d.HasKey(id) {
+			return nil, keyNotFound(id)
+		}
+		if k := b.state.Key(id); k != nil { // else it is created by the same commit
+			was = describeKey(k)
+		}
+		return []commitlog.Item{&commitlog.KeyRevoked{ID: id}}, nil
+	})
+	if err != nil {
+		return Key{}, err // was may still change if the outcome is unknown
+	}
+	return was, nil
+}
+
+func keyNotFound(id uint64) *Error {
+	e := refused(CodeKeyNotFound, "there is no API key %d", id)
+	e.Hint = "it was revoked or never created; list the keys to see which there are"
+	return e
+}
+
+func describeKey(k *state.Key) Key {
+	d := Key{
+		ID: k.ID, Name: k.Name, Scopes: Scopes(k.Scopes), Topics: slices.Clone(k.Topics),
+		Created: time.UnixMicro(k.Created).UTC(),
+	}
+	if k.Expires != 0 {
+		d.Expires = time.UnixMicro(k.Expires).UTC()
+	}
+	return d
+}
