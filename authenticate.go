@@ -28,7 +28,8 @@ var errNotHere = errors.New("not known to this broker")
 
 // Authenticate returns what the bearer of c may do, or an error with
 // [CodeUnauthorized]. In a log that never had an API key everyone may do
-// everything; in any other nobody without one, also when none is left.
+// everything, whatever they show; in any other nobody without one, also when none
+// is left.
 //
 // The answer is as of a look at the log that is no older than
 // [Options.StaleMax], so a key that another broker revoked is refused after that
@@ -37,7 +38,7 @@ var errNotHere = errors.New("not known to this broker")
 // second at most whoever asks, so that nobody can run up a bill.
 func (b *Broker) Authenticate(ctx context.Context, c Credential) (Access, error) {
 	if err := b.usable(); err != nil {
-		return Access{}, asRead(err)
+		return Access{}, err
 	}
 	_, err := b.authenticate(c)
 	switch {
@@ -47,7 +48,7 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (Access, error)
 		err = b.freshen(ctx)
 	}
 	if err != nil {
-		return Access{}, asRead(err)
+		return Access{}, notSent(err)
 	}
 	return b.authenticate(c)
 }
@@ -69,12 +70,12 @@ func (b *Broker) authenticate(c Credential) (Access, error) {
 	var a Access
 	var err error
 	switch {
+	case b.state.NextKeyID() == 1:
+		return Access{open: true}, nil
 	case c.Secret != "":
 		a, err = authenticateSecret(b.state, c.Secret)
 	case c.Token != "":
 		a, err = authenticateToken(b.state, c.Token, c.Topic)
-	case b.state.NextKeyID() == 1:
-		return Access{open: true}, nil
 	case c.empty():
 		return Access{}, unauthorized("an API key is needed", "send it as Authorization: Bearer KEY; whoever runs this Seb creates one with `seb key create`")
 	default:
@@ -149,7 +150,7 @@ func authenticateNames(s *state.State, names []string) (Access, error) {
 }
 
 func unauthorized(detail, hint string) *Error {
-	return &Error{Code: CodeUnauthorized, Detail: detail, Hint: hint}
+	return &Error{Code: CodeUnauthorized, Detail: detail, Hint: hint, Outcome: NotCommitted}
 }
 
 func malformedKey() *Error {

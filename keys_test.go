@@ -37,8 +37,9 @@ func TestLogWithoutKeysIsOpenAndNeverAgainAfterTheFirst(t *testing.T) {
 	if err != nil || !a.Open() || a.CheckAll(seb.ScopeAdmin) != nil || b.KeysExist() {
 		t.Fatalf("access is %+v, %v", a, err)
 	}
-	_, err = b.Authenticate(t.Context(), bySecret("seb_1_"+strings.Repeat("0", 64)))
-	wantCode(t, err, seb.CodeUnauthorized) // whoever shows a key wants it checked
+	if a, err = b.Authenticate(t.Context(), bySecret("some other program's")); err != nil || !a.Open() {
+		t.Fatal(a, err)
+	}
 
 	for _, opts := range []seb.KeyOptions{
 		{Name: "ops", Scopes: seb.ScopeRead | seb.ScopeWrite},

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/simple-event-broker/seb"
 )
 
 const (
@@ -35,6 +37,9 @@ type response struct {
 	// waits for the answer. So only what may take long, and what no client that is
 	// left wants, ends with it; everything else goes on for a moment.
 	presence *http.Request
+	access   seb.Access // what the sender may do; zero where anyone may
+	token    string     // of a signed URL
+	did      string     // what an admin did, for the audit log
 
 	id       string // of the request, also in its header
 	head     bool   // the request is a HEAD: what is written counts for nothing
@@ -165,6 +170,9 @@ func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 	}
 	if id := traceID(r.Header.Get("Traceparent")); id != "" {
 		attrs = append(attrs, slog.String("trace_id", id))
+	}
+	if w.access.Key.ID != 0 {
+		attrs = append(attrs, slog.String("key", w.access.Key.Name))
 	}
 	if w.err != nil {
 		attrs = append(attrs, slog.String("error", w.err.Error()))

@@ -153,14 +153,14 @@ func TestAccessLog(t *testing.T) {
 func TestPanicBecomesAProblem(t *testing.T) {
 	var log logLines
 	s := newServer(t, seb.Options{}, Options{Logger: log.logger()})
-	s.handler.route("/panic", methods{"GET": func(*response, *http.Request) error { panic("the secret of the panic") }})
-	s.handler.route("/late", methods{"GET": func(w *response, _ *http.Request) error {
+	s.handler.route("/panic", methods{"GET": {needsNothing, func(*response, *http.Request) error { panic("the secret of the panic") }}})
+	s.handler.route("/late", methods{"GET": {needsNothing, func(w *response, _ *http.Request) error {
 		w.Header().Set("Content-Length", "10")
 		if _, err := w.Write([]byte("half")); err != nil {
 			return err
 		}
 		panic("late")
-	}})
+	}}})
 	a := s.get("/panic", requestIDHeader, "id-1")
 	a.wantProblem(t, http.StatusInternalServerError, codeInternal)
 	if strings.Contains(a.body, "secret") {

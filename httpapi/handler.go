@@ -40,6 +40,9 @@ type Handler struct {
 	version string
 	tempo   tempo
 
+	attempts *attempts
+	declared map[string]methods // every route, by pattern
+
 	draining context.Context //nolint:containedctx // no request's: reads that wait end when it does, without a goroutine for each
 	drain    context.CancelFunc
 }
@@ -57,6 +60,9 @@ func New(b *seb.Broker, opts Options) *Handler {
 		mux:     http.NewServeMux(),
 		version: opts.Version,
 		tempo:   tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
+
+		attempts: newAttempts(),
+		declared: map[string]methods{},
 	}
 	h.draining, h.drain = context.WithCancel(context.Background())
 	h.routes(opts.Gatherer)
@@ -70,17 +76,22 @@ func (h *Handler) Drain() { h.drain() }
 func (h *Handler) drained() bool { return h.draining.Err() != nil }
 
 func (h *Handler) routes(g prometheus.Gatherer) {
-	h.route("/v1/topics", methods{"GET": h.listTopics})
+	h.route("/v1/topics", methods{"GET": {readsTopics, h.listTopics}})
 	h.route("/v1/topics/{topic}", methods{
-		"GET": h.getTopic, "PUT": h.putTopic, "PATCH": h.patchTopic, "DELETE": h.deleteTopic,
+		"GET": {readsTopic, h.getTopic}, "PUT": {changesTopic, h.putTopic},
+		"PATCH": {changesTopic, h.patchTopic}, "DELETE": {changesTopic, h.deleteTopic},
 	})
-	h.route("/v1/topics/{topic}/records", methods{"GET": h.readRecords, "POST": h.appendRecords, "DELETE": h.deleteRecords})
-	h.route("/v1/topics/{topic}/records/{offset}", methods{"GET": h.readRecord})
-	h.route("/v1/version", methods{"GET": h.getVersion})
-	h.route("/livez", methods{"GET": h.livez})
-	h.route("/readyz", methods{"GET": h.readyz})
+	h.route("/v1/topics/{topic}/records", methods{
+		"GET": {readsRecords, h.readRecords}, "POST": {writesTopic, h.appendRecords}, "DELETE": {changesTopic, h.deleteRecords},
+	})
+	h.route("/v1/topics/{topic}/records/{offset}", methods{"GET": {readsTopic, h.readRecord}})
+	h.route("/v1/keys", methods{"GET": {readsKeys, h.listKeys}, "POST": {changesKeys, h.createKey}})
+	h.route("/v1/keys/{id}", methods{"DELETE": {changesKeys, h.revokeKey}})
+	h.route("/v1/version", methods{"GET": {needsNothing, h.getVersion}})
+	h.route("/livez", methods{"GET": {needsNothing, h.livez}})
+	h.route("/readyz", methods{"GET": {needsNothing, h.readyz}})
 	if g != nil {
-		h.route("/metrics", methods{"GET": gathered(g)})
+		h.route("/metrics", methods{"GET": {needsAnyKey, gathered(g)}})
 	}
 	h.route(unmatched, nil)
 }
@@ -92,10 +103,16 @@ const unmatched = "/"
 // so it must not have begun one unless it can't go on.
 type action func(w *response, r *http.Request) error
 
-// methods are a route's actions by HTTP method. HEAD is served by GET's.
-type methods map[string]action
+// served is an action, and what a caller needs to be served by it.
+type served struct {
+	need need
+	act  action
+}
 
-func (m methods) find(method string) action {
+// methods are a route's actions by HTTP method. HEAD is served by GET's.
+type methods map[string]served
+
+func (m methods) find(method string) served {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
@@ -108,7 +125,7 @@ func (m methods) allow() string {
 	for name := range m {
 		names = append(names, name)
 	}
-	if m["GET"] != nil {
+	if m["GET"].act != nil {
 		names = append(names, "HEAD")
 	}
 	slices.Sort(names)
@@ -127,24 +144,45 @@ func linger(ctx context.Context) (_ context.Context, leave func()) {
 	return lingering, func() { stop(); cancel() }
 }
 
-// route serves pattern, a path with {wildcards}, by m.
+// route serves pattern, a path with {wildcards}, by m. It panics if an action
+// does not say what it needs: forgetting that must not open a door.
 func (h *Handler) route(pattern string, m methods) {
+	for method, s := range m {
+		if !s.need.declared {
+			panic("httpapi: " + method + " " + pattern + " does not say what it needs")
+		}
+	}
+	h.declared[pattern] = m
 	h.mux.HandleFunc(pattern, func(rw http.ResponseWriter, r *http.Request) {
 		w := rw.(*response) // ServeHTTP hands the mux nothing else
-		ctx, leave := linger(r.Context())
-		defer leave()
-		r = r.WithContext(ctx)
-		act := m.find(r.Method)
+		s := m.find(r.Method)
 		switch {
 		case pattern == unmatched:
 			h.fail(w, r, errNoRoute(r))
-		case act == nil:
+		case s.act == nil:
 			w.Header().Set("Allow", m.allow())
 			h.fail(w, r, errMethod(r, m.allow()))
 		default:
-			if err := act(w, r); err != nil {
-				h.fail(w, r, err)
-			}
+			h.serve(w, r, s)
 		}
 	})
+}
+
+// serve has r served by s, if its sender may be.
+func (h *Handler) serve(w *response, r *http.Request, s served) {
+	r, leave, err := h.admit(w, r, s.need)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	defer leave()
+	if s.need.admin {
+		defer h.audit(w, r)
+	}
+	ctx, leave := linger(r.Context())
+	defer leave()
+	r = r.WithContext(ctx)
+	if err := s.act(w, r); err != nil {
+		h.fail(w, r, err)
+	}
 }

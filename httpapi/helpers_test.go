@@ -33,10 +33,15 @@ type server struct {
 
 func newServer(t testing.TB, opts seb.Options, apiOpts Options) *server {
 	t.Helper()
+	return serve(t, openBroker(t, objstore.NewMemory(), opts), apiOpts)
+}
+
+func openBroker(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
+	t.Helper()
 	if opts.Batching == nil {
 		opts.Batching = seb.Immediate()
 	}
-	b, err := seb.Open(t.Context(), objstore.NewMemory(), opts)
+	b, err := seb.Open(t.Context(), store, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +50,7 @@ func newServer(t testing.TB, opts seb.Options, apiOpts Options) *server {
 			t.Errorf("close broker: %v", err)
 		}
 	})
-	return serve(t, b, apiOpts)
+	return b
 }
 
 // serve puts b behind HTTP on a loopback port.
@@ -73,8 +78,14 @@ func bubble(t *testing.T, opts seb.Options, f func(t *testing.T, s *server)) {
 // bubbleOf is bubble with a server that takes that many connections at a time.
 func bubbleOf(t *testing.T, opts seb.Options, connections int, f func(t *testing.T, s *server)) {
 	t.Helper()
+	bubbleOn(t, objstore.NewMemory(), opts, Options{}, connections, f)
+}
+
+// bubbleOn is bubbleOf for a broker on that store.
+func bubbleOn(t *testing.T, store objstore.Store, opts seb.Options, apiOpts Options, connections int, f func(t *testing.T, s *server)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, opts, Options{})
+		s := serve(t, openBroker(t, store, opts), apiOpts)
 		l := newPipeListener()
 		srv := NewServer(s.handler, nil)
 		limited := LimitConnections(srv, l, connections)

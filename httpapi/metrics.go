@@ -16,7 +16,16 @@ type metrics struct {
 	duration *prometheus.HistogramVec // route, method
 	bytesIn  *prometheus.CounterVec   // route
 	bytesOut *prometheus.CounterVec   // route
+	refusals *prometheus.CounterVec   // reason
 }
+
+// Why a request was refused before an action saw it.
+const (
+	refusedMissing   = "missing"   // no key
+	refusedWrong     = "wrong"     // a key that is not good, or no longer
+	refusedThrottled = "throttled" // the same, too often
+	refusedForbidden = "forbidden" // a good key, but not for this
+)
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
@@ -37,9 +46,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		bytesOut: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "seb_http_response_bytes_total", Help: "Bytes of response bodies that were written.",
 		}, []string{"route"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "seb_http_access_refused_total", Help: "Requests refused for want of access: no key, a wrong one, too many wrong ones, or one that is not for this.",
+		}, []string{"reason"}),
+	}
+	for _, reason := range []string{refusedMissing, refusedWrong, refusedThrottled, refusedForbidden} {
+		m.refusals.WithLabelValues(reason) // so that an alert sees the first
 	}
 	if reg != nil {
-		reg.MustRegister(m.inFlight, m.requests, m.duration, m.bytesIn, m.bytesOut)
+		reg.MustRegister(m.inFlight, m.requests, m.duration, m.bytesIn, m.bytesOut, m.refusals)
 	}
 	return m
 }

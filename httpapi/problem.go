@@ -22,6 +22,7 @@ const (
 	codeUnsupportedMediaType seb.Code = "unsupported_media_type"
 	codeUnsupportedEncoding  seb.Code = "unsupported_encoding"
 	codeRequestTimeout       seb.Code = "request_timeout"
+	codeTooManyAttempts      seb.Code = "too_many_attempts"
 	codeInternal             seb.Code = "internal"
 )
 
@@ -39,6 +40,11 @@ var statuses = map[seb.Code]int{
 	seb.CodeTooManyHeaders:       http.StatusBadRequest,
 	seb.CodeTooManyTopics:        http.StatusConflict,
 	seb.CodeTooManyPartitions:    http.StatusBadRequest,
+	seb.CodeUnauthorized:         http.StatusUnauthorized,
+	seb.CodeForbidden:            http.StatusForbidden,
+	seb.CodeKeyNotFound:          http.StatusNotFound,
+	seb.CodeKeyExists:            http.StatusConflict,
+	seb.CodeTooManyKeys:          http.StatusConflict,
 	seb.CodeOverMemoryBudget:     http.StatusTooManyRequests,
 	seb.CodeOverStateBudget:      http.StatusTooManyRequests,
 	seb.CodeIdempotencyKeyReused: http.StatusUnprocessableEntity,
@@ -56,6 +62,7 @@ var statuses = map[seb.Code]int{
 	codeUnsupportedMediaType: http.StatusUnsupportedMediaType,
 	codeUnsupportedEncoding:  http.StatusUnsupportedMediaType,
 	codeRequestTimeout:       http.StatusRequestTimeout,
+	codeTooManyAttempts:      http.StatusTooManyRequests,
 	codeInternal:             http.StatusInternalServerError,
 }
 
@@ -111,6 +118,7 @@ func problemOf(err error) problem {
 // one, it cuts the connection instead, so that neither a part nor an empty 200 is
 // taken for success. What became of a write is told in any case.
 func (h *Handler) fail(w *response, r *http.Request, err error) {
+	err = ended(w.presence.Context(), err)
 	p := problemOf(err)
 	gone := w.presence.Context().Err() != nil && errors.Is(err, context.Canceled)
 	if w.status != 0 || gone && p.Outcome == "" {
@@ -135,7 +143,10 @@ func (h *Handler) answer(w *response, p problem) {
 		seconds := max(1, math.Ceil(p.retryAfter.Seconds()))
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
 	}
-	if !w.bodyRead {
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="seb"`)
+	}
+	if !w.bodyRead || p.Code == codeTooManyAttempts {
 		w.Header().Set("Connection", "close") // else net/http would first wait for the rest of the body
 	}
 	w.WriteHeader(p.Status)

@@ -69,10 +69,15 @@ func (h *Handler) listTopics(w *response, r *http.Request) error {
 	out := newChunks(w)
 	defer out.free()
 	out.text(`{"topics":[`)
-	for i, t := range topics {
-		if i > 0 {
+	first := true
+	for _, t := range topics {
+		if !w.access.MaySee(t.Name) {
+			continue
+		}
+		if !first {
 			out.text(",")
 		}
+		first = false
 		b, err := json.Marshal(toTopicJSON(t))
 		if err != nil {
 			return fmt.Errorf("encode topic: %w", err)

@@ -1,0 +1,200 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// need is what a caller must be allowed to be served by an action. Every action
+// has one: see [Handler.route].
+type need struct {
+	declared bool
+	nobody   bool // needs nothing: anyone may ask
+	anyKey   bool // whatever its scopes; and where no key is known, none is looked for
+	scope    seb.Scopes
+	topic    func(*http.Request) string // nil: the action looks at topics itself
+	all      bool                       // for all topics
+	signed   bool                       // a signed URL is as good as a key
+	admin    bool                       // leaves a line in the audit log
+}
+
+var (
+	needsNothing = need{declared: true, nobody: true}
+	needsAnyKey  = need{declared: true, anyKey: true}
+	readsTopics  = need{declared: true, scope: seb.ScopeRead}
+	readsTopic   = need{declared: true, scope: seb.ScopeRead, topic: topicOfPath}
+	readsRecords = need{declared: true, scope: seb.ScopeRead, topic: topicOfPath, signed: true}
+	writesTopic  = need{declared: true, scope: seb.ScopeWrite, topic: topicOfPath}
+	changesTopic = need{declared: true, scope: seb.ScopeAdmin, topic: topicOfPath, admin: true}
+	readsKeys    = need{declared: true, scope: seb.ScopeAdmin, all: true}
+	changesKeys  = need{declared: true, scope: seb.ScopeAdmin, all: true, admin: true}
+)
+
+func topicOfPath(r *http.Request) string { return r.PathValue("topic") }
+
+// tokenParameter carries the token of a signed URL.
+const tokenParameter = "token"
+
+// admit finds out who sends r and returns r as the action should see it:
+// without a token, and, if it is a read, with a context that ends when the
+// caller's access does. Call leave when it is served.
+func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, leave func(), err error) {
+	if n.nobody {
+		return r, func() {}, nil
+	}
+	if n.signed {
+		var token string
+		if token, r = takeToken(r); token != "" {
+			w.Header().Set("Access-Control-Allow-Origin", "*") // the URL alone gives access, so who knows it may use it from any page
+			w.Header().Set("Access-Control-Expose-Headers", "Seb-Next-Offset, Seb-End-Offset, Seb-Offset, "+requestIDHeader)
+			w.presence = r
+			w.token = token
+		}
+	}
+	access, err := h.authenticate(w, r, n)
+	if err != nil {
+		return r, nil, err
+	}
+	w.access = access
+	if err := n.check(access, r); err != nil {
+		h.metrics.refusals.WithLabelValues(refusedForbidden).Inc()
+		return r, nil, err
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return r, func() {}, nil // what was admitted is carried out: nobody should have to guess how far it came
+	}
+	ctx, leave := h.broker.While(r.Context(), access)
+	r = r.WithContext(ctx)
+	w.presence = r
+	return r, leave, nil
+}
+
+func (n need) check(a seb.Access, r *http.Request) error {
+	switch {
+	case n.anyKey:
+		return nil
+	case n.topic != nil:
+		return a.CheckTopic(n.scope, n.topic(r))
+	case n.all:
+		return a.CheckAll(n.scope)
+	default:
+		return a.CheckScope(n.scope)
+	}
+}
+
+// authenticate asks the broker who the caller is. Whoever failed too often gets
+// no look at the store any more, and no second word.
+func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access, error) {
+	c, err := credentialOf(w, r, n)
+	shown := err != nil || c.Secret != "" || c.Token != ""
+	from := attemptsOf(r.RemoteAddr)
+	throttled := shown && !h.attempts.left(from)
+	var a seb.Access
+	switch {
+	case err != nil:
+	case throttled || n.anyKey && !h.broker.KeysExist():
+		a, err = h.broker.AuthenticateKnown(c)
+	default:
+		ctx, leave := linger(r.Context())
+		a, err = h.broker.Authenticate(ctx, c)
+		leave()
+	}
+	if seb.CodeOf(err) != seb.CodeUnauthorized {
+		return a, err
+	}
+	reason := refusedMissing
+	if shown {
+		reason = refusedWrong
+		h.attempts.failed(from)
+	}
+	if throttled {
+		reason = refusedThrottled
+		err = tooManyAttempts()
+	}
+	h.metrics.refusals.WithLabelValues(reason).Inc()
+	return a, err
+}
+
+// credentialOf returns what r shows: a key, else the token of a signed URL, else
+// the names of a certificate that the server has verified.
+func credentialOf(w *response, r *http.Request, n need) (c seb.Credential, err error) {
+	if n.signed && w.token != "" {
+		c.Token, c.Topic = w.token, n.topic(r)
+	}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		leaf := r.TLS.VerifiedChains[0][0]
+		if leaf.Subject.CommonName != "" {
+			c.Names = append(c.Names, leaf.Subject.CommonName)
+		}
+		c.Names = append(c.Names, leaf.DNSNames...)
+	}
+	given := r.Header.Values("Authorization")
+	if len(given) == 0 {
+		return c, nil
+	}
+	scheme, key, _ := strings.Cut(given[0], " ")
+	c.Secret = strings.TrimSpace(key)
+	if len(given) > 1 || !strings.EqualFold(scheme, "Bearer") || c.Secret == "" {
+		return c, &seb.Error{
+			Code: seb.CodeUnauthorized, Detail: "the Authorization header holds no API key",
+			Hint: "send Authorization: Bearer KEY, once",
+		}
+	}
+	return c, nil
+}
+
+// takeToken returns the token in r's query, if there is one, and r without it, so
+// that nothing behind ever sees, repeats or logs it.
+func takeToken(r *http.Request) (string, *http.Request) {
+	if !strings.Contains(r.URL.RawQuery, tokenParameter+"=") {
+		return "", r
+	}
+	token := ""
+	var rest []string
+	for _, pair := range strings.Split(r.URL.RawQuery, "&") {
+		if value, found := strings.CutPrefix(pair, tokenParameter+"="); found {
+			token = value // a token holds nothing that would be escaped
+			continue
+		}
+		rest = append(rest, pair)
+	}
+	u := *r.URL
+	u.RawQuery = strings.Join(rest, "&")
+	without := r.WithContext(r.Context())
+	without.URL, without.RequestURI = &u, u.RequestURI()
+	return token, without
+}
+
+// ended returns why the caller's access ended while it was being served, if that
+// is what err comes from; else err.
+func ended(ctx context.Context, err error) error {
+	over := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if cause := context.Cause(ctx); over && seb.CodeOf(cause) == seb.CodeUnauthorized {
+		return cause
+	}
+	return err
+}
+
+// audit leaves a line about what an admin did, or tried to.
+func (h *Handler) audit(w *response, r *http.Request) {
+	attrs := []slog.Attr{
+		slog.String("request_id", w.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+		slog.Int("status", w.status), slog.String("remote", r.RemoteAddr), slog.String("by", whoIs(w.access)),
+	}
+	if w.did != "" {
+		attrs = append(attrs, slog.String("did", w.did))
+	}
+	h.log.LogAttrs(r.Context(), slog.LevelInfo, "audit", attrs...)
+}
+
+func whoIs(a seb.Access) string {
+	if a.Open() {
+		return "anyone: there are no keys"
+	}
+	return keyText(a.Key)
+}

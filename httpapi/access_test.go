@@ -1,0 +1,408 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+func newKey(t testing.TB, b *seb.Broker, name string, scopes seb.Scopes, topics ...string) (seb.Key, string) {
+	t.Helper()
+	k, secret, err := b.CreateKey(t.Context(), seb.KeyOptions{Name: name, Scopes: scopes, Topics: topics})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, secret
+}
+
+func bearer(key string) []string { return []string{"Authorization", "Bearer " + key} }
+
+// example returns a path that a pattern matches.
+func example(pattern string) string {
+	return strings.NewReplacer("{topic}", "orders", "{offset}", "0", "{id}", "77", "{name}", "n").Replace(pattern)
+}
+
+// lacking returns the scopes that are not enough for a need.
+func lacking(n need) seb.Scopes {
+	switch n.scope {
+	case seb.ScopeRead:
+		return seb.ScopeWrite
+	case seb.ScopeWrite:
+		return seb.ScopeRead
+	default:
+		return seb.ScopeRead | seb.ScopeWrite
+	}
+}
+
+// TestUnauthorisedRequestsOfEveryKindAreRefused covers every route there is, since
+// it takes them from the handler.
+func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
+	store := objstore.NewMemory()
+	metrics := prometheus.NewRegistry()
+	bubbleOn(t, store, seb.Options{}, Options{Gatherer: metrics}, 0, func(t *testing.T, s *server) {
+		other := openBroker(t, store, seb.Options{})
+		_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		secret := map[seb.Scopes]string{}
+		for _, scopes := range []seb.Scopes{seb.ScopeRead, seb.ScopeWrite, seb.ScopeRead | seb.ScopeWrite} {
+			_, secret[scopes] = newKey(t, s.broker, strings.ReplaceAll(scopes.String(), ",", "-"), scopes)
+		}
+		_, elsewhere := newKey(t, s.broker, "elsewhere", seb.ScopeAdmin, "other", "order", "orders.*")
+		_, brief, err := s.broker.CreateKey(t.Context(), seb.KeyOptions{Name: "brief", Scopes: seb.ScopeAdmin, Expires: time.Now().Add(time.Minute)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		revoked, revokedSecret := newKey(t, s.broker, "revoked", seb.ScopeAdmin)
+		if a := s.get("/v1/keys", bearer(revokedSecret)...); a.StatusCode != http.StatusOK {
+			t.Fatal(a.body)
+		}
+		if _, err := other.RevokeKey(t.Context(), revoked.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+
+		routes := 0
+		for _, pattern := range slices.Sorted(maps.Keys(s.handler.declared)) {
+			for method, served := range s.handler.declared[pattern] {
+				routes++
+				ask := func(header ...string) answer {
+					time.Sleep(attemptsInterval)
+					return s.do(method, example(pattern), nil, header...)
+				}
+				refusals := []struct {
+					name   string
+					header []string
+					status int
+				}{
+					{"no key", nil, 401},
+					{"garbage", bearer("garbage"), 401},
+					{"no bearer", []string{"Authorization", "Basic b3BzOm9wcw=="}, 401},
+					{"two keys", append(bearer(ops), bearer(ops)...), 401},
+					{"another's secret", bearer("seb_1_" + elsewhere[strings.LastIndex(elsewhere, "_")+1:]), 401},
+					{"unknown", bearer("seb_99_" + ops[6:]), 401},
+					{"expired", bearer(brief), 401},
+					{"revoked on another broker", bearer(revokedSecret), 401},
+					{"wrong scope", bearer(secret[lacking(served.need)]), 403},
+					{"wrong topic", bearer(elsewhere), 403},
+				}
+				for _, c := range refusals {
+					a := ask(c.header...)
+					want := c.status
+					if served.need.nobody || served.need.anyKey && c.status == 403 || pattern == "/v1/topics" && c.name == "wrong topic" {
+						want = 0 // anyone may, or any key will do, or it shows less
+					}
+					if want == 0 && a.StatusCode != 401 && a.StatusCode != 403 {
+						continue
+					}
+					if a.StatusCode != want {
+						t.Errorf("%s %s with %s: %d, want %d: %s", method, pattern, c.name, a.StatusCode, want, a.body)
+						continue
+					}
+					p := a.wantProblem(t, want, map[int]seb.Code{401: seb.CodeUnauthorized, 403: seb.CodeForbidden}[want])
+					if p.Hint == "" || want == 401 && a.Header.Get("WWW-Authenticate") == "" {
+						t.Errorf("%s %s with %s: hint %q, WWW-Authenticate %q", method, pattern, c.name, p.Hint, a.Header.Get("WWW-Authenticate"))
+					}
+				}
+				if a := ask(bearer(ops)...); a.StatusCode == 401 || a.StatusCode == 403 {
+					t.Errorf("%s %s with the right key: %d %s", method, pattern, a.StatusCode, a.body)
+				}
+			}
+		}
+		if routes < 14 {
+			t.Errorf("only %d routes were tried", routes)
+		}
+	})
+}
+
+func TestActionThatDoesNotSayWhatItNeedsPanics(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	defer func() {
+		if recover() == nil {
+			t.Error("it is served to anyone")
+		}
+	}()
+	s.handler.route("/new", methods{"GET": {act: s.handler.livez}})
+}
+
+func TestKeysOverHTTP(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.post("/v1/keys", `{"name":"shop","scopes":["read"]}`).wantProblem(t, 400, seb.CodeInvalidRequest) // it would lock all out
+	created := s.post("/v1/keys", `{"name":"ops","scopes":["admin"]}`)
+	created.want(t, 201)
+	var ops, shop struct {
+		ID     uint64
+		Key    string
+		Scopes []string
+		Topics []string
+	}
+	created.json(t, &ops)
+	created.wantHeader(t, "Cache-Control", "no-store")
+	if ops.ID != 1 || !strings.HasPrefix(ops.Key, "seb_1_") || fmt.Sprint(ops.Topics) != "[*]" {
+		t.Fatalf("the answer is %s", created.body)
+	}
+	s.get("/v1/topics").wantProblem(t, 401, seb.CodeUnauthorized)
+	admin := bearer(ops.Key)
+	body := `{"name":"shop","scopes":["read","write"],"topics":["orders","orders.*"],"expires":"2999-01-01T00:00:00Z"}`
+	a := s.post("/v1/keys", body, admin...)
+	a.want(t, 201)
+	a.json(t, &shop)
+	s.post("/v1/keys", body, admin...).wantProblem(t, 409, seb.CodeKeyExists)
+	for _, bad := range []string{
+		`{}`, `[]`, `{"name":"a"}`, `{"name":"a","scopes":["root"]}`, `{"name":"a","scopes":"read"}`, `{"name":"a","scopes":[1]}`,
+		`{"name":"a","scopes":["read"],"topics":["*a"]}`, `{"name":"a","scopes":["read"],"expires":"soon"}`, `{"name":"a","scopes":["read"],"ttl":"1h"}`,
+		`{"name":"a","scopes":["read"],"expires":"2020-01-01T00:00:00Z"}`, `{"name":"a","scopes":["read"]} x`,
+	} {
+		s.post("/v1/keys", bad, admin...).wantProblem(t, 400, seb.CodeInvalidRequest)
+	}
+	list := s.get("/v1/keys", admin...)
+	list.want(t, 200)
+	if strings.Contains(list.body, `"key"`) || strings.Contains(list.body, shop.Key[8:]) || !strings.Contains(list.body, `"expires":"2999-01-01T00:00:00.000Z"`) {
+		t.Errorf("the list is %s", list.body)
+	}
+	for _, path := range []string{"/v1/topics/orders/records", "/v1/topics/orders.eu/records"} {
+		s.post(path, "hello", bearer(shop.Key)...).want(t, 201)
+		s.get(path, bearer(shop.Key)...).want(t, 200)
+	}
+	s.append("hidden", "hello", admin...)
+	if topics := s.get("/v1/topics", bearer(shop.Key)...).body; strings.Contains(topics, "hidden") || !strings.Contains(topics, "orders.eu") {
+		t.Errorf("the key sees %s", topics)
+	}
+	s.do("DELETE", "/v1/keys/2", nil, admin...).want(t, 204)
+	s.do("DELETE", "/v1/keys/2", nil, admin...).wantProblem(t, 404, seb.CodeKeyNotFound)
+	s.do("DELETE", "/v1/keys/shop", nil, admin...).wantProblem(t, 400, seb.CodeInvalidRequest)
+	s.get("/v1/topics", bearer(shop.Key)...).wantProblem(t, 401, seb.CodeUnauthorized)
+}
+
+// signedFor signs a read of topic for an hour.
+func signedFor(t testing.TB, secret, topic string) string {
+	t.Helper()
+	s, err := seb.SignRead(secret, topic, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSignedURLReadsRecordsOfItsTopicAndNothingElse(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		k, reader := newKey(t, s.broker, "reader", seb.ScopeRead, "orders")
+		_, writer := newKey(t, s.broker, "writer", seb.ScopeWrite)
+		s.append("orders", "hello", bearer(ops)...)
+		s.append("secrets", "hush", bearer(ops)...)
+		signed := signedFor(t, reader, "orders")
+		ask := func(path string) answer { time.Sleep(attemptsInterval); return s.get(path) }
+		a := ask("/v1/topics/orders/records?offset=earliest&token=" + signed + "&limit=1")
+		a.want(t, 200)
+		a.wantHeader(t, "Access-Control-Allow-Origin", "*")
+		if !strings.Contains(a.body, "hello") {
+			t.Errorf("it reads %q", a.body)
+		}
+		ask("/v1/topics/secrets/records?token="+signed).wantProblem(t, 401, seb.CodeUnauthorized)
+		ask("/v1/topics/secrets/records?token="+signedFor(t, reader, "secrets")).wantProblem(t, 403, seb.CodeForbidden)
+		ask("/v1/topics/orders/records?token="+signedFor(t, writer, "orders")).wantProblem(t, 403, seb.CodeForbidden)
+		ask("/v1/topics/orders/records?token="+signed[1:]).wantProblem(t, 401, seb.CodeUnauthorized)
+		ask("/v1/topics/orders/records?token=").wantProblem(t, 401, seb.CodeUnauthorized)
+		ask("/v1/topics/orders/records/0?token="+signed).wantProblem(t, 401, seb.CodeUnauthorized)
+		ask("/v1/topics/orders?token="+signed).wantProblem(t, 401, seb.CodeUnauthorized)
+		s.post("/v1/topics/orders/records?token="+signed, "x").wantProblem(t, 401, seb.CodeUnauthorized)
+
+		// One that waits is let go when the key is, and told why.
+		waiting := make(chan answer)
+		go func() { waiting <- s.get("/v1/topics/orders/records?offset=latest&wait=2m&token=" + signed) }()
+		synctest.Wait()
+		if _, err := s.broker.RevokeKey(t.Context(), k.ID); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		(<-waiting).wantProblem(t, 401, seb.CodeUnauthorized)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it waited for %v", took)
+		}
+		ask("/v1/topics/orders/records?token="+signed).wantProblem(t, 401, seb.CodeUnauthorized)
+	})
+}
+
+func TestFailedAttemptsAreCountedAndSlowed(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Registerer: metrics}, 0, func(t *testing.T, s *server) {
+		_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		throttled := 0
+		for range 3 * attemptsBurst {
+			if a := s.get("/v1/topics", bearer("garbage")...); a.StatusCode == http.StatusTooManyRequests {
+				a.wantProblem(t, 429, codeTooManyAttempts)
+				if !a.Close {
+					t.Error("the connection stays")
+				}
+				throttled++
+			}
+		}
+		if throttled != 2*attemptsBurst {
+			t.Errorf("%d of %d attempts were slowed", throttled, 3*attemptsBurst)
+		}
+		s.get("/v1/topics", bearer(ops)...).want(t, 200)
+		s.get("/v1/topics").want(t, 401)
+		time.Sleep(attemptsInterval + time.Millisecond)
+		s.get("/v1/topics", bearer("garbage")...).want(t, 401)
+		s.get("/v1/topics", bearer("garbage")...).want(t, 429)
+		for reason, want := range map[string]float64{refusedMissing: 1, refusedWrong: attemptsBurst + 1, refusedThrottled: 2*attemptsBurst + 1} {
+			if got := counted(t, metrics, "seb_http_access_refused_total", reason); got != want {
+				t.Errorf("%s: %v are counted, want %v", reason, got, want)
+			}
+		}
+	})
+}
+
+// counted returns the value of a counter by its one label.
+func counted(t testing.TB, g prometheus.Gatherer, name, label string) float64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && m.GetLabel()[0].GetValue() == label {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	t.Fatalf("there is no %s of %s", name, label)
+	return 0
+}
+
+func TestAttemptsTakeBoundedMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAttempts()
+		for i := range 3 * attemptsAddressesMax {
+			a.failed(attemptsOf(fmt.Sprintf("[2001:db8:%x:%x::1]:99", i>>8, i&0xff)))
+		}
+		if n := len(a.until); n > attemptsAddressesMax+1 {
+			t.Errorf("%d addresses are held", n)
+		}
+		if a.left(attemptsOf("[2001:db8:ffff::1]:1")) {
+			t.Error("who finds no place of its own may fail as often as it likes")
+		}
+		if !a.left(attemptsOf("[2001:db8::7]:1")) { // of the first /64, which failed once
+			t.Error("an address with attempts left has none")
+		}
+		time.Sleep(time.Minute)
+		a.failed(attemptsOf("192.0.2.1:1"))
+		if len(a.until) != 1 || !a.left(attemptsOf("[2001:db8:ffff::1]:1")) {
+			t.Errorf("%d addresses are held after a minute", len(a.until))
+		}
+	})
+}
+
+func TestAdminActionsLeaveALine(t *testing.T) {
+	var log logLines
+	s := newServer(t, seb.Options{}, Options{Logger: log.logger()})
+	var ops struct{ Key string }
+	s.post("/v1/keys", `{"name":"ops","scopes":["admin"]}`, requestIDHeader, "first").json(t, &ops)
+	s.do("PUT", "/v1/topics/orders", nil, append(bearer(ops.Key), requestIDHeader, "second")...).want(t, 201)
+	s.do("DELETE", "/v1/topics/none", nil, append(bearer(ops.Key), requestIDHeader, "third")...).want(t, 404)
+	s.do("DELETE", "/v1/keys/1", nil, append(bearer(ops.Key), requestIDHeader, "fourth")...).want(t, 204)
+	s.get("/v1/keys", bearer(ops.Key)...).want(t, 401)
+	type line struct {
+		Msg, By, Did, Method, Path string
+		RequestID                  string `json:"request_id"`
+		Status                     int
+	}
+	var got []line
+	for l := range strings.Lines(log.String()) {
+		var x line
+		if err := json.Unmarshal([]byte(l), &x); err != nil {
+			t.Fatal(err)
+		}
+		if x.Msg == "audit" {
+			got = append(got, x)
+		}
+	}
+	want := []line{
+		{"audit", "anyone: there are no keys", `created key 1 "ops" for admin of *`, "POST", "/v1/keys", "first", 201},
+		{"audit", `key 1 "ops"`, "", "PUT", "/v1/topics/orders", "second", 201},
+		{"audit", `key 1 "ops"`, "", "DELETE", "/v1/topics/none", "third", 404},
+		{"audit", `key 1 "ops"`, `revoked key 1 "ops"`, "DELETE", "/v1/keys/1", "fourth", 204},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the audit log is\n%+v, want\n%+v", got, want)
+	}
+}
+
+// A secret is shown to who creates the key, and to nobody else.
+func TestSecretsAreInNoLogLineMetricOrObject(t *testing.T) {
+	store := objstore.NewMemory()
+	var log logLines
+	metrics := prometheus.NewRegistry()
+	s := serve(t, openBroker(t, store, seb.Options{Logger: log.logger(), CheckpointCommits: 1, Metrics: metrics}),
+		Options{Logger: log.logger(), Registerer: metrics, Gatherer: metrics})
+	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+	_, gone := newKey(t, s.broker, "gone", seb.ScopeRead)
+	s.append("orders", "hello", bearer(ops)...)
+	signed := signedFor(t, ops, "orders")
+	for _, secret := range []string{ops, gone, ops + "0", "seb_9_" + ops[6:]} {
+		for _, path := range []string{"/v1/topics", "/v1/keys", "/nowhere", "/v1/topics/orders/records?offset=-1"} {
+			s.get(path, bearer(secret)...)
+			s.get(path, "Authorization", secret)
+		}
+		s.get("/v1/topics/orders/records?wait=oops&token="+signed, bearer(secret)...)
+	}
+	for _, path := range []string{"/v1/topics/orders/records", "/v1/topics/none/records", "/v1/topics/orders", "/v1/keys"} {
+		s.get(path + "?token=" + signed)
+		s.get(path + "?token=" + signed + "&x=%zz")
+		s.get(path + "?%zz&token=" + signed)
+	}
+	scraped := s.get("/metrics", bearer(ops)...).body
+	if err := s.broker.Close(); err != nil {
+		t.Fatal(err)
+	}
+	places := map[string][]byte{"the log": []byte(log.String()), "the metrics": []byte(scraped)}
+	page, err := store.List(t.Context(), "", "", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range page.Keys {
+		o, err := store.Get(t.Context(), key, 0, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places[key] = o.Body
+	}
+	if len(places) < 6 || !bytes.Contains(places["the log"], []byte(`"ops"`)) || !strings.Contains(scraped, "seb_http_access_refused_total") {
+		t.Fatalf("the test looks in the wrong places: %v", slices.Collect(maps.Keys(places)))
+	}
+	for where, b := range places {
+		for _, secret := range []string{ops[6:], gone[6:], signed, signed[23:]} {
+			if bytes.Contains(b, []byte(secret[:20])) {
+				t.Errorf("%s holds a secret", where)
+			}
+		}
+	}
+}
+
+func FuzzKeyOptions(f *testing.F) {
+	f.Add([]byte(`{"name":"shop","scopes":["read","write"],"topics":["orders.*"],"expires":"2999-01-01T00:00:00Z"}`))
+	f.Add([]byte(`{"name":null,"scopes":null,"topics":[null],"expires":null}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		o, err := parseKeyOptions(body)
+		if err != nil {
+			if seb.CodeOf(err) != seb.CodeInvalidRequest {
+				t.Fatalf("the error is %v", err)
+			}
+			return
+		}
+		if !json.Valid(body) || o.Scopes > seb.ScopeRead|seb.ScopeWrite|seb.ScopeAdmin {
+			t.Fatalf("%q was read as %+v", body, o)
+		}
+	})
+}
