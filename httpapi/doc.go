@@ -16,8 +16,8 @@
 //   - Every route says what its callers must be allowed, and no action runs
 //     before that was checked. A credential never reaches an action or a log.
 //   - Every error is an RFC 9457 problem with a stable code, and every response
-//     carries Seb-Request-Id.
+//     carries Seb-Request-Id. On the original Seb's paths errors are plain text.
 //   - Query parameters, JSON fields and Seb-* headers that are not understood
 //     are refused by name, never ignored: what a caller asks for and does not
-//     get must be an error.
+//     get must be an error. Only the original Seb's queries are read its way.
 package httpapi

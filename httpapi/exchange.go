@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ type response struct {
 
 	id       string // of the request, also in its header
 	head     bool   // the request is a HEAD: what is written counts for nothing
+	original bool   // it is on one of the original Seb's paths, where errors are plain text
 	bodyRead bool   // completely; true if there is none
 	status   int    // 0 until the answer has begun
 	bytesIn  int64  // of the body as it came
@@ -99,6 +101,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		tempo:          h.tempo,
 		id:             requestID(r),
 		head:           r.Method == http.MethodHead,
+		original:       slices.Contains(originalPaths, r.URL.Path),
 		bodyRead:       r.ContentLength == 0,
 		presence:       r,
 	}

@@ -84,8 +84,14 @@ func bubbleOf(t *testing.T, opts seb.Options, connections int, f func(t *testing
 // bubbleOn is bubbleOf for a broker on that store.
 func bubbleOn(t *testing.T, store objstore.Store, opts seb.Options, apiOpts Options, connections int, f func(t *testing.T, s *server)) {
 	t.Helper()
+	bubbleAround(t, func(t *testing.T) *server { return serve(t, openBroker(t, store, opts), apiOpts) }, connections, f)
+}
+
+// bubbleAround is bubbleOf with the server that open returns, within the bubble.
+func bubbleAround(t *testing.T, open func(t *testing.T) *server, connections int, f func(t *testing.T, s *server)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, openBroker(t, store, opts), apiOpts)
+		s := open(t)
 		l := newPipeListener()
 		srv := NewServer(s.handler, nil)
 		limited := LimitConnections(srv, l, connections)

@@ -59,6 +59,7 @@ var statuses = map[seb.Code]int{
 	codeRouteNotFound:        http.StatusNotFound,
 	codeMethodNotAllowed:     http.StatusMethodNotAllowed,
 	codeNotAcceptable:        http.StatusNotAcceptable,
+	codeChooseMediaType:      http.StatusMultipleChoices,
 	codeUnsupportedMediaType: http.StatusUnsupportedMediaType,
 	codeUnsupportedEncoding:  http.StatusUnsupportedMediaType,
 	codeRequestTimeout:       http.StatusRequestTimeout,
@@ -137,8 +138,13 @@ func (h *Handler) answer(w *response, p problem) {
 	if err != nil {
 		panic(err) // strings and integers always marshal
 	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
+	contentType, body := "application/problem+json", append(body, '\n')
+	if w.original {
+		contentType, body = "text/plain; charset=utf-8", []byte(originalText(p))
+		p.Status = originalStatus(p)
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
 		seconds := max(1, math.Ceil(p.retryAfter.Seconds()))
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
@@ -150,7 +156,7 @@ func (h *Handler) answer(w *response, p problem) {
 		w.Header().Set("Connection", "close") // else net/http would first wait for the rest of the body
 	}
 	w.WriteHeader(p.Status)
-	if _, err := w.Write(append(body, '\n')); err != nil {
+	if _, err := w.Write(body); err != nil {
 		w.err = errors.Join(p.cause, fmt.Errorf("write answer: %w", err))
 	}
 }

@@ -73,9 +73,7 @@ func noneMatch(etags []string, tag string) bool {
 
 // describe sets the headers that say what a raw value can't.
 func describe(header http.Header, rec *seb.Record) {
-	// Values are anyone's: a browser must not take one for a page of this origin.
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	noPage(header)
 	header.Set(timestampHeader, rec.Timestamp.UTC().Format(timestampLayout))
 	switch {
 	case rec.Key == nil:
@@ -95,6 +93,13 @@ func describe(header http.Header, rec *seb.Record) {
 	if omitted > 0 {
 		header.Set("Seb-Omitted-Headers", strconv.Itoa(omitted))
 	}
+}
+
+// noPage keeps browsers from taking a value, which is anyone's, for a page of
+// this origin.
+func noPage(header http.Header) {
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 }
 
 func contentTypeOf(rec *seb.Record) string {

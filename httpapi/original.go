@@ -1,0 +1,132 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// The endpoints of the original Seb (github.com/micvbang/simple-event-broker), so
+// that programs written for it run unchanged. What they see is partition 0.
+//
+//	POST /records?topic-name=                                            append
+//	GET  /records?topic-name=&offset=&max-records=&max-bytes=&timeout=   read, or wait
+//	GET  /record?topic-name=&offset=                                     one record
+//	GET  /topic?topic-name=                                              where a topic ends
+//
+// Records travel as multipart/form-data: a field "sizes", a JSON list of their
+// sizes, then a field "records", their values back to back.
+//
+// The query is read as the original reads it, not as the rest of this package
+// does: of a parameter that is given twice the first counts, unknown ones are
+// ignored, and optional ones that make no sense have their defaults.
+var originalPaths = []string{"/records", "/record", "/topic"}
+
+const (
+	typeForm = "multipart/form-data"
+
+	sizesField   = "sizes"
+	recordsField = "records"
+)
+
+func (h *Handler) originalRoutes() {
+	reads := need{declared: true, scope: seb.ScopeRead, topic: originalTopicOf}
+	writes := need{declared: true, scope: seb.ScopeWrite, topic: originalTopicOf}
+	h.route("/records", methods{"GET": {reads, h.originalRead}, "POST": {writes, h.originalAppend}})
+	h.route("/record", methods{"GET": {reads, h.originalReadOne}})
+	h.route("/topic", methods{"GET": {reads, h.originalTopic}})
+}
+
+func originalTopicOf(r *http.Request) string { return newOriginalQuery(r).Get("topic-name") }
+
+// originalText says in plain text what p says, in the original's words where its
+// clients may look for them.
+func originalText(p problem) string {
+	if p.Code == seb.CodeTopicNotFound {
+		return "topic not found"
+	}
+	if p.Code == seb.CodeOffsetOutOfRange {
+		return "offset out of bounds"
+	}
+	text := p.Detail
+	if p.Hint != "" {
+		text += "; " + p.Hint
+	}
+	if p.Outcome != "" {
+		text += " (outcome: " + string(p.Outcome) + ")"
+	}
+	return text
+}
+
+// originalStatus is p's status as the original's clients know it: they take every
+// one but 401, 404 and 413 for success.
+func originalStatus(p problem) int {
+	if p.Code == seb.CodeOffsetOutOfRange {
+		return http.StatusNotFound
+	}
+	return p.Status
+}
+
+// originalQuery is a query on one of the original's paths.
+type originalQuery struct{ url.Values }
+
+func newOriginalQuery(r *http.Request) originalQuery { return originalQuery{r.URL.Query()} }
+
+// topic returns the topic's name, which must be given.
+func (q originalQuery) topic() (string, error) {
+	name := q.Get("topic-name")
+	if name == "" {
+		return "", invalid("add ?topic-name=NAME", "the query has no topic-name")
+	}
+	return name, seb.CheckTopicName(name)
+}
+
+// offset returns the offset, which must be given. One that no partition can get
+// to comes back as the last that one could.
+func (q originalQuery) offset() (seb.Offset, error) {
+	s := q.Get("offset")
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, invalid("add offset=N; 0 is the first record's", "the query's offset is %q, not a number from 0 on", s)
+	}
+	return seb.Offset(min(n, 1<<63-1)), nil
+}
+
+// count returns the number under name; 0 if there is none that makes sense.
+func (q originalQuery) count(name string) int64 {
+	n, err := strconv.ParseInt(q.Get(name), 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// duration returns the duration under name, at most hi; otherwise if there is
+// none that makes sense.
+func (q originalQuery) duration(name string, otherwise, hi time.Duration) time.Duration {
+	d, err := time.ParseDuration(q.Get(name))
+	if err != nil {
+		return otherwise
+	}
+	return min(max(d, 0), hi)
+}
+
+// originalTopic answers where the topic ends, and with the time of its last
+// batch: the year 1 before the first.
+func (h *Handler) originalTopic(w *response, r *http.Request) error {
+	name, err := newOriginalQuery(r).topic()
+	if err != nil {
+		return err
+	}
+	t, err := h.broker.Topic(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, struct {
+		NextOffset     seb.Offset `json:"next_offset"`
+		LatestCommitAt time.Time  `json:"latest_commit_at"`
+	}{t.Partitions[0].End, t.Partitions[0].LastTimestamp.UTC()})
+}

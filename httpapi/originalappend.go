@@ -1,0 +1,230 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"mime/multipart"
+	"net/http"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// originalAppend appends a form's records to partition 0. Like [Handler.appendRecords]
+// it gives the request's memory back before it waits for the commit, and withdraws
+// the append of a client that has left.
+func (h *Handler) originalAppend(w *response, _ *http.Request) error {
+	r := w.presence // whose context ends when the client has left
+	topic, err := newOriginalQuery(r).topic()
+	if err != nil {
+		return notCommitted(err)
+	}
+	pending, err := h.originalSubmit(w, r, topic)
+	if err != nil {
+		return notCommitted(err)
+	}
+	done, err := pending.Wait(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeOffsets(w, done.Ranges)
+}
+
+// originalSubmit reads the form and copies its records into the broker's open batch.
+func (h *Handler) originalSubmit(w *response, r *http.Request, topic string) (*seb.Pending, error) {
+	boundary, err := formBoundary(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	body, err := h.readBody(w, r, h.limits.RequestBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer body.free()
+	sizes, values, err := splitForm(body.data, boundary)
+	if err != nil {
+		return nil, err
+	}
+	records, err := h.sizedRecords(r.Context(), sizes, values)
+	if err != nil {
+		return nil, err
+	}
+	defer records.free()
+	return h.broker.AppendAsync(r.Context(), topic, records.list, seb.ToPartition(0))
+}
+
+func formBoundary(header http.Header) (string, error) {
+	mediaType, params, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil || mediaType != typeForm || params["boundary"] == "" {
+		return "", invalid("", "the Content-Type is %q; it must be %s with a boundary", header.Get("Content-Type"), typeForm)
+	}
+	return params["boundary"], nil
+}
+
+// splitForm returns the two fields of the form that body is, in body's own memory,
+// which it overwrites: a field never grows, and what is before it makes room.
+func splitForm(body []byte, boundary string) (sizes, values []byte, err error) {
+	in := &bounded{src: bytes.NewReader(body)}
+	f := &form{parts: multipart.NewReader(in, boundary), in: in, room: body}
+	if sizes, err = f.field(sizesField); err != nil {
+		return nil, nil, err
+	}
+	if values, err = f.field(recordsField); err != nil {
+		return nil, nil, err
+	}
+	extra, err := f.next()
+	if err == nil && extra != nil {
+		err = invalid("", "the form has a third field, %q; it must have %q, then %q", extra.FormName(), sizesField, recordsField)
+	}
+	return sizes, values, err
+}
+
+// form reads the fields of multipart/form-data one after the other.
+type form struct {
+	parts *multipart.Reader
+	in    *bounded
+	room  []byte // what is left of the body's memory; what is in it was read long ago
+}
+
+// field reads the next field, which must be called name.
+func (f *form) field(name string) ([]byte, error) {
+	part, err := f.next()
+	switch {
+	case err != nil:
+		return nil, err
+	case part == nil:
+		return nil, invalid("", "the form ends before the field %q", name)
+	case part.FormName() != name:
+		return nil, invalid("", "the form has the field %q where %q must be; it must have %q, then %q", part.FormName(), name, sizesField, recordsField)
+	}
+	for used := 0; ; {
+		// The room never runs out: behind the value the body goes on.
+		n, err := part.Read(f.room[used:])
+		used += n
+		if errors.Is(err, io.EOF) {
+			value := f.room[:used:used]
+			f.room = f.room[used:]
+			return value, nil
+		}
+		if err != nil {
+			return nil, malformedForm(err)
+		}
+	}
+}
+
+// next returns the next field, nil at the form's end.
+func (f *form) next() (*multipart.Part, error) {
+	f.in.left = formHeaderBytesMax
+	part, err := f.parts.NextPart()
+	f.in.left = math.MaxInt
+	if err == io.EOF { // wrapped it means that the form is cut off
+		return nil, nil
+	}
+	if err != nil {
+		return nil, malformedForm(err)
+	}
+	return part, nil
+}
+
+func malformedForm(err error) error {
+	return &seb.Error{Code: seb.CodeInvalidRequest, Err: err, Detail: fmt.Sprintf("the form is malformed or cut off: %v", err)}
+}
+
+// formHeaderBytesMax is how much may be read to find the beginning of a field.
+// The parser alone would keep ten megabytes of headers, which nobody reserved.
+const formHeaderBytesMax = 16 << 10
+
+// bounded reads at most left bytes of src.
+type bounded struct {
+	src  io.Reader
+	left int
+}
+
+// Read implements [io.Reader].
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, fmt.Errorf("a field's headers take more than %d bytes", formHeaderBytesMax)
+	}
+	n, err := b.src.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// sizedRecords makes a record of each of sizes, a JSON list; their values are
+// slices of values, and take all of it.
+func (h *Handler) sizedRecords(ctx context.Context, sizes, values []byte) (*recordList, error) {
+	var count int
+	var sum int64
+	err := eachSize(sizes, func(size int64) error {
+		count++
+		sum += size
+		return h.checkRecordCount(count)
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case count == 0:
+		return nil, invalid("", "%q is an empty list: the request has no records", sizesField)
+	case sum != int64(len(values)):
+		return nil, invalid("", "%q adds up to %d bytes, %q has %d", sizesField, sum, recordsField, len(values))
+	}
+	l, err := h.newRecordList(ctx, count)
+	if err != nil {
+		return nil, err
+	}
+	err = eachSize(sizes, func(size int64) error {
+		l.list = append(l.list, seb.Record{Value: values[:size:size]})
+		values = values[size:]
+		return nil
+	})
+	if err != nil {
+		l.free()
+		return nil, err
+	}
+	return l, nil
+}
+
+// eachSize calls f with each element of a JSON list of sizes.
+func eachSize(sizes []byte, f func(size int64) error) error {
+	j, err := newJSONReader(sizes)
+	if err != nil {
+		return err
+	}
+	err = j.list(sizesField, func(int) error {
+		n, given, err := j.integer("a size", 0, math.MaxUint32)
+		if err == nil && !given {
+			err = invalid("", "a size is null, at byte %d of %q", j.at, sizesField)
+		}
+		if err != nil {
+			return err
+		}
+		return f(n)
+	})
+	if err != nil {
+		return err
+	}
+	return j.end()
+}
+
+// writeOffsets answers an append with the offset of each record.
+func writeOffsets(w *response, ranges []seb.Range) error {
+	w.Header().Set("Content-Type", typeJSON)
+	w.WriteHeader(http.StatusCreated)
+	out := newChunks(w)
+	defer out.free()
+	out.text(`{"offsets":[`)
+	separator := ""
+	for _, r := range ranges {
+		for i := range r.Count {
+			out.text(separator)
+			out.integer(int64(r.Offset) + int64(i))
+			separator = ","
+		}
+	}
+	out.text("]}")
+	return out.flush()
+}

@@ -1,0 +1,251 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const (
+	originalReadRecords = 10
+	originalReadWait    = 10 * time.Second
+	// originalReadGrace is what reading gets of what is there when the caller's
+	// time is shorter: who asks in vain again and again would never get on.
+	originalReadGrace = time.Second
+	// max-bytes counts values alone. This is what a record may take beside its
+	// value, in a batch of its own, for a read to come as near to it as it can.
+	besideValueBytes = 256
+	besideValuesMax  = 1 << 20
+)
+
+// codeChooseMediaType is the original's answer to an Accept header that names
+// what it doesn't have.
+const codeChooseMediaType seb.Code = "choose_media_type"
+
+// originalSpec is what a read's query says.
+type originalSpec struct {
+	topic    string
+	offset   seb.Offset
+	limit    int
+	maxBytes int64 // of values
+	wait     time.Duration
+}
+
+// read returns what to fetch, of which no more than maxBytes are answered.
+func (s *originalSpec) read() readSpec {
+	beside := min(int64(s.limit)*besideValueBytes, besideValuesMax)
+	return readSpec{from: seb.At(s.offset), limit: s.limit, maxBytes: s.maxBytes + beside}
+}
+
+// cut returns the records, one at least, whose values take no more than maxBytes.
+func (s *originalSpec) cut(records []seb.Record) []seb.Record {
+	left := s.maxBytes
+	for i := range records {
+		left -= int64(len(records[i].Value))
+		if left < 0 && i > 0 {
+			return records[:i]
+		}
+	}
+	return records
+}
+
+// originalRead answers with records from an offset on, as a form, or after its
+// timeout with 206 and a form without fields. An offset beyond the end is waited
+// for like the end itself.
+func (h *Handler) originalRead(w *response, r *http.Request) error {
+	if err := acceptsForm(r.Header); err != nil {
+		return err
+	}
+	spec, err := h.parseOriginalRead(r)
+	if err != nil {
+		return err
+	}
+	records, release, err := h.originalFetch(w, r, spec)
+	if err != nil {
+		return err
+	}
+	defer release()
+	out := multipart.NewWriter(w)
+	w.Header().Set("Content-Type", out.FormDataContentType())
+	if len(records) == 0 {
+		w.WriteHeader(http.StatusPartialContent)
+	} else if err := writeForm(out, records); err != nil {
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return fmt.Errorf("write answer: %w", err)
+	}
+	return nil
+}
+
+// acceptsForm refuses what the original refuses. It looks at the first Accept
+// header alone, and not for more than one media type in it.
+func acceptsForm(header http.Header) error {
+	hint := "send Accept: " + typeForm
+	mediaType, _, err := mime.ParseMediaType(header.Get("Accept"))
+	if err != nil {
+		return &seb.Error{Code: codeNotAcceptable, Hint: hint, Detail: fmt.Sprintf("the Accept header is %q: %v", header.Get("Accept"), err)}
+	}
+	if mediaType != "*/*" && mediaType != typeForm {
+		return &seb.Error{Code: codeChooseMediaType, Hint: hint, Detail: fmt.Sprintf("records can't be served as %q", mediaType)}
+	}
+	return nil
+}
+
+func (h *Handler) parseOriginalRead(r *http.Request) (s originalSpec, err error) {
+	q := newOriginalQuery(r)
+	if s.topic, err = q.topic(); err != nil {
+		return s, err
+	}
+	if s.offset, err = q.offset(); err != nil {
+		return s, err
+	}
+	limit, maxBytes := q.count("max-records"), q.count("max-bytes")
+	if limit == 0 {
+		limit = originalReadRecords
+	}
+	if maxBytes == 0 {
+		maxBytes = readBytesMax
+	}
+	s.limit = int(min(limit, readRecordsMax, int64(h.recordsMax())))
+	s.maxBytes = min(maxBytes, readBytesMax, int64(h.limits.RequestBytes))
+	s.wait = q.duration("timeout", originalReadWait, readWaitMax)
+	return s, nil
+}
+
+// originalFetch returns what there is from spec.offset on, with its memory
+// reserved until release is called, or nothing if nothing came in time. While it
+// waits it holds none.
+func (h *Handler) originalFetch(w *response, r *http.Request, spec originalSpec) (_ []seb.Record, release func(), _ error) {
+	deadline := time.Now().Add(spec.wait)
+	for {
+		found, release, err := h.fetchUntil(r.Context(), deadline, spec)
+		switch {
+		case errors.Is(err, errTimeUp):
+			return nil, func() {}, nil
+		case err != nil:
+			return nil, nil, err
+		case len(found.Records) > 0:
+			return spec.cut(found.Records), release, nil
+		}
+		release()
+		there, err := h.awaitOffset(w.presence.Context(), spec, found.End, deadline)
+		if err != nil || !there {
+			return nil, func() {}, err
+		}
+	}
+}
+
+// errTimeUp says that the store took longer than the caller waits.
+var errTimeUp = errors.New("the read's time is up")
+
+// fetchUntil returns what is at spec.offset now: nothing if that is the end or
+// past it. Should the store take longer than until deadline, it returns what was
+// read by then, or errTimeUp.
+func (h *Handler) fetchUntil(ctx context.Context, deadline time.Time, spec originalSpec) (seb.Fetched, func(), error) {
+	if grace := time.Now().Add(originalReadGrace); grace.After(deadline) {
+		deadline = grace
+	}
+	reading, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	found, release, err := h.fetchNow(reading, spec.topic, spec.read())
+	var e *seb.Error
+	switch {
+	case err == nil:
+		return found, release, nil
+	case errors.As(err, &e) && e.Code == seb.CodeOffsetOutOfRange && spec.offset > e.End:
+		return seb.Fetched{Start: e.Start, End: e.End}, func() {}, nil
+	case errors.Is(reading.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("%w: %w", errTimeUp, err)
+	}
+	return found, nil, err
+}
+
+// awaitOffset returns true once there is a record at spec.offset; false after
+// deadline, or when the handler drains. end is where the partition ended.
+func (h *Handler) awaitOffset(ctx context.Context, spec originalSpec, end seb.Offset, deadline time.Time) (bool, error) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(h.draining, cancel)()
+	for end <= spec.offset {
+		wait := time.Until(deadline)
+		if wait <= 0 || h.drained() {
+			return false, nil
+		}
+		found, err := h.broker.Fetch(waiting, spec.topic, 0, seb.At(end), seb.FetchOptions{Limit: 1, MaxBytes: 1, Wait: wait})
+		switch {
+		case err != nil && ctx.Err() == nil && errors.Is(err, context.Canceled):
+			return false, nil // draining
+		case err != nil:
+			return false, err
+		}
+		end = found.End
+	}
+	return true, nil
+}
+
+// writeForm writes records as the two fields of a form.
+func writeForm(form *multipart.Writer, records []seb.Record) error {
+	err := writeField(form, sizesField, func(out *chunks) {
+		separator := "["
+		for i := range records {
+			out.text(separator)
+			out.integer(int64(len(records[i].Value)))
+			separator = ","
+		}
+		out.text("]")
+	})
+	if err != nil {
+		return err
+	}
+	return writeField(form, recordsField, func(out *chunks) {
+		for i := range records {
+			out.bytes(records[i].Value)
+		}
+	})
+}
+
+func writeField(form *multipart.Writer, name string, value func(*chunks)) error {
+	field, err := form.CreateFormField(name)
+	if err != nil {
+		return fmt.Errorf("write answer: %w", err)
+	}
+	out := newChunks(field)
+	defer out.free()
+	value(out)
+	return out.flush()
+}
+
+// originalReadOne answers with one record's value, under the type that its bytes
+// look like, as the original does.
+func (h *Handler) originalReadOne(w *response, r *http.Request) error {
+	q := newOriginalQuery(r)
+	topic, err := q.topic()
+	if err != nil {
+		return err
+	}
+	offset, err := q.offset()
+	if err != nil {
+		return err
+	}
+	found, release, err := h.fetchNow(r.Context(), topic, readSpec{from: seb.At(offset), limit: 1, maxBytes: 1})
+	if err != nil {
+		return err
+	}
+	defer release()
+	if len(found.Records) == 0 {
+		return &seb.Error{
+			Code: seb.CodeOffsetOutOfRange, Start: found.Start, End: found.End,
+			Detail: fmt.Sprintf("offset %d of topic %q has no record yet", offset, topic),
+		}
+	}
+	value := found.Records[0].Value
+	noPage(w.Header())
+	return writeBody(w, http.StatusOK, http.DetectContentType(value), value)
+}
