@@ -23,7 +23,7 @@ func (s *server) exchange(request string) answer {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer func() { _ = conn.Close() }() // the answer has come, or its absence was told
+	defer func() { _ = conn.Close() }()                  // the answer has come, or its absence was told
 	go func() { _, _ = io.WriteString(conn, request) }() // a refused body's rest may find no reader
 	method, _, _ := strings.Cut(request, " ")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
