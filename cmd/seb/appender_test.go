@@ -122,9 +122,9 @@ func isCutOff(err error) bool {
 
 // next makes the records of the next call. Each has a name that no other has,
 // and bytes that can't be told beforehand.
-func (a *appender) next() (call, *lineBatch) {
+func (a *appender) next() (call, *recordBatch) {
 	var c call
-	b := &lineBatch{}
+	b := &recordBatch{}
 	b.reset()
 	for _, size := range a.mix() {
 		name := fmt.Sprintf("%d-%07d", a.id, a.count)
@@ -161,7 +161,7 @@ func noise(size int) []byte {
 
 // post waits long for the answer: a broker that stands still may carry the
 // request out when it goes on.
-func (a *appender) post(ctx context.Context, broker *client, b *lineBatch) (offset int, err error) {
+func (a *appender) post(ctx context.Context, broker *client, b *recordBatch) (offset int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	query := url.Values{"partition": {strconv.Itoa(a.partition())}}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -20,7 +21,7 @@ func FuzzLines(f *testing.F) {
 		if bytesMax < 1 || recordsMax < 1 || skip < 0 {
 			return // refused by the command
 		}
-		batches, err := gather(t.Context(), t, newGatherer(bytesMax, recordsMax), bytes.NewReader(in), skip)
+		batches, err := gather(t.Context(), t, newGatherer((&formatFlags{}).input(false), bytesMax, recordsMax), bytes.NewReader(in), skip)
 		if !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
@@ -88,6 +89,96 @@ func FuzzSize(f *testing.F) {
 		}
 		if err := again.UnmarshalText([]byte(written)); err != nil || again != s {
 			t.Fatalf("%q is %d bytes, written as %q, which is %d, %v", text, int64(s), written, int64(again), err)
+		}
+	})
+}
+
+// Whatever the input is: each record is a part of it, and what is read as
+// binary is written as the same bytes.
+func FuzzFrames(f *testing.F) {
+	f.Add([]byte("k=v\n=\nno key"), 3, true)
+	f.Add(appendSized(appendSized(nil, nil), []byte("value")), 7, false)
+	f.Add([]byte("\xfe\xff\xff\xff"), 2, false)
+	f.Fuzz(func(t *testing.T, in []byte, cutAt int, lines bool) {
+		var framing framing = sizedFraming{}
+		if lines {
+			framing = &lineFraming{separator: []byte("=")}
+		}
+		data, used := in[:min(len(in), max(0, cutAt))], 0
+		for {
+			fr, whole, err := framing.cut(data[used:], len(data) == len(in))
+			switch {
+			case err != nil:
+				return
+			case !whole && len(data) < len(in):
+				data = in
+				continue
+			case !whole && used < len(in):
+				t.Fatalf("%d bytes of %q are left over", len(in)-used, in)
+			case !whole:
+				return
+			}
+			frame := in[used : used+fr.took]
+			used += fr.took
+			again := appendSized(appendSized(nil, fr.key), fr.value)
+			if lines {
+				again = append(slices.Clone(fr.value), '\n')
+				if fr.key != nil {
+					again = append(append(slices.Clone(fr.key), '='), again...)
+				}
+				again = again[:len(frame)] // the last LF may not be there
+			}
+			if !bytes.Equal(again, frame) {
+				t.Fatalf("%q is read as key %q and value %q", frame, fr.key, fr.value)
+			}
+		}
+	})
+}
+
+// What is passed on is one JSON object without an offset, which says of all
+// else what the line says.
+func FuzzRecordJSON(f *testing.F) {
+	f.Add([]byte(awkward[3]))
+	f.Add([]byte(`{"offset":{"a":[1,2]},"value_json":{"x":null},"partition":3}`))
+	f.Add([]byte(`{"value":"a","value":"b"} `))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		out, err := appendRecordJSON(nil, line, true)
+		if err != nil {
+			return
+		}
+		var in, got map[string]json.RawMessage
+		if json.Unmarshal(line, &in) != nil || json.Unmarshal(out, &got) != nil {
+			t.Fatalf("%q became %q", line, out)
+		}
+		delete(in, "offset")
+		delete(in, "partition")
+		if len(in) != len(got) {
+			t.Fatalf("%q became %q", line, out)
+		}
+		for name := range in {
+			if !bytes.Equal(in[name], got[name]) {
+				t.Fatalf("%s of %q became %q", name, line, out)
+			}
+		}
+	})
+}
+
+// An answer in lines has as many records as it says, and they can be popped.
+func FuzzParseFetchedLines(f *testing.F) {
+	f.Add("2", "2", []byte("{\"offset\":0}\n{\"offset\":1}\n"))
+	f.Add("1", "9", []byte("{\"offset\":0}"))
+	f.Add("0", "0", []byte(""))
+	f.Fuzz(func(t *testing.T, next, end string, body []byte) {
+		got, err := parseFetchedLines(http.Header{"Seb-Next-Offset": {next}, "Seb-End-Offset": {end}}, body)
+		if err != nil {
+			return
+		}
+		var all []byte
+		for got.first < got.next {
+			all = append(append(all, got.pop()...), '\n')
+		}
+		if !bytes.Equal(all, body) {
+			t.Fatalf("%q is taken for %q", body, all)
 		}
 	})
 }

@@ -17,20 +17,22 @@ import (
 
 type produceCmd struct {
 	serverFlag
+	formatFlags
 	Topic        string        `arg:"" help:"Name of the topic; created if there is none."`
-	File         string        `type:"existingfile" placeholder:"FILE" help:"Read lines from FILE (default: standard input)."`
-	Partition    *int32        `placeholder:"N" help:"Append to partition N (default: round robin)."`
-	Skip         int64         `placeholder:"N" help:"Leave out the first N lines, which an earlier call appended."`
+	File         string        `type:"existingfile" placeholder:"FILE" help:"Read records from FILE (default: standard input)."`
+	Partition    *int32        `placeholder:"N" help:"Append to partition N (default: the one in the record's JSON, else by its key, else round robin)."`
+	Repartition  bool          `help:"Let keys choose the partitions, instead of those in the records' JSON."`
+	Skip         int64         `placeholder:"N" help:"Leave out the first N records, which an earlier call appended."`
 	BatchBytes   size          `default:"8MiB" help:"Largest request to send (default ${default})."`
 	BatchRecords int           `default:"50000" help:"Most records in a request (default ${default})."`
 	RetryFor     time.Duration `default:"2m" help:"How long to retry what is certain not to have been appended (default ${default})."`
-	RetryUnknown bool          `help:"Retry also what may have been appended: its lines may then be there twice."`
+	RetryUnknown bool          `help:"Retry also what may have been appended: its records may then be there twice."`
 }
 
 // Help shows examples.
 func (produceCmd) Help() string {
 	return `Every line becomes a record, without its LF. An empty line is an empty record; CR is kept; the last
-line needs no LF. Lines keep their order within a partition. Lines are sent as they come, those that come
+line needs no LF. Records keep their order within a partition. They are sent as they come, those that come
 while a request is under way together.
 
 Examples:
@@ -38,11 +40,19 @@ Examples:
     echo hello | seb produce greetings
     seb produce events --file events.log
     tail -F app.log | seb produce app --partition 0
+    printf 'alice\tpaid\n' | seb produce orders --key-separator '\t'
+    seb produce pictures --format raw --file cat.png
+    seb consume orders --format json | seb produce copy --format json
 
-If it fails, it says up to which line the records are acknowledged, and how to go on.`
+` + formatsHelp + `
+
+As json, fields may be left out but for a value, and value_json holds JSON to be the value as it stands;
+offset is ignored. With raw, all of the input is one record.
+
+If it fails, it says up to which line (or record) all are acknowledged, and how to go on.`
 }
 
-// Run appends all lines, one request after the other: two at a time could swap
+// Run appends all records, one request after the other: two at a time could swap
 // their order when the first one has to be retried.
 func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	broker, err := c.client()
@@ -52,18 +62,26 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	if c.BatchBytes < 1 || c.BatchRecords < 1 || c.Skip < 0 {
 		return usage(errors.New("--batch-bytes and --batch-records must be at least 1, --skip at least 0"))
 	}
+	if err := c.checkFormat(); err != nil {
+		return err
+	}
+	if c.Partition != nil && *c.Partition < 0 {
+		return usage(errors.New("--partition must be at least 0"))
+	}
+	// A partition for all is the request's; JSON that names another would win.
+	form := c.formatFlags.input(c.Repartition || c.Partition != nil)
 	in, total, err := c.input(std)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 
-	g := newGatherer(int(c.BatchBytes), c.BatchRecords)
+	g := newGatherer(form, int(c.BatchBytes), c.BatchRecords)
 	// Nothing can wait for this goroutine: reading a terminal or a pipe ends
 	// when the other side says so, or with the process.
 	go g.read(ctx, in, c.Skip)
 
-	p := &producer{cmd: c, broker: broker, acked: c.Skip, progress: newProgress(std.err, total)}
+	p := &producer{cmd: c, broker: broker, unit: form.unit, acked: c.Skip, progress: newProgress(std.err, total)}
 	err = p.sendAll(ctx, g)
 	p.progress.clear()
 	if err != nil {
@@ -97,13 +115,14 @@ type producer struct {
 	cmd      *produceCmd
 	broker   *client
 	progress *progress
-	acked    int64 // lines from the first one on that are in the log, those skipped included
-	bytes    int64 // of the lines acknowledged in this run, with their LF
-	answered bool  // a broker has answered before
+	unit     string // of what is counted: line or record
+	acked    int64  // units from the first one on that are in the log, those skipped included
+	bytes    int64  // of the input, as far as it was acknowledged in this run
+	answered bool   // a broker has answered before
 }
 
 func (p *producer) sendAll(ctx context.Context, g *gatherer) error {
-	var batch *lineBatch
+	var batch *recordBatch
 	for {
 		var err error
 		batch, err = g.next(ctx, batch)
@@ -114,20 +133,20 @@ func (p *producer) sendAll(ctx context.Context, g *gatherer) error {
 			return p.stopped(0, seb.NotCommitted, errors.New("interrupted"))
 		}
 		if err != nil {
-			return p.stopped(0, seb.NotCommitted, fmt.Errorf("read lines: %w", err))
+			return p.stopped(0, seb.NotCommitted, fmt.Errorf("read the input: %w", err))
 		}
 		if outcome, err := p.sendBatch(ctx, batch); err != nil {
 			return p.stopped(batch.count(), outcome, err)
 		}
 		p.acked += int64(batch.count())
-		p.bytes += int64(len(batch.values) + batch.count())
+		p.bytes += batch.input
 		p.progress.update(time.Now(), p.acked-p.cmd.Skip, p.bytes)
 	}
 }
 
 // sendBatch appends a batch, retrying as far as the flags allow. ctx ends the
 // retrying, not a request under way, whose outcome would be lost.
-func (p *producer) sendBatch(ctx context.Context, batch *lineBatch) (seb.Outcome, error) {
+func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outcome, error) {
 	var pause backoff
 	outcome := seb.NotCommitted // of all attempts together
 	retrying, cancel := context.WithTimeout(ctx, p.cmd.RetryFor)
@@ -154,7 +173,7 @@ func (p *producer) sendBatch(ctx context.Context, batch *lineBatch) (seb.Outcome
 	}
 }
 
-func (p *producer) post(ctx context.Context, batch *lineBatch) error {
+func (p *producer) post(ctx context.Context, batch *recordBatch) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	query := url.Values{}
@@ -167,7 +186,7 @@ func (p *producer) post(ctx context.Context, batch *lineBatch) error {
 		return err
 	}
 	req.ContentLength = int64(batch.size())
-	req.Header.Set("Content-Type", batchType)
+	req.Header.Set("Content-Type", batch.mediaType())
 	res, err := p.broker.do(req)
 	if err != nil {
 		return err
@@ -188,19 +207,19 @@ func (p *producer) post(ctx context.Context, batch *lineBatch) error {
 }
 
 // stopped describes a failure: what is in the log, what may be, how to go on.
-// count lines after the acknowledged ones had been sent.
+// count records after the acknowledged ones had been sent.
 func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 	from, to := p.acked+1, p.acked+int64(count)
 	var h hintError
 	if p.acked == p.cmd.Skip && outcome == seb.NotCommitted && errors.As(err, &h) {
 		return fmt.Errorf("produce %s: nothing appended: %w", p.cmd.Topic, err)
 	}
-	done := fmt.Sprintf("%d lines are acknowledged", p.acked)
+	done := fmt.Sprintf("%d %ss are acknowledged", p.acked, p.unit)
 	if outcome == seb.Unknown {
-		return hinted(fmt.Errorf("produce %s: lines %d to %d: %w", p.cmd.Topic, from, to, err),
-			fmt.Sprintf("%s; lines %d to %d may or may not be in the log: look at its end with `seb consume %s --from -1`,"+
+		return hinted(fmt.Errorf("produce %s: %ss %d to %d: %w", p.cmd.Topic, p.unit, from, to, err),
+			fmt.Sprintf("%s; %ss %d to %d may or may not be in the log: look at its end with `seb consume %s --from -1`,"+
 				" then go on with --skip %d if they are missing, --skip %d if not",
-				done, from, to, p.cmd.Topic, p.acked, to))
+				done, p.unit, from, to, p.cmd.Topic, p.acked, to))
 	}
 	goOn := fmt.Sprintf("go on with --skip %d", p.acked)
 	var e *apiError

@@ -208,3 +208,20 @@ func TestProduceDoesNotFollowRedirects(t *testing.T) {
 		t.Errorf("%d requests", n)
 	}
 }
+
+// newBrokerThatAnswers answers one request after the other, and fails the test if more come.
+func newBrokerThatAnswers(t *testing.T, answers []http.HandlerFunc) string {
+	var mu sync.Mutex
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(answers) == 0 {
+			t.Error("a request too many")
+			return
+		}
+		answers[0](w, r)
+		answers = answers[1:]
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}

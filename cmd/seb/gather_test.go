@@ -47,7 +47,7 @@ func gather(ctx context.Context, t fataler, g *gatherer, r io.Reader, skip int64
 		g.read(ctx, r, skip)
 	}()
 	defer func() { <-done }()
-	var batch *lineBatch
+	var batch *recordBatch
 	for {
 		if batch, err = g.next(ctx, batch); err != nil {
 			return batches, err
@@ -82,7 +82,7 @@ func TestGathererCutsLines(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, r := range []io.Reader{strings.NewReader(test.in), iotest.OneByteReader(strings.NewReader(test.in)), iotest.DataErrReader(strings.NewReader(test.in))} {
-				batches, err := gather(t.Context(), t, newGatherer(1<<20, 1000), r, test.skip)
+				batches, err := gather(t.Context(), t, newGatherer((&formatFlags{}).input(false), 1<<20, 1000), r, test.skip)
 				if !errors.Is(err, io.EOF) {
 					t.Fatalf("ended with %v", err)
 				}
@@ -108,7 +108,7 @@ func TestGathererKeepsEveryLineInOrderWithinItsLimits(t *testing.T) {
 			in = ""
 		}
 		var got []string
-		batches, err := gather(context.Background(), t, newGatherer(bytesMax, recordsMax), strings.NewReader(in), 0)
+		batches, err := gather(context.Background(), t, newGatherer((&formatFlags{}).input(false), bytesMax, recordsMax), strings.NewReader(in), 0)
 		if !errors.Is(err, io.EOF) {
 			t.Fatalf("ended with %v", err)
 		}
@@ -131,7 +131,7 @@ func TestGathererKeepsEveryLineInOrderWithinItsLimits(t *testing.T) {
 func TestGathererTellsThatReadingBrokeOff(t *testing.T) {
 	broken := errors.New("cable cut")
 	r := io.MultiReader(strings.NewReader("a\nb\nhalf a li"), iotest.ErrReader(broken))
-	batches, err := gather(t.Context(), t, newGatherer(1<<20, 1000), r, 0)
+	batches, err := gather(t.Context(), t, newGatherer((&formatFlags{}).input(false), 1<<20, 1000), r, 0)
 	if !errors.Is(err, broken) {
 		t.Errorf("ended with %v", err)
 	}
@@ -144,7 +144,7 @@ func TestGathererTellsThatReadingBrokeOff(t *testing.T) {
 // slow writer wrote does not wait for more.
 func TestGathererHandsOverWhatThereIs(t *testing.T) {
 	r, w := io.Pipe()
-	g := newGatherer(1<<20, 1000)
+	g := newGatherer((&formatFlags{}).input(false), 1<<20, 1000)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -171,7 +171,7 @@ func TestGathererHandsOverWhatThereIs(t *testing.T) {
 
 func TestGathererEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	g := newGatherer(1, 1) // full after a line: the reader waits for room
+	g := newGatherer((&formatFlags{}).input(false), 1, 1) // full after a line: the reader waits for room
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

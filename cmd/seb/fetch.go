@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+const (
+	fetchBytes    = 4 << 20
+	fetchBytesMin = 64 << 10
+	fetchRecords  = 32 << 10
+	// What an answer may hold at most: its one record may be larger than fetchBytes.
+	fetchBodyMax = 1 << 30
+	followWait   = 20 * time.Second
+
+	ndjsonType = "application/x-ndjson"
+)
+
+// fetched is one answer: the records before next, from first on. They are
+// values of sizes, back to back, or a line of JSON each.
+type fetched struct {
+	first, next, end int64
+	sizes, values    []byte
+	lines            []byte
+}
+
+// pop returns the first record that is left: its value, or its JSON.
+func (f *fetched) pop() []byte {
+	f.first++
+	if len(f.lines) > 0 {
+		var line []byte
+		line, f.lines, _ = bytes.Cut(f.lines, []byte{'\n'})
+		return line
+	}
+	n := binary.LittleEndian.Uint32(f.sizes)
+	value := f.values[:n]
+	f.sizes, f.values = f.sizes[4:], f.values[n:]
+	return value
+}
+
+// fetchSpec is what one read asks for.
+type fetchSpec struct {
+	topic       string
+	partition   int32
+	from        url.Values // offset or time
+	limit       int64
+	bytes       int
+	wait        time.Duration
+	accept      string
+	mayFindNone bool // although the log goes on behind from
+}
+
+// fetch reads once. The answer's bytes are in body, which is returned to be used again.
+func (c *client) fetch(ctx context.Context, spec fetchSpec, body []byte) (fetched, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	query := url.Values{
+		"partition": {strconv.Itoa(int(spec.partition))},
+		"limit":     {strconv.FormatInt(min(spec.limit, fetchRecords), 10)},
+		"max_bytes": {strconv.Itoa(spec.bytes)},
+	}
+	for name, value := range spec.from {
+		query[name] = value
+	}
+	if spec.wait > 0 {
+		query.Set("wait", spec.wait.String())
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(query, "topics", spec.topic, "records"), nil)
+	if err != nil {
+		return fetched{}, body, err
+	}
+	req.Header.Set("Accept", spec.accept)
+	res, err := c.do(req)
+	if err != nil {
+		return fetched{}, body, err
+	}
+	defer res.Body.Close()
+	if body, err = readInto(body[:0], io.LimitReader(res.Body, fetchBodyMax)); err != nil {
+		return fetched{}, body, unanswered(c.base, err)
+	}
+	parse := parseFetched
+	if spec.accept == ndjsonType {
+		parse = parseFetchedLines
+	}
+	f, err := parse(res.Header, body)
+	if err != nil {
+		return fetched{}, body, fmt.Errorf("%s: the answer is not what a broker sends: %w", c.base, err)
+	}
+	if f.first == f.next && f.next < f.end && !spec.mayFindNone {
+		return fetched{}, body, fmt.Errorf("%s sent no record at offset %d, though the log ends at %d", c.base, f.next, f.end)
+	}
+	return f, body, nil
+}
+
+// readInto appends all of r to buf.
+func readInto(buf []byte, r io.Reader) ([]byte, error) {
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err == io.EOF {
+			return buf, nil
+		}
+		if err != nil {
+			return buf, err
+		}
+	}
+}
+
+// parseFetched checks an answer in the compact form: a count, that many sizes
+// (uint32, little-endian), and values of these sizes.
+func parseFetched(header http.Header, body []byte) (fetched, error) {
+	f, err := parseOffsets(header)
+	if err != nil {
+		return f, err
+	}
+	if len(body) < 4 {
+		return f, fmt.Errorf("%d bytes are no batch", len(body))
+	}
+	count := int64(binary.LittleEndian.Uint32(body))
+	if body = body[4:]; int64(len(body)) < 4*count {
+		return f, fmt.Errorf("a batch of %d records has %d bytes", count, len(body))
+	}
+	f.first = f.next - count
+	if first := header.Get("Seb-Offset"); f.first < 0 || (count > 0 && first != strconv.FormatInt(f.first, 10)) {
+		return f, fmt.Errorf("%d records before offset %d begin at %q", count, f.next, first)
+	}
+	f.sizes, f.values = body[:4*count], body[4*count:]
+	var sum int64
+	for rest := f.sizes; len(rest) > 0; rest = rest[4:] {
+		sum += int64(binary.LittleEndian.Uint32(rest))
+	}
+	if sum != int64(len(f.values)) {
+		return f, fmt.Errorf("sizes add up to %d bytes, values have %d", sum, len(f.values))
+	}
+	return f, nil
+}
+
+// parseOffsets reads where an answer ends, and where the log does.
+func parseOffsets(header http.Header) (f fetched, err error) {
+	for name, to := range map[string]*int64{"Seb-Next-Offset": &f.next, "Seb-End-Offset": &f.end} {
+		n, err := strconv.ParseInt(header.Get(name), 10, 64)
+		if err != nil || n < 0 {
+			return f, fmt.Errorf("header %s is %q", name, header.Get(name))
+		}
+		*to = n
+	}
+	return f, nil
+}
+
+// parseFetchedLines checks an answer of a record's JSON per line.
+func parseFetchedLines(header http.Header, body []byte) (fetched, error) {
+	f, err := parseOffsets(header)
+	if err != nil {
+		return f, err
+	}
+	f.first = f.next - int64(bytes.Count(body, []byte{'\n'}))
+	if len(body) == 0 {
+		return f, nil
+	}
+	if body[len(body)-1] != '\n' {
+		return f, fmt.Errorf("the last record before offset %d is cut off", f.next)
+	}
+	var r struct {
+		Offset *int64 `json:"offset"`
+	}
+	line, _, _ := bytes.Cut(body, []byte{'\n'})
+	if err := json.Unmarshal(line, &r); err != nil || r.Offset == nil || *r.Offset != f.first || f.first < 0 {
+		return f, fmt.Errorf("the record at offset %d is %.60q", f.first, line)
+	}
+	f.lines = body
+	return f, nil
+}

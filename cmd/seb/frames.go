@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// recordBytesMax is the largest record that is read: it is held in memory
+// whole. A broker's limits are far below this.
+const recordBytesMax = 256 << 20
+
+// frame is one record as it stands in the input. key is nil if it has none.
+type frame struct {
+	key, value []byte
+	took       int // bytes of the input, with what frames it
+}
+
+// framing finds the records in a stream.
+type framing interface {
+	// cut returns the first record of data, or false if data doesn't hold all
+	// of it. end tells that nothing comes after data. It is called with what it
+	// left, and more behind it, until it returns false.
+	cut(data []byte, end bool) (frame, bool, error)
+}
+
+// lineFraming ends a record at each LF; the last one may lack it.
+type lineFraming struct {
+	separator []byte // between key and value; empty: there are no keys
+	seen      int    // bytes at the start of data that hold no LF
+}
+
+func (l *lineFraming) cut(data []byte, end bool) (frame, bool, error) {
+	line, took := data, len(data)
+	if at := bytes.IndexByte(data[l.seen:], '\n'); at >= 0 {
+		line, took = data[:l.seen+at], l.seen+at+1
+	} else if !end || len(data) == 0 {
+		l.seen = len(data)
+		return frame{}, false, nil
+	}
+	l.seen = 0
+	if len(l.separator) > 0 {
+		if key, value, found := bytes.Cut(line, l.separator); found {
+			return frame{key, value, took}, true, nil
+		}
+	}
+	return frame{nil, line, took}, true, nil
+}
+
+// sizedFraming reads formatBinary.
+type sizedFraming struct{}
+
+var errCutOff = errors.New("the input ends within a record")
+
+func (sizedFraming) cut(data []byte, end bool) (frame, bool, error) {
+	key, rest, whole, err := cutSized(data)
+	var value []byte
+	if whole {
+		value, rest, whole, err = cutSized(rest)
+	}
+	switch {
+	case err != nil:
+		return frame{}, false, err
+	case whole && value == nil:
+		return frame{}, false, errors.New("it has no value, which HTTP can't append")
+	case !whole && end && len(data) > 0:
+		return frame{}, false, fmt.Errorf("%w, %d bytes after its beginning", errCutOff, len(data))
+	}
+	return frame{key, value, len(data) - len(rest)}, whole, nil
+}
+
+// cutSized returns the bytes behind the size at the start of data, nil for none.
+func cutSized(data []byte) (b, rest []byte, whole bool, err error) {
+	if len(data) < 4 {
+		return nil, nil, false, nil
+	}
+	n := binary.LittleEndian.Uint32(data)
+	data = data[4:]
+	switch {
+	case n == noBytes:
+		return nil, data, true, nil
+	case n > recordBytesMax:
+		return nil, nil, false, fmt.Errorf("its size is %d bytes; is the input in the binary form?", n)
+	case uint32(len(data)) < n:
+		return nil, nil, false, nil
+	}
+	return data[:n:n], data[n:], true, nil
+}
+
+// wholeFraming makes one record of all there is.
+type wholeFraming struct{ done bool }
+
+func (w *wholeFraming) cut(data []byte, end bool) (frame, bool, error) {
+	if !end || w.done {
+		return frame{}, false, nil
+	}
+	w.done = true
+	return frame{nil, data, len(data)}, true, nil
+}
+
+// inputForm is how records stand in the input, and what a request carries of them.
+type inputForm struct {
+	framing framing
+	unit    string // what messages call a record: that is what people can count
+	json    bool   // requests are JSON rather than the compact form
+	// encode appends a record's JSON to dst.
+	encode func(dst []byte, f frame) ([]byte, error)
+}
+
+// input returns the form that the flags choose. repartition drops the
+// partitions that a record's JSON names.
+func (f *formatFlags) input(repartition bool) *inputForm {
+	switch {
+	case f.Format == formatJSON:
+		return &inputForm{&lineFraming{}, "line", true, func(dst []byte, f frame) ([]byte, error) {
+			return appendRecordJSON(dst, f.value, repartition)
+		}}
+	case f.Format == formatBinary:
+		return &inputForm{sizedFraming{}, "record", true, appendKeyedJSON}
+	case f.Format == formatRaw:
+		return &inputForm{framing: &wholeFraming{}, unit: "record"}
+	case f.KeySeparator != "":
+		return &inputForm{&lineFraming{separator: []byte(f.KeySeparator)}, "line", true, appendKeyedJSON}
+	default:
+		return &inputForm{framing: &lineFraming{}, unit: "line"}
+	}
+}
+
+func appendKeyedJSON(dst []byte, f frame) ([]byte, error) {
+	dst = append(dst, '{')
+	if f.key != nil {
+		dst = append(appendField(dst, "key", f.key), ',')
+	}
+	return append(appendField(dst, "value", f.value), '}'), nil
+}
+
+// appendRecordJSON appends a record as consume writes it in the shape that an
+// append takes: without its offset, which the log gives. Values are passed on
+// byte for byte; what they say is the broker's to judge.
+func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(line))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, errors.New("it is no JSON object")
+	}
+	dst = append(dst, '{')
+	first := true
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, fmt.Errorf("%v: %w", name, err)
+		}
+		switch name {
+		case "offset":
+			continue
+		case "partition":
+			if repartition {
+				continue
+			}
+		case "value", "value_base64", "value_json", "key", "key_base64", "headers", "headers_base64", "timestamp":
+		default:
+			return nil, fmt.Errorf("%q is no field of a record", name)
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = append(append(strconv.AppendQuote(dst, name.(string)), ':'), value...)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows its JSON object")
+	}
+	return append(dst, '}'), nil
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+)
+
+const readChunkBytes = 256 << 10
+
+// recordBatch holds records in the form that an append request carries them.
+// The compact form is a count and that many sizes (uint32, little-endian) in
+// head, and the values back to back; in JSON, values is a list that lacks its end.
+type recordBatch struct {
+	json   bool
+	n      int
+	input  int64 // bytes that the records took where they come from
+	head   []byte
+	values []byte
+}
+
+const (
+	jsonHead = `{"records":[`
+	jsonTail = "]}\n"
+
+	recordsType = "application/vnd.seb.records+json"
+)
+
+func (b *recordBatch) reset() {
+	b.n, b.input, b.head, b.values = 0, 0, b.head[:0], b.values[:0]
+	if b.json {
+		b.values = append(b.values, jsonHead...)
+	} else {
+		b.head = append(b.head, 0, 0, 0, 0)
+	}
+}
+
+func (b *recordBatch) count() int { return b.n }
+
+func (b *recordBatch) size() int {
+	if b.json {
+		return len(b.values) + len(jsonTail)
+	}
+	return len(b.head) + len(b.values)
+}
+
+// sizeWith is the size that adding a record of so many bytes leads to at most.
+func (b *recordBatch) sizeWith(record int) int { return b.size() + 4 + record }
+
+// add adds a value, or a record's JSON.
+func (b *recordBatch) add(record []byte) {
+	b.n++
+	if b.json {
+		if b.n > 1 {
+			b.values = append(b.values, ',')
+		}
+		b.values = append(b.values, record...)
+		return
+	}
+	b.head = binary.LittleEndian.AppendUint32(b.head, uint32(len(record)))
+	b.values = append(b.values, record...)
+	binary.LittleEndian.PutUint32(b.head, uint32(b.n))
+}
+
+func (b *recordBatch) mediaType() string {
+	if b.json {
+		return recordsType
+	}
+	return batchType
+}
+
+// body returns the request's bytes, the same at every attempt; they are b's own.
+func (b *recordBatch) body() io.Reader {
+	if b.json {
+		return io.MultiReader(bytes.NewReader(b.values), strings.NewReader(jsonTail))
+	}
+	return io.MultiReader(bytes.NewReader(b.head), bytes.NewReader(b.values))
+}
+
+// gatherer reads records ahead of the requests that carry them. While a request
+// is under way the next batch fills, so slow input goes out record by record and
+// fast input in batches as large as they may be.
+type gatherer struct {
+	form       *inputForm
+	bytesMax   int // of a batch; a larger record makes a batch of its own
+	recordsMax int
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	open    *recordBatch
+	err     error // why reading ended: io.EOF, or what went wrong
+}
+
+func newGatherer(form *inputForm, bytesMax, recordsMax int) *gatherer {
+	g := &gatherer{form: form, bytesMax: bytesMax, recordsMax: recordsMax, open: &recordBatch{json: form.json}}
+	g.open.reset()
+	g.changed = sync.NewCond(&g.mu)
+	return g
+}
+
+// read gathers the records of r after the first skip, until r or ctx ends. It
+// can't be interrupted while r blocks.
+func (g *gatherer) read(ctx context.Context, r io.Reader, skip int64) {
+	defer context.AfterFunc(ctx, g.wake)()
+	err := g.split(ctx, r, skip)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.err = err
+	g.changed.Broadcast()
+}
+
+func (g *gatherer) wake() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.changed.Broadcast()
+}
+
+// split cuts what r yields into records.
+func (g *gatherer) split(ctx context.Context, r io.Reader, skip int64) error {
+	buf := make([]byte, 0, readChunkBytes)
+	at := int64(0) // the record that comes next, from 1
+	for {
+		if len(buf) == cap(buf) {
+			if cap(buf) >= 2*recordBytesMax {
+				return fmt.Errorf("%s %d is larger than %s", g.form.unit, at+1, size(recordBytesMax))
+			}
+			buf = append(make([]byte, 0, 2*cap(buf)), buf...)
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		// If reading broke off, what is left may lack its end.
+		used, cutErr := g.add(ctx, buf, errors.Is(err, io.EOF), &at, skip)
+		if cutErr != nil {
+			return cutErr
+		}
+		if err != nil {
+			return err
+		}
+		buf = buf[:copy(buf, buf[used:])]
+	}
+}
+
+// add adds the whole records of data to the open batch, waiting for room as
+// often as necessary. It returns how many bytes they took. at counts records,
+// of which the first skip are left out.
+func (g *gatherer) add(ctx context.Context, data []byte, end bool, at *int64, skip int64) (used int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	defer g.changed.Broadcast()
+	var encoded []byte
+	for {
+		f, whole, err := g.form.framing.cut(data[used:], end)
+		if err != nil {
+			return used, g.malformed(*at+1, err)
+		}
+		if !whole {
+			return used, nil
+		}
+		used += f.took
+		if *at++; *at <= skip {
+			continue
+		}
+		record := f.value
+		if g.form.encode != nil {
+			if encoded, err = g.form.encode(encoded[:0], f); err != nil {
+				return used, g.malformed(*at, err)
+			}
+			record = encoded
+		}
+		if !g.placeLocked(ctx, record, f.took) {
+			return used, context.Cause(ctx)
+		}
+	}
+}
+
+// malformed says which record err is about. That it ends too early must not look
+// like the end of the input.
+func (g *gatherer) malformed(at int64, err error) error {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("%s %d: %w", g.form.unit, at, err)
+}
+
+// placeLocked adds one record, once there is room. It returns false if ctx ended first.
+func (g *gatherer) placeLocked(ctx context.Context, record []byte, took int) bool {
+	for g.open.count() > 0 && (g.open.count() >= g.recordsMax || g.open.sizeWith(len(record)) > g.bytesMax) {
+		g.changed.Broadcast()
+		if ctx.Err() != nil {
+			return false
+		}
+		g.changed.Wait()
+	}
+	g.open.add(record)
+	g.open.input += int64(took)
+	return true
+}
+
+// next waits for records and returns them all, in a batch that is the caller's.
+// spare, if not nil, is an old batch to fill next. After the last one it
+// returns what ended the reading, io.EOF if all is well.
+func (g *gatherer) next(ctx context.Context, spare *recordBatch) (*recordBatch, error) {
+	defer context.AfterFunc(ctx, g.wake)()
+	if spare == nil {
+		spare = &recordBatch{json: g.form.json}
+	}
+	spare.reset()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for {
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case g.open.count() > 0:
+			full := g.open
+			g.open = spare
+			g.changed.Broadcast()
+			return full, nil
+		case g.err != nil:
+			return nil, g.err
+		}
+		g.changed.Wait()
+	}
+}

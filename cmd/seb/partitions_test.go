@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestConsumeReadsAllPartitions(t *testing.T) {
+	b := serve(t, nil, "--store", "memory:", "--linger", "1ms")
+	runSeb(t, nil, "topic", "create", "orders", "--partitions", "3", "--server", b.url).want(t, exitOK)
+	for partition, lines := range map[string]string{"0": "a\nb\n", "2": "c\nd\ne\n"} {
+		runSeb(t, strings.NewReader(lines), "produce", "orders", "--partition", partition, "--server", b.url).want(t, exitOK)
+	}
+	for args, want := range map[string]string{
+		"":                            "a\nb\nc\nd\ne\n",
+		"--partition all":             "a\nb\nc\nd\ne\n",
+		"--from -1":                   "b\ne\n",
+		"--limit 3":                   "a\nb\nc\n",
+		"--from latest":               "",
+		"--partition 1":               "",
+		"--partition 2 --from 1":      "d\ne\n",
+		"--partition 2 --limit 1 -f":  "c\n",
+		"--partition 0 --from latest": "",
+	} {
+		r := runSeb(t, nil, append([]string{"consume", "orders", "--server", b.url}, strings.Fields(args)...)...)
+		r.want(t, exitOK)
+		if r.out != want {
+			t.Errorf("consume %s: %q, not %q", args, r.out, want)
+		}
+	}
+	runSeb(t, nil, "consume", "orders", "--from", "1", "--server", b.url).want(t, exitUsage, "choose with --partition")
+
+	// All at once, none waiting for another.
+	r := runSeb(t, nil, "consume", "orders", "--follow", "--limit", "5", "--server", b.url)
+	r.want(t, exitOK)
+	lines := strings.Fields(r.out)
+	slices.Sort(lines)
+	if !slices.Equal(lines, []string{"a", "b", "c", "d", "e"}) || strings.Index(r.out, "c") > strings.Index(r.out, "d") {
+		t.Errorf("follow: %q", r.out)
+	}
+}
+
+func TestFollowReadsPartitionsThatAreAdded(t *testing.T) {
+	b := serve(t, nil, "--store", "memory:", "--linger", "1ms")
+	runSeb(t, nil, "topic", "create", "orders", "--server", b.url).want(t, exitOK)
+	broker, err := (serverFlag{b.url}).client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, writer := io.Pipe()
+	cmd := &consumeCmd{Topic: "orders", Partition: "all", From: "latest", Follow: true, Limit: 2}
+	cmd.Format = formatLine
+	c := &consumer{
+		cmd: cmd, broker: broker, form: cmd.output(), from: url.Values{"offset": {"earliest"}}, warn: io.Discard,
+		lookEvery: 5 * time.Millisecond, out: bufio.NewWriter(writer), progress: newProgress(io.Discard, 0),
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.copyAll(context.WithoutCancel(t.Context())) }()
+	lines := bufio.NewScanner(reader)
+	next := func(want string) {
+		t.Helper()
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("%q, not %q", lines.Text(), want)
+		}
+	}
+	runSeb(t, strings.NewReader("old"), "produce", "orders", "--partition", "0", "--server", b.url).want(t, exitOK)
+	next("old")
+	if _, err := broker.call(t.Context(), http.MethodPatch, broker.url(nil, "topics", "orders"), map[string]int{"partitions": 2}, nil); err != nil {
+		t.Fatal(err)
+	}
+	runSeb(t, strings.NewReader("new"), "produce", "orders", "--partition", "1", "--server", b.url).want(t, exitOK)
+	next("new")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
