@@ -110,12 +110,12 @@ func (c *client) call(ctx context.Context, method, u string, body, answer any) (
 	}
 	res, err := c.do(req)
 	if err != nil {
-		return 0, err
+		return 0, c.unsure(method, err)
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
 	if err != nil {
-		return 0, unanswered(c.base, err)
+		return 0, c.unsure(method, unanswered(c.base, err))
 	}
 	if answer == nil {
 		return res.StatusCode, nil
@@ -124,6 +124,14 @@ func (c *client) call(ctx context.Context, method, u string, body, answer any) (
 		return 0, fmt.Errorf("%s: the answer is not what a broker sends: %w", c.base, err)
 	}
 	return res.StatusCode, nil
+}
+
+// unsure says in err, if the request was to change something, that it may have.
+func (c *client) unsure(method string, err error) error {
+	if _, outcome := retryable(err); method == http.MethodGet || outcome != seb.Unknown {
+		return err
+	}
+	return codedError{hinted(err, "it may have been done all the same: look with `seb topic list` before you try again"), exitUnknown}
 }
 
 // transportError is a request that got no answer. unsent tells that it never

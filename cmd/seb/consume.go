@@ -67,9 +67,9 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	case err == nil || errors.Is(err, syscall.EPIPE):
 		return nil
 	case ctx.Err() != nil && c.Follow:
-		return nil
+		return errEnded
 	case ctx.Err() != nil:
-		err = errors.New("interrupted")
+		err = errInterrupted
 	}
 	err = fmt.Errorf("consume %s: %w", c.Topic, err)
 	if r.written > 0 && !errors.As(err, new(hintError)) {

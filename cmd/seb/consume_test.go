@@ -165,7 +165,7 @@ func TestConsumeFollowEndsQuietlyWhenInterrupted(t *testing.T) {
 	}
 	url := newFakeLog(t, f)
 	r := runSebContext(ctx, t, nil, "consume", "orders", "--server", url, "--follow")
-	r.want(t, exitOK)
+	r.want(t, 130)
 	if r.out != "a\n" || r.err != "" {
 		t.Errorf("%q, %q", r.out, r.err)
 	}
@@ -180,7 +180,7 @@ func TestConsumeReportsRefusals(t *testing.T) {
 		return n == 2
 	}
 	url := newFakeLog(t, f)
-	runSeb(t, nil, "consume", "orders", "--server", url).want(t, exitFailure, "topic_not_found")
+	runSeb(t, nil, "consume", "orders", "--server", url).want(t, exitRefused, "topic_not_found")
 }
 
 // The only way to tell that nobody reads any more is that writing fails.

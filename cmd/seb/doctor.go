@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"time"
@@ -22,6 +23,7 @@ const (
 
 type doctorCmd struct {
 	storeFlag
+	outputFlag
 	Rounds  int `default:"8" help:"Rounds of racing creates (default ${default})."`
 	Racers  int `default:"24" help:"Creates that race in a round (default ${default})."`
 	Samples int `default:"20" help:"Requests to take latencies from (default ${default})."`
@@ -34,9 +36,10 @@ func (doctorCmd) Help() string {
     seb doctor --store ./seb-data
     seb doctor --store 's3://bucket/prefix?region=eu-central-1'
     seb doctor --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1'
+    seb doctor --output json | jq .usable
 
 It writes a few dozen small objects under probe/ and deletes them again; the log is not touched. The exit code
-is 0 if the store is fit for Seb, 1 if not.`
+is 0 if the store is fit for Seb, 3 if not, 6 if it does not answer.`
 }
 
 // Run probes the store and prints a verdict.
@@ -48,32 +51,76 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	d := &diagnosis{prober: newProber(store), printer: printer{w: std.out}}
+	d := &diagnosis{prober: newProber(store), printer: printer{w: std.out}, Store: c.Store, Kind: kind.String()}
+	if c.json() {
+		d.w = io.Discard
+	}
 	d.printf("store %s (%v)\n\n", c.Store, kind)
 	d.examine(ctx, c)
 	if ctx.Err() != nil {
-		return errors.New("interrupted")
+		return errInterrupted
 	}
-	if d.failed != nil {
+	if d.Usable = d.failed == nil; d.Usable {
+		d.estimate(kind)
+		d.printf("\nverdict: usable by any number of brokers\n")
+	} else {
 		d.printf("\nverdict: NOT usable for Seb\n")
-		return hinted(fmt.Errorf("store %s is not usable: %w", c.Store, d.failed),
-			"a store must keep every promise above at all times; see docs/operations.md for stores that do")
 	}
-	d.estimate(kind)
-	d.printf("\nverdict: usable by any number of brokers\n")
-	return d.err
+	if c.json() {
+		if err := printJSON(std.out, d); err != nil {
+			return err
+		}
+	}
+	return d.verdict()
+}
+
+// verdict returns an error unless the store is usable, and could be told so.
+func (d *diagnosis) verdict() error {
+	switch {
+	case d.failed == nil:
+		return d.err
+	case !d.answered:
+		return codedError{fmt.Errorf("store %s does not answer: %w", d.Store, d.failed), exitUnreachable}
+	default:
+		return codedError{hinted(fmt.Errorf("store %s is not usable: %w", d.Store, d.failed),
+			"a store must keep every promise above at all times; see docs/operations.md for stores that do"), exitDamage}
+	}
 }
 
 // diagnosis prints one line per check and remembers the first that failed.
 type diagnosis struct {
-	*prober
-	printer
-	failed error
+	*prober  `json:"-"`
+	printer  `json:"-"`
+	failed   error
+	answered bool // the store has, at all
+
+	Store     string        `json:"store"`
+	Kind      string        `json:"kind"`
+	Usable    bool          `json:"usable"`
+	Checks    []checked     `json:"checks"`
+	Latencies []latencyInfo `json:"latencies,omitempty"`
+	Cost      string        `json:"cost,omitempty"`
+}
+
+type checked struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+// latencyInfo is what one kind of request took, in seconds.
+type latencyInfo struct {
+	Request string  `json:"request"`
+	Count   int     `json:"count"`
+	P50     float64 `json:"p50_seconds"`
+	P90     float64 `json:"p90_seconds"`
+	P99     float64 `json:"p99_seconds"`
+	Max     float64 `json:"max_seconds"`
 }
 
 // examine runs all checks, and removes their objects whatever they find.
 func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
-	if !d.check("answers", func() (string, error) { return d.answers(ctx) }) {
+	if d.answered = d.check("answers", func() (string, error) { return d.answers(ctx) }); !d.answered {
 		return // everything else would only run into time-outs
 	}
 	d.check("racing creates", func() (string, error) { return d.race(ctx, c.Rounds, c.Racers) })
@@ -94,6 +141,7 @@ func (d *diagnosis) check(name string, run func() (string, error)) (ok bool) {
 			d.failed = fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	d.Checks = append(d.Checks, checked{name, err == nil, detail})
 	d.printf("  %-4s %-22s %s\n", mark, name, detail)
 	return err == nil
 }
@@ -253,20 +301,24 @@ func (d *diagnosis) clock() (string, error) {
 // estimate prints latencies, and what they mean for appends and for the bill.
 func (d *diagnosis) estimate(kind storeKind) {
 	ms := func(t time.Duration) string { return fmt.Sprintf("%.1f ms", float64(t)/1e6) }
+	msOf := func(seconds float64) string { return fmt.Sprintf("%.1f ms", seconds*1e3) }
 	d.printf("\n")
 	d.table(func(t *printer) {
 		t.printf("  LATENCY\tN\tP50\tP90\tP99\tMAX\n")
 		for _, name := range []string{"create 1 KiB", "create 1 MiB", "get 1 KiB", "get 1 MiB", "list", "delete"} {
 			s := d.samples[name]
-			t.printf("  %s\t%d\t%s\t%s\t%s\t%s\n", name, len(s),
-				ms(percentile(s, 50)), ms(percentile(s, 90)), ms(percentile(s, 99)), ms(percentile(s, 100)))
+			l := latencyInfo{name, len(s), percentile(s, 50).Seconds(), percentile(s, 90).Seconds(),
+				percentile(s, 99).Seconds(), percentile(s, 100).Seconds()}
+			d.Latencies = append(d.Latencies, l)
+			t.printf("  %s\t%d\t%s\t%s\t%s\t%s\n", l.Request, l.Count, msOf(l.P50), msOf(l.P90), msOf(l.P99), msOf(l.Max))
 		}
 	})
 	linger := kind.linger()
 	creates := d.samples["create 1 KiB"]
 	d.printf("\n  a lone append is acknowledged in about %v linger + %s, at worst %s more\n",
 		linger, ms(percentile(creates, 50)), ms(percentile(creates, 100)-percentile(creates, 50)))
-	d.printf("  cost: %s\n", kind.cost(batchTimed, linger))
+	d.Cost = kind.cost(batchTimed, linger)
+	d.printf("  cost: %s\n", d.Cost)
 }
 
 // percentile returns the smallest sample that p percent don't exceed.

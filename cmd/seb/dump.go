@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -18,6 +19,7 @@ import (
 
 type dumpCmd struct {
 	storeFlag
+	outputFlag
 	Object  string `arg:"" help:"A file, or else a key in --store."`
 	Records bool   `help:"Show the records of every batch too."`
 }
@@ -29,25 +31,36 @@ func (dumpCmd) Help() string {
     seb dump seb-data/log/00000000000000000001
     seb dump --store s3://bucket/prefix checkpoint/00000000000000001000
     seb dump --store s3://bucket/prefix seb.json
+    seb dump --output json ./seb-data/seb.json
     seb dump --records ./data/00000000000000000007-1f2e3d4c5b6a7988
 
 Shows prologue, head, rows and batches, and verifies every checksum on the way. Batches in data objects are
 shown by dumping these; their records count from 0, since only the commit knows the offsets. The exit code is
-1 if anything is damaged.`
+3 if anything is damaged.`
 }
 
 // Run prints the object.
-func (c *dumpCmd) Run(ctx context.Context, std streams) error {
+func (c *dumpCmd) Run(ctx context.Context, std streams) (err error) {
 	b, err := c.read(ctx)
 	if err != nil {
 		return err
 	}
-	d := &dumper{printer: printer{w: std.out}, records: c.Records}
-	if err := d.dump(b, filepath.ToSlash(c.Object)); err != nil {
-		return fmt.Errorf("dump %s: %w", c.Object, err)
+	d := &dumper{printer: printer{w: std.out}, records: c.Records, Object: c.Object, Lines: []dumpLine{}}
+	if d.collect = c.json(); d.collect {
+		d.w = io.Discard
 	}
-	if d.bad > 0 {
-		return fmt.Errorf("%s: %w in %d places, marked BAD above", c.Object, commitlog.ErrCorrupt, d.bad)
+	defer func() {
+		if d.collect {
+			err = errors.Join(err, printJSON(std.out, d))
+		}
+	}()
+	if err := d.dump(b, filepath.ToSlash(c.Object)); errors.Is(err, commitlog.ErrVersion) {
+		return fmt.Errorf("dump %s: %w", c.Object, err)
+	} else if err != nil {
+		return codedError{fmt.Errorf("dump %s: %w", c.Object, err), exitDamage}
+	}
+	if d.Bad > 0 {
+		return codedError{fmt.Errorf("%s: %w in %d places, marked BAD above", c.Object, commitlog.ErrCorrupt, d.Bad), exitDamage}
 	}
 	return d.err
 }
@@ -60,7 +73,7 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 	}
 	if isDirectory(c.Store) {
 		if _, err := os.Stat(c.Store); err != nil {
-			return nil, fmt.Errorf("there is no file %s, nor a store %s", c.Object, c.Store)
+			return nil, codedError{fmt.Errorf("there is no file %s, nor a store %s", c.Object, c.Store), exitRefused}
 		}
 	}
 	store, err := c.look(ctx)
@@ -76,13 +89,28 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 
 // dumper writes what an object holds, and counts what is wrong with it.
 type dumper struct {
-	printer
+	printer `json:"-"`
 	records bool
-	bad     int
+	collect bool // into Lines
+
+	Object string     `json:"object"`
+	Bad    int        `json:"bad"`
+	Lines  []dumpLine `json:"lines"`
+}
+
+// dumpLine is one line of what is shown. One without a label goes on with the
+// one before.
+type dumpLine struct {
+	Label string `json:"label,omitempty"`
+	Text  string `json:"text"`
 }
 
 func (d *dumper) line(label, format string, args ...any) {
-	d.printf("%-12s %s\n", label, fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	if d.collect {
+		d.Lines = append(d.Lines, dumpLine{label, text})
+	}
+	d.printf("%-12s %s\n", label, text)
 }
 
 // dump writes the object b, which stands under a key that ends like name.
@@ -213,11 +241,11 @@ func (d *dumper) batch(b []byte, base int64) (x record.Batch, ok bool) {
 			d.line("", "%s", d.mark(true, err.Error()))
 			return x, false
 		}
-		d.printf("%14d %v key %s value %s", r.Offset, millis(r.Timestamp), quoted(r.Key), quoted(r.Value))
+		headers := ""
 		for _, h := range r.Headers {
-			d.printf(" %q=%s", h.Key, quoted(h.Value))
+			headers += fmt.Sprintf(" %q=%s", h.Key, quoted(h.Value))
 		}
-		d.printf("\n")
+		d.line("", "%d %v key %s value %s%s", r.Offset, millis(r.Timestamp), quoted(r.Key), quoted(r.Value), headers)
 	}
 	return x, true
 }
@@ -317,7 +345,7 @@ func (d *dumper) mark(fault bool, what string) string {
 	if !fault {
 		return ""
 	}
-	d.bad++
+	d.Bad++
 	return " BAD: " + what
 }
 

@@ -101,8 +101,8 @@ func TestDumpShowsEveryKindOfObject(t *testing.T) {
 	} {
 		var out strings.Builder
 		d := &dumper{printer: printer{w: &out}, records: true}
-		if err := d.dump(test.body, test.name); err != nil || d.bad > 0 {
-			t.Errorf("%s: %d faults, %v\n%s", test.name, d.bad, err, &out)
+		if err := d.dump(test.body, test.name); err != nil || d.Bad > 0 {
+			t.Errorf("%s: %d faults, %v\n%s", test.name, d.Bad, err, &out)
 		}
 		for _, want := range test.want {
 			if !strings.Contains(out.String(), want) {
@@ -123,13 +123,13 @@ func TestDumpNoticesEveryChangedByte(t *testing.T) {
 			changed := slices.Clone(body)
 			changed[i] ^= 0x10
 			d := &dumper{printer: printer{w: io.Discard}}
-			if err := d.dump(changed, name); err == nil && d.bad == 0 && !outsideOfChecksums(changed, i) {
+			if err := d.dump(changed, name); err == nil && d.Bad == 0 && !outsideOfChecksums(changed, i) {
 				t.Errorf("%s: byte %d can change unnoticed", name, i)
 			}
 		}
 		for size := range body {
 			d := &dumper{printer: printer{w: io.Discard}}
-			if err := d.dump(body[:size], name); err == nil && d.bad == 0 {
+			if err := d.dump(body[:size], name); err == nil && d.Bad == 0 {
 				t.Errorf("%s: it can be cut to %d bytes unnoticed", name, size)
 			}
 		}
@@ -164,7 +164,7 @@ func TestDumpExitsWithFailureOnDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := runSeb(t, nil, "dump", file)
-	r.want(t, exitFailure, "damaged in 1 places")
+	r.want(t, exitDamage, "damaged in 1 places")
 	if !strings.Contains(r.out, "BAD") || !strings.Contains(r.out, "offsets 42 to 42") {
 		t.Errorf("it does not show the damage, and what stands after it:\n%s", r.out)
 	}
@@ -186,7 +186,7 @@ func FuzzDump(f *testing.F) {
 		if err != nil {
 			t.Fatalf("a commit can't be shown: %v", err)
 		}
-		if sound := soundCommit(c, body); d.bad == 0 && !sound {
+		if sound := soundCommit(c, body); d.Bad == 0 && !sound {
 			t.Fatalf("a damaged commit is shown as a sound one")
 		}
 	})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,12 +13,12 @@ import (
 )
 
 // errDamaged says that the check came to its end, and what it checked is damaged.
-var errDamaged = errors.New("the log is damaged")
+var errDamaged = codedError{errors.New("the log is damaged"), exitDamage}
 
 type fsckCmd struct {
 	storeFlag
+	outputFlag
 	Deep  bool `help:"Read every byte and verify every batch, instead of heads and checkpoints only."`
-	JSON  bool `name:"json" help:"Write the report as JSON, with every name."`
 	Quiet bool `help:"Write nothing but damage and what a newer seb wrote."`
 }
 
@@ -29,23 +28,23 @@ func (fsckCmd) Help() string {
 
     seb fsck
     seb fsck --deep --store 's3://bucket/prefix?region=eu-central-1'
-    seb fsck --json --store ./seb-data | jq '.findings[] | select(.class == "missing")'
+    seb fsck --output json --store ./seb-data | jq '.findings[] | select(.class == "missing")'
 
 Checks that every object is there that the log needs, that each is what was written, and that they fit each
 other: the chain of commits, the state that they give, the checkpoints of it, the data objects. It only reads,
 and may run while brokers use the bucket. Without --deep it costs about a GET per object, with it all bytes.
 
-Missing, corrupt and foreign objects are damage. The rest is told, and harmless: what brokers left when they
+With --output json the report has every name. Missing, corrupt and foreign objects are damage. The rest is told, and harmless: what brokers left when they
 died (orphaned, possibly in use, leftover), slots that the log does not need any more (deleted), and names
 that are none of Seb's (stray).
 
-Exit codes: 0 the log is whole, 3 it is damaged, 1 the check did not come to its end, 2 wrong usage.`
+Exit codes: 0 the log is whole, 3 it is damaged, 4 there is none; any other: the check did not come to its end.`
 }
 
 // Run checks the store and prints what was found.
 func (c *fsckCmd) Run(ctx context.Context, std streams) error {
-	if c.JSON && c.Quiet {
-		return usage(errors.New("use --json or --quiet, not both"))
+	if c.json() && c.Quiet {
+		return usage(errors.New("use --output json or --quiet, not both"))
 	}
 	store, err := c.look(ctx)
 	if err != nil {
@@ -69,7 +68,7 @@ func (c *fsckCmd) check(ctx context.Context, std streams, store objstore.Store) 
 	newer := len(r.Of(fsck.Newer))
 	switch {
 	case errors.Is(err, fsck.ErrNoLog):
-		return fmt.Errorf("check %s: %w", c.Store, err)
+		return codedError{fmt.Errorf("check %s: %w", c.Store, err), exitRefused}
 	case err != nil:
 		return fmt.Errorf("check %s: stopped after %d of %d objects, %d of them damaged: %w", c.Store, far.Objects, far.Total, r.Damage(), stopped(ctx, err))
 	case r.Damage() > 0:
@@ -84,16 +83,14 @@ func (c *fsckCmd) check(ctx context.Context, std streams, store objstore.Store) 
 // stopped says that it was an interrupt, if it was.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return errors.New("interrupted")
+		return errInterrupted
 	}
 	return err
 }
 
 func (c *fsckCmd) print(std streams, r *fsck.Report) error {
-	if c.JSON {
-		e := json.NewEncoder(std.out)
-		e.SetIndent("", "  ")
-		return e.Encode(struct {
+	if c.json() {
+		return printJSON(std.out, struct {
 			Store string `json:"store"`
 			*fsck.Report
 		}{c.Store, r})
@@ -157,7 +154,7 @@ func harmless(p *printer, class fsck.Class, findings []fsck.Finding) {
 	}
 	p.printf(": %s", strings.Join(shown, ", "))
 	if more := len(findings) - len(shown); more > 0 {
-		p.printf(" and %d more (--json shows all)", more)
+		p.printf(" and %d more (--output json shows all)", more)
 	}
 	p.printf("\n")
 }

@@ -57,9 +57,9 @@ func TestFsckExitCodes(t *testing.T) {
 		{"newer bucket", func(_ *testing.T, b bucket) {
 			b.edit("seb.json", func(x []byte) []byte { return bytes.Replace(x, []byte(`"format": 2`), []byte(`"format": 3`), 1) })
 		}, nil, exitFailure, "", "needs another version of seb: format is 3"},
-		{"no log", func(_ *testing.T, b bucket) { clear(b) }, nil, exitFailure, "", "the store holds no log"},
-		{"other files", func(_ *testing.T, b bucket) { clear(b); b["notes.txt"] = []byte("x") }, nil, exitFailure, "", "the store holds no log"},
-		{"wrong usage", good, []string{"--json", "--quiet"}, exitUsage, "", "not both"},
+		{"no log", func(_ *testing.T, b bucket) { clear(b) }, nil, exitRefused, "", "the store holds no log"},
+		{"other files", func(_ *testing.T, b bucket) { clear(b); b["notes.txt"] = []byte("x") }, nil, exitRefused, "", "the store holds no log"},
+		{"wrong usage", good, []string{"--output=json", "--quiet"}, exitUsage, "", "not both"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := copyOf(t, goodBucket)
@@ -75,7 +75,7 @@ func TestFsckExitCodes(t *testing.T) {
 			}
 		})
 	}
-	runSeb(t, nil, "fsck", "--store", filepath.Join(t.TempDir(), "nowhere")).want(t, exitFailure, "no such file")
+	runSeb(t, nil, "fsck", "--store", filepath.Join(t.TempDir(), "nowhere")).want(t, exitRefused, "no such file")
 }
 
 // readDirectory returns all files, also those that are no objects.
@@ -97,7 +97,7 @@ func TestFsckReportsAsJSON(t *testing.T) {
 	b := copyOf(t, goodBucket)
 	b.delete(t, slot(5))
 	b["probe/1"] = []byte("x")
-	r := runSeb(t, nil, "fsck", "--json", "--deep", "--store", b.inDirectory(t))
+	r := runSeb(t, nil, "fsck", "--output=json", "--deep", "--store", b.inDirectory(t))
 	r.want(t, exitDamage)
 	var report struct {
 		Store string
@@ -129,7 +129,7 @@ func TestFsckNamesAllDamageAndFewOrphans(t *testing.T) {
 		t.Errorf("it names %d of 5 damaged slots:\n%s", n, r.out)
 	}
 	want := "possibly in use: 5, 760 B: data/00000000000000000003-0000000000000000, data/00000000000000000003-0000000000000001, " +
-		"data/00000000000000000003-0000000000000002 and 2 more (--json shows all)"
+		"data/00000000000000000003-0000000000000002 and 2 more (--output json shows all)"
 	if !strings.Contains(r.out, want) {
 		t.Errorf("it does not say %q:\n%s", want, r.out)
 	}

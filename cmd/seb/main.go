@@ -19,20 +19,14 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Exit codes. They are documented in the help.
-const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
-	exitDamage  = 3 // of fsck: the check came to its end, and the log is damaged
-)
-
-const description = `Seb keeps an event log in an object store, and nothing anywhere else.
+var description = `Seb keeps an event log in an object store, and nothing anywhere else.
 
 Every flag can be given as an environment variable too: --commit-bytes is
 SEB_COMMIT_BYTES. Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage, 3 fsck found damage.`
+Exit codes:
+
+` + exitHelp()
 
 // cli is the command line, one field per subcommand.
 type cli struct {
@@ -53,14 +47,12 @@ type streams struct {
 }
 
 func main() {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2) // none is lost while the other is handled
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-signals
-		cancel() // asks the command to end
-		<-signals
-		os.Exit(exitFailure)
+		cancel(interruption{<-signals}) // asks the command to end
+		os.Exit(interruption{<-signals}.exitCode())
 	}()
 	// A reader that went away shows as an error of Write instead of a kill,
 	// so that `seb consume | head` succeeds.
@@ -101,17 +93,11 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 		report(std.err, usage(err))
 		return exitUsage
 	}
-	if err := command.Run(); err != nil {
+	err = command.Run()
+	if err != nil && !errors.Is(err, errEnded) {
 		report(std.err, err)
-		switch {
-		case errors.As(err, new(usageError)):
-			return exitUsage
-		case errors.Is(err, errDamaged):
-			return exitDamage
-		}
-		return exitFailure
 	}
-	return exitOK
+	return exitCode(ctx, err)
 }
 
 // usageError is a mistake in how the command was called.

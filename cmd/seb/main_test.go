@@ -72,8 +72,8 @@ func TestExitCodesTellUsageFromFailure(t *testing.T) {
 		{"profiles open to others", []string{"serve", "--debug-addr", "192.0.2.1:0"}, exitUsage, "--debug-addr"},
 		{"zero", []string{"serve", "--checkpoint-commits", "0"}, exitUsage, "--checkpoint-commits"},
 		{"negative linger", []string{"serve", "--linger", "-1s"}, exitUsage, "--linger"},
-		{"nobody there", []string{"topic", "list", "--server", "http://127.0.0.1:1"}, exitFailure, "no broker answers"},
-		{"no such object", []string{"dump", "--store", "memory:", "log/00000000000000000001"}, exitFailure, "not found"},
+		{"nobody there", []string{"topic", "list", "--server", "http://127.0.0.1:1"}, exitUnreachable, "no broker answers"},
+		{"no such object", []string{"dump", "--store", "memory:", "log/00000000000000000001"}, exitRefused, "not found"},
 		{"version", []string{"version"}, exitOK, ""},
 		{"help", []string{"--help"}, exitOK, ""},
 	} {
@@ -86,7 +86,7 @@ func TestExitCodesTellUsageFromFailure(t *testing.T) {
 // Every command shows how it is used, and says it with examples.
 func TestHelpHasExamples(t *testing.T) {
 	for _, command := range []string{
-		"serve", "topic create", "topic list", "topic show", "topic delete", "produce", "consume", "doctor", "dump", "fsck",
+		"serve", "topic create", "topic list", "topic show", "topic delete", "produce", "consume", "doctor", "dump", "fsck", "version",
 	} {
 		r := runSeb(t, nil, append(strings.Fields(command), "--help")...)
 		r.want(t, exitOK)
@@ -100,7 +100,7 @@ func TestHelpHasExamples(t *testing.T) {
 
 func TestErrorsAreOneLineWithTheHintOnTheNext(t *testing.T) {
 	r := runSeb(t, nil, "topic", "show", "orders", "--server", "http://127.0.0.1:1")
-	r.want(t, exitFailure)
+	r.want(t, exitUnreachable)
 	lines := strings.Split(strings.TrimRight(r.err, "\n"), "\n")
 	if len(lines) != 2 || !strings.HasPrefix(lines[0], "seb: show topic orders: ") || !strings.Contains(lines[1], "seb serve") {
 		t.Errorf("standard error is not an error and a hint:\n%s", r.err)

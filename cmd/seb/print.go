@@ -1,10 +1,26 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
 )
+
+// outputFlag chooses how a command writes its result.
+type outputFlag struct {
+	Output string `short:"o" enum:"text,json" default:"text" help:"Write the result as text or json (default ${default})."`
+}
+
+func (f outputFlag) json() bool { return f.Output == "json" }
+
+// printJSON writes v, for programs.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
 
 // printer writes for people. It keeps the first error, so that a full disk
 // behind standard output is told once, at the end.

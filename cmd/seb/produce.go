@@ -18,6 +18,7 @@ import (
 type produceCmd struct {
 	serverFlag
 	formatFlags
+	outputFlag
 	Topic        string        `arg:"" help:"Name of the topic; created if there is none."`
 	File         string        `type:"existingfile" placeholder:"FILE" help:"Read records from FILE (default: standard input)."`
 	Partition    *int32        `placeholder:"N" help:"Append to partition N (default: the one in the record's JSON, else by its key, else round robin)."`
@@ -81,15 +82,58 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	// when the other side says so, or with the process.
 	go g.read(ctx, in, c.Skip)
 
-	p := &producer{cmd: c, broker: broker, unit: form.unit, acked: c.Skip, progress: newProgress(std.err, total)}
+	p := &producer{cmd: c, broker: broker, unit: form.unit, partitions: map[int32]*appendedPartition{}, acked: c.Skip, progress: newProgress(std.err, total)}
 	err = p.sendAll(ctx, g)
 	p.progress.clear()
 	if err != nil {
 		return err
 	}
+	return p.summary(std)
+}
+
+// summary tells what was appended: to people on standard error, where it is
+// not taken for output, to programs on standard output.
+func (p *producer) summary(std streams) error {
 	took := time.Since(p.progress.start)
-	note(std.err, "%d records, %s, in %v\n", p.acked-c.Skip, size(p.bytes), took.Round(time.Millisecond))
-	return nil
+	if !p.cmd.json() {
+		note(std.err, "%d records, %s, in %v\n", p.acked-p.cmd.Skip, size(p.bytes), took.Round(time.Millisecond))
+		return nil
+	}
+	return printJSON(std.out, struct {
+		Topic      string                       `json:"topic"`
+		Records    int64                        `json:"records"`
+		Bytes      int64                        `json:"bytes"`
+		Seconds    float64                      `json:"seconds"`
+		Partitions map[int32]*appendedPartition `json:"partitions"`
+	}{p.cmd.Topic, p.acked - p.cmd.Skip, p.bytes, took.Seconds(), p.partitions})
+}
+
+// appendedPartition is what one partition got. Records of others may stand
+// between the first and the last.
+type appendedPartition struct {
+	Records     int64 `json:"records"`
+	FirstOffset int64 `json:"first_offset"`
+	LastOffset  int64 `json:"last_offset"`
+}
+
+// appendedRange is where an answer says that records stand.
+type appendedRange struct {
+	Partition int32 `json:"partition"`
+	Offset    int64 `json:"offset"`
+	Count     int64 `json:"count"`
+}
+
+// took notes where records of an append stand.
+func (p *producer) took(ranges []appendedRange) {
+	for _, r := range ranges {
+		a := p.partitions[r.Partition]
+		if a == nil {
+			a = &appendedPartition{FirstOffset: r.Offset}
+			p.partitions[r.Partition] = a
+		}
+		a.Records += r.Count
+		a.LastOffset = r.Offset + r.Count - 1
+	}
 }
 
 // input opens what to read, and tells its size if it has one.
@@ -119,6 +163,8 @@ type producer struct {
 	acked    int64  // units from the first one on that are in the log, those skipped included
 	bytes    int64  // of the input, as far as it was acknowledged in this run
 	answered bool   // a broker has answered before
+
+	partitions map[int32]*appendedPartition
 }
 
 func (p *producer) sendAll(ctx context.Context, g *gatherer) error {
@@ -130,7 +176,7 @@ func (p *producer) sendAll(ctx context.Context, g *gatherer) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return p.stopped(0, seb.NotCommitted, errors.New("interrupted"))
+			return p.stopped(0, seb.NotCommitted, errInterrupted)
 		}
 		if err != nil {
 			return p.stopped(0, seb.NotCommitted, fmt.Errorf("read the input: %w", err))
@@ -193,7 +239,8 @@ func (p *producer) post(ctx context.Context, batch *recordBatch) error {
 	}
 	defer res.Body.Close()
 	var answer struct {
-		Count int `json:"count"`
+		Count  int             `json:"count"`
+		Ranges []appendedRange `json:"ranges"`
 	}
 	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
 	if err != nil {
@@ -203,6 +250,7 @@ func (p *producer) post(ctx context.Context, batch *recordBatch) error {
 		return fmt.Errorf("%s answered %d without the count of %d records sent: is it a broker?",
 			p.broker.base, res.StatusCode, batch.count())
 	}
+	p.took(answer.Ranges)
 	return nil
 }
 
@@ -216,10 +264,10 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 	}
 	done := fmt.Sprintf("%d %ss are acknowledged", p.acked, p.unit)
 	if outcome == seb.Unknown {
-		return hinted(fmt.Errorf("produce %s: %ss %d to %d: %w", p.cmd.Topic, p.unit, from, to, err),
+		return codedError{hinted(fmt.Errorf("produce %s: %ss %d to %d: %w", p.cmd.Topic, p.unit, from, to, err),
 			fmt.Sprintf("%s; %ss %d to %d may or may not be in the log: look at its end with `seb consume %s --from -1`,"+
 				" then go on with --skip %d if they are missing, --skip %d if not",
-				done, p.unit, from, to, p.cmd.Topic, p.acked, to))
+				done, p.unit, from, to, p.cmd.Topic, p.acked, to)), exitUnknown}
 	}
 	goOn := fmt.Sprintf("go on with --skip %d", p.acked)
 	var e *apiError

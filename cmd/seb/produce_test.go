@@ -133,7 +133,7 @@ func TestProduceStopsAtAnUnknownOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, url := newFakeBroker(t, nil, answer)
 			r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
-			r.want(t, exitFailure, "lines 3 to 4", "2 lines are acknowledged", "--skip 2", "--skip 4")
+			r.want(t, exitUnknown, "lines 3 to 4", "2 lines are acknowledged", "--skip 2", "--skip 4")
 			if n := f.asked(); n != 2 {
 				t.Errorf("%d requests", n)
 			}
@@ -154,13 +154,13 @@ func TestProduceRetriesUnknownOutcomesIfTold(t *testing.T) {
 func TestProduceRemembersThatAnOutcomeIsUnknown(t *testing.T) {
 	_, url := newFakeBroker(t, nil, hangUp, problem(http.StatusRequestEntityTooLarge, "record_too_large", "not_committed"))
 	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2", "--retry-unknown")
-	r.want(t, exitFailure, "lines 3 to 4", "may or may not be in the log")
+	r.want(t, exitUnknown, "lines 3 to 4", "may or may not be in the log")
 }
 
 func TestProduceSaysHowToGoOn(t *testing.T) {
 	f, url := newFakeBroker(t, nil, problem(http.StatusRequestEntityTooLarge, "record_too_large", "not_committed"))
 	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
-	r.want(t, exitFailure, "record_too_large", "2 lines are acknowledged, and none after them", "--skip 2")
+	r.want(t, exitRefused, "record_too_large", "2 lines are acknowledged, and none after them", "--skip 2")
 
 	r = runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--skip", "2")
 	r.want(t, exitOK, "3 records")
@@ -173,7 +173,7 @@ func TestProduceGivesUpRetrying(t *testing.T) {
 	busy := problem(http.StatusTooManyRequests, "over_memory_budget", "not_committed")
 	_, url := newFakeBroker(t, busy, busy, busy, busy, busy, busy)
 	r := runSeb(t, strings.NewReader("a"), "produce", "orders", "--server", url, "--retry-for", "150ms")
-	r.want(t, exitFailure, "over_memory_budget")
+	r.want(t, exitUnreachable, "over_memory_budget")
 }
 
 func TestProduceReportsInputThatBreaksOff(t *testing.T) {
@@ -196,7 +196,7 @@ func TestProduceInterruptedKnowsWhatIsAcknowledged(t *testing.T) {
 		_, _ = fmt.Fprint(w, `{"count":2}`)
 	}}
 	r := runSebContext(ctx, t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
-	r.want(t, exitFailure, "interrupted", "2 lines are acknowledged", "--skip 2")
+	r.want(t, 130, "interrupted", "2 lines are acknowledged", "--skip 2")
 }
 
 func TestProduceDoesNotFollowRedirects(t *testing.T) {

@@ -76,7 +76,7 @@ func (serveCmd) Help() string {
 Any number of brokers may serve one store. S3 credentials come from the usual AWS variables and files. SIGTERM
 lets requests end, commits what is held and writes a checkpoint, within 10 seconds; a second signal ends the
 process at once. If the broker stops itself, because the log is damaged or the store can't be trusted any more,
-the process ends with exit code 1 and says why.`
+the process ends with exit code 3 and says why.`
 }
 
 // Run serves until ctx ends or the broker stops itself.

@@ -153,7 +153,7 @@ func TestServeEndsWhenTheBrokerStopsItself(t *testing.T) {
 	case <-time.After(leaveTimeout):
 		t.Fatal("it goes on")
 	}
-	if code := broker.cmd.ProcessState.ExitCode(); code != exitFailure {
+	if code := broker.cmd.ProcessState.ExitCode(); code != exitDamage {
 		t.Errorf("exit code %d", code)
 	}
 	if !strings.Contains(broker.stderr.String(), "the broker stopped itself") {

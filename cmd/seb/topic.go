@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -28,6 +29,7 @@ type topicInfo struct {
 
 type topicCreateCmd struct {
 	serverFlag
+	outputFlag
 	Topic      string `arg:"" help:"Name of the topic."`
 	Partitions int32  `default:"1" help:"Number of partitions; each is a log of its own."`
 }
@@ -49,9 +51,14 @@ func (c *topicCreateCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	body := map[string]any{"partitions": c.Partitions}
-	status, err := broker.call(ctx, http.MethodPut, broker.url(nil, "topics", c.Topic), body, nil)
+	answer := map[string]any{}
+	status, err := broker.call(ctx, http.MethodPut, broker.url(nil, "topics", c.Topic), body, &answer)
 	if err != nil {
 		return fmt.Errorf("create topic %s: %w", c.Topic, err)
+	}
+	if c.json() {
+		answer["created"] = status == http.StatusCreated
+		return printJSON(std.out, answer)
 	}
 	state := "exists"
 	if status == http.StatusCreated {
@@ -61,14 +68,18 @@ func (c *topicCreateCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
-type topicListCmd struct{ serverFlag }
+type topicListCmd struct {
+	serverFlag
+	outputFlag
+}
 
 // Help shows examples.
 func (topicListCmd) Help() string {
 	return `Examples:
 
     seb topic list
-    seb topic list --server http://broker.example:51313`
+    seb topic list --server http://broker.example:51313
+    seb topic list --output json | jq -r '.topics[].name'`
 }
 
 // Run prints a line per topic.
@@ -77,10 +88,17 @@ func (c *topicListCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
+	var whole json.RawMessage
+	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics"), nil, &whole); err != nil {
+		return fmt.Errorf("list topics: %w", err)
+	}
+	if c.json() {
+		return printJSON(std.out, whole)
+	}
 	var answer struct {
 		Topics []topicInfo `json:"topics"`
 	}
-	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics"), nil, &answer); err != nil {
+	if err := json.Unmarshal(whole, &answer); err != nil {
 		return fmt.Errorf("list topics: %w", err)
 	}
 	out := &printer{w: std.out}
@@ -100,6 +118,7 @@ func (c *topicListCmd) Run(ctx context.Context, std streams) error {
 
 type topicShowCmd struct {
 	serverFlag
+	outputFlag
 	Topic string `arg:"" help:"Name of the topic."`
 }
 
@@ -108,6 +127,7 @@ func (topicShowCmd) Help() string {
 	return `Examples:
 
     seb topic show orders
+    seb topic show orders --output json | jq '.partitions[].end_offset'
 
 END is the offset that the next record will get.`
 }
@@ -118,8 +138,15 @@ func (c *topicShowCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
+	var whole json.RawMessage
+	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic), nil, &whole); err != nil {
+		return fmt.Errorf("show topic %s: %w", c.Topic, err)
+	}
+	if c.json() {
+		return printJSON(std.out, whole)
+	}
 	var t topicInfo
-	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic), nil, &t); err != nil {
+	if err := json.Unmarshal(whole, &t); err != nil {
 		return fmt.Errorf("show topic %s: %w", c.Topic, err)
 	}
 	out := &printer{w: std.out}
@@ -138,6 +165,7 @@ func (c *topicShowCmd) Run(ctx context.Context, std streams) error {
 
 type topicDeleteCmd struct {
 	serverFlag
+	outputFlag
 	Topic string `arg:"" help:"Name of the topic."`
 }
 
@@ -158,6 +186,9 @@ func (c *topicDeleteCmd) Run(ctx context.Context, std streams) error {
 	}
 	if _, err := broker.call(ctx, http.MethodDelete, broker.url(nil, "topics", c.Topic), nil, nil); err != nil {
 		return fmt.Errorf("delete topic %s: %w", c.Topic, err)
+	}
+	if c.json() {
+		return printJSON(std.out, map[string]any{"name": c.Topic, "deleted": true})
 	}
 	_, err = fmt.Fprintf(std.out, "%s deleted\n", c.Topic)
 	return err

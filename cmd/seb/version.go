@@ -6,10 +6,23 @@ import (
 	"runtime/debug"
 )
 
-type versionCmd struct{}
+type versionCmd struct{ outputFlag }
 
-// Run prints one line.
-func (versionCmd) Run(std streams) error {
+// Help shows examples.
+func (versionCmd) Help() string {
+	return `Examples:
+
+    seb version
+    seb version --output json`
+}
+
+// Run prints one line, or its words as JSON.
+func (c versionCmd) Run(std streams) error {
+	if c.json() {
+		return printJSON(std.out, map[string]string{
+			"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+		})
+	}
 	_, err := fmt.Fprintf(std.out, "seb %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }

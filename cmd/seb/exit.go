@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// Exit codes, by what a script would do next.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitDamage      = 3
+	exitRefused     = 4
+	exitUnknown     = 5
+	exitUnreachable = 6
+	exitSignal      = 128 // and the signal's number
+)
+
+// exitCodes say in the help what each code means.
+var exitCodes = []struct {
+	code    int
+	meaning string
+}{
+	{exitOK, "success"},
+	{exitFailure, "failure of another kind than these"},
+	{exitUsage, "wrong usage: nothing was tried"},
+	{exitDamage, "the log is damaged, or its store can't be trusted: look before you go on"},
+	{exitRefused, "refused, such as what does not exist, exists already or is too large"},
+	{exitUnknown, "the outcome is unknown: it may be in the log, or not"},
+	{exitUnreachable, "no answer from the broker or the store, or it is too busy: nothing was done, try again later"},
+	{exitSignal + int(syscall.SIGINT), "interrupted by Ctrl-C; 143 by SIGTERM"},
+}
+
+// exitHelp is the table of codes.
+func exitHelp() string {
+	var s strings.Builder
+	for _, c := range exitCodes {
+		fmt.Fprintf(&s, "  %-4d %s\n", c.code, c.meaning)
+	}
+	return s.String()
+}
+
+// codedError is an error whose exit code only the command can know.
+type codedError struct {
+	error
+	code int
+}
+
+func (e codedError) Unwrap() error { return e.error }
+
+// errInterrupted ends what a signal has interrupted.
+var errInterrupted = errors.New("interrupted")
+
+// errEnded is the interrupt that ends what has no other end: it says nothing
+// that whoever interrupted doesn't know.
+var errEnded = fmt.Errorf("%w, as every such command is", errInterrupted)
+
+// interruption is the cause of the end of a command's context.
+type interruption struct{ signal os.Signal }
+
+func (i interruption) Error() string { return i.signal.String() }
+
+// Is makes errors of what was under way the usual ones.
+func (i interruption) Is(target error) bool { return target == context.Canceled }
+
+func (i interruption) exitCode() int {
+	if i.signal == syscall.SIGTERM {
+		return exitSignal + int(syscall.SIGTERM)
+	}
+	return exitSignal + int(syscall.SIGINT)
+}
+
+// exitCode is the one place that decides how the process ends after err.
+func exitCode(ctx context.Context, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if ctx.Err() != nil && (errors.Is(err, errInterrupted) || errors.Is(err, context.Canceled)) {
+		var i interruption
+		_ = errors.As(context.Cause(ctx), &i) // without one it was Ctrl-C
+		return i.exitCode()
+	}
+	var coded codedError
+	var refusal *apiError
+	var t transportError
+	var broker *seb.Error
+	switch {
+	case errors.As(err, new(usageError)):
+		return exitUsage
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.As(err, &refusal):
+		return refusal.exitCode()
+	case errors.As(err, &t):
+		return exitUnreachable
+	case errors.As(err, &broker):
+		return exitCodeOf(broker.Code)
+	case errors.Is(err, objstore.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return exitRefused
+	case isUnreachable(err):
+		return exitUnreachable
+	}
+	return exitFailure
+}
+
+// exitCode is that of a read, or of a write that is certain not to be in the log.
+func (e *apiError) exitCode() int {
+	if code := exitCodeOf(e.Code); code != exitFailure {
+		return code
+	}
+	switch e.Status {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return exitUnreachable
+	}
+	if e.Status/100 == 4 {
+		return exitRefused
+	}
+	return exitFailure
+}
+
+// exitCodeOf returns what a broker's code alone says.
+func exitCodeOf(code seb.Code) int {
+	switch code {
+	case seb.CodeBrokerStopped, seb.CodeStoreUnusable, seb.CodeDataLost:
+		return exitDamage
+	case seb.CodeStoreUnavailable:
+		return exitUnreachable
+	default:
+		return exitFailure
+	}
+}
+
+// isUnreachable tells whether a store could not be asked, or did not answer.
+func isUnreachable(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op != "listen" || errors.As(err, new(*net.DNSError)) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+func TestExitCodeSaysWhatKindOfErrorItIs(t *testing.T) {
+	refused := func(status int, code seb.Code) error { return &apiError{Status: status, Code: code} }
+	for _, test := range []struct {
+		err  error
+		code int
+	}{
+		{nil, exitOK},
+		{errors.New("no space left on device"), exitFailure},
+		{usage(errors.New("--limit is negative")), exitUsage},
+		{refused(404, seb.CodeTopicNotFound), exitRefused},
+		{refused(413, seb.CodeRecordTooLarge), exitRefused},
+		{refused(401, ""), exitRefused},
+		{refused(429, seb.CodeOverMemoryBudget), exitUnreachable},
+		{refused(503, seb.CodeStoreUnavailable), exitUnreachable},
+		{refused(502, ""), exitUnreachable},
+		{refused(503, seb.CodeBrokerStopped), exitDamage},
+		{refused(500, seb.CodeDataLost), exitDamage},
+		{refused(500, "internal"), exitFailure},
+		{refused(302, ""), exitFailure},
+		{&seb.Error{Code: seb.CodeBrokerStopped}, exitDamage},
+		{&seb.Error{Code: seb.CodeStoreUnusable}, exitDamage},
+		{&seb.Error{Code: seb.CodeStoreUnavailable}, exitUnreachable},
+		{transportError{context.DeadlineExceeded, false}, exitUnreachable},
+		{codedError{hinted(refused(503, seb.CodeStoreUnavailable), ""), exitUnknown}, exitUnknown},
+		{objstore.ErrNotFound, exitRefused},
+		{errDamaged, exitDamage},
+	} {
+		err := test.err
+		if err != nil {
+			err = fmt.Errorf("do it: %w", err)
+		}
+		if code := exitCode(t.Context(), err); code != test.code {
+			t.Errorf("%v ends with %d, not %d", err, code, test.code)
+		}
+	}
+}
+
+// A write that got no answer may have been carried out; a read changes nothing.
+func TestUnknownOutcomesHaveTheirCode(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(hangUp))
+	defer server.Close()
+	for command, code := range map[string]int{"create": exitUnknown, "delete": exitUnknown, "show": exitUnreachable} {
+		runSeb(t, nil, "topic", command, "orders", "--server", server.URL).want(t, code)
+	}
+}
+
+// Ctrl-C and SIGTERM end what waits, with the code that shells expect.
+func TestSignalsHaveTheirCode(t *testing.T) {
+	asked := make(chan struct{}, 8)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	for signal, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "seb", "topic", "list", "--server", server.URL)
+		cmd.Env = os.Environ()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		<-asked
+		if err := cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // its ProcessState says it
+		if got := cmd.ProcessState.ExitCode(); got != code {
+			t.Errorf("%v: exit code %d, not %d", signal, got, code)
+		}
+	}
+}
+
+func TestExitCodesAreDocumented(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	help := runSeb(t, nil, "--help")
+	for _, c := range exitCodes {
+		if !strings.Contains(string(docs), fmt.Sprintf("| %d | %s |", c.code, c.meaning)) {
+			t.Errorf("docs/operations.md lacks exit code %d, %q", c.code, c.meaning)
+		}
+		if !strings.Contains(strings.Join(strings.Fields(help.out), " "), fmt.Sprintf("%d %s", c.code, c.meaning)) {
+			t.Errorf("the help lacks exit code %d, %q:\n%s", c.code, c.meaning, help.out)
+		}
+	}
+}
