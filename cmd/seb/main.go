@@ -30,14 +30,25 @@ Exit codes:
 
 // cli is the command line, one field per subcommand.
 type cli struct {
-	Serve   serveCmd   `cmd:"" help:"Run a broker."`
-	Topic   topicCmd   `cmd:"" help:"Create, list, show and delete topics."`
-	Produce produceCmd `cmd:"" help:"Append lines to a topic, a record each."`
-	Consume consumeCmd `cmd:"" help:"Write a topic's records, a line each."`
-	Doctor  doctorCmd  `cmd:"" help:"Probe a store, and say what it may be used for."`
-	Dump    dumpCmd    `cmd:"" help:"Show what an object of the log holds."`
-	Fsck    fsckCmd    `cmd:"" help:"Check that a log is whole; it only reads."`
-	Version versionCmd `cmd:"" help:"Show the version."`
+	Serve   serveCmd   `cmd:"" group:"server" help:"Run a broker."`
+	Topic   topicCmd   `cmd:"" group:"data" help:"Create, list, show and delete topics."`
+	Produce produceCmd `cmd:"" group:"data" help:"Append records to a topic, such as lines."`
+	Consume consumeCmd `cmd:"" group:"data" help:"Write a topic's records, such as a line each."`
+	Doctor  doctorCmd  `cmd:"" group:"operations" help:"Probe a store, and say what it may be used for."`
+	Fsck    fsckCmd    `cmd:"" group:"operations" help:"Check that a log is whole; it only reads."`
+	Dump    dumpCmd    `cmd:"" group:"operations" help:"Show what an object of the log holds."`
+
+	Completion completionCmd `cmd:"" group:"other" help:"Write a script that completes seb's words in a shell."`
+	Version    versionCmd    `cmd:"" group:"other" help:"Show the version."`
+	Complete   completeCmd   `cmd:"" hidden:"" help:"Tell a shell what can stand at the cursor."`
+}
+
+// groups head the commands in the help.
+var groups = []kong.Group{
+	{Key: "server", Title: "Server:"},
+	{Key: "data", Title: "Data, through a broker:"},
+	{Key: "operations", Title: "Operations:"},
+	{Key: "other", Title: "Other:"},
 }
 
 // streams are the process's three, passed along so that tests can replace them.
@@ -78,6 +89,7 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 		kong.Name("seb"),
 		kong.Description(description),
 		kong.DefaultEnvars("SEB"),
+		kong.ExplicitGroups(groups),
 		kong.WithHyphenPrefixedParameters(true), // --from -10
 		kong.Writers(std.out, std.err),
 		kong.Exit(func(code int) { panic(exit(code)) }),

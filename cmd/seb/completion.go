@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// completionTimeout bounds how long a person's Tab waits for a broker.
+const completionTimeout = time.Second
+
+type completionCmd struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"Shell to write for: bash, zsh or fish."`
+}
+
+// Help shows examples.
+func (completionCmd) Help() string {
+	return `Examples:
+
+    source <(seb completion bash)                               # in ~/.bashrc
+    source <(seb completion zsh)                                # in ~/.zshrc, after compinit
+    seb completion fish > ~/.config/fish/completions/seb.fish
+
+The script asks seb itself for what can stand at the cursor: commands, flags, their values, and topics, for which
+it asks the broker.`
+}
+
+// completionScripts hand the words up to the cursor to `seb complete`, and
+// take a candidate per line from it, with TAB and what it means.
+var completionScripts = map[string]string{
+	"bash": `_seb() {
+	local line
+	COMPREPLY=()
+	while IFS= read -r line; do
+		COMPREPLY+=("${line%%$'\t'*}")
+	done < <(seb complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -o default -F _seb seb
+`,
+	"zsh": `#compdef seb
+_seb() {
+	local -a found
+	local line
+	while IFS= read -r line; do
+		found+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+	done < <(seb complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)
+	if (( $#found )); then
+		_describe -t values seb found
+	else
+		_files
+	fi
+}
+if [ "$funcstack[1]" = "_seb" ]; then
+	_seb
+else
+	compdef _seb seb
+fi
+`,
+	"fish": `function __seb_complete
+	set -l words (commandline -opc)
+	set -l last (commandline -ct)
+	set -l found (seb complete -- $words[2..-1] "$last" 2>/dev/null)
+	if test (count $found) -gt 0
+		printf '%s\n' $found
+	else
+		__fish_complete_path "$last"
+	end
+end
+complete -c seb -e
+complete -c seb -f -a '(__seb_complete)'
+`,
+}
+
+// Run writes the script.
+func (c *completionCmd) Run(std streams) error {
+	_, err := io.WriteString(std.out, completionScripts[c.Shell])
+	return err
+}
+
+// completeCmd is what the scripts call.
+type completeCmd struct {
+	Words []string `arg:"" optional:"" help:"The words after seb, up to the one at the cursor, which may be empty."`
+}
+
+// Run writes a line for each candidate: the word, TAB, what it means.
+func (c *completeCmd) Run(ctx context.Context, std streams, k *kong.Context) error {
+	words := c.Words
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	out := &printer{w: std.out}
+	l := parseLine(k.Model.Node, words)
+	for _, candidate := range l.candidates(ctx) {
+		out.printf("%s\t%s\n", candidate.word, candidate.meaning)
+	}
+	return out.err
+}
+
+type candidate struct{ word, meaning string }
+
+// commandLine is a command line as far as it is typed.
+type commandLine struct {
+	command  *kong.Node
+	args     int        // positional arguments before the cursor
+	flag     *kong.Flag // whose value stands at the cursor; nil if none does
+	server   string     // of --server, "" if it isn't there
+	atCursor string
+}
+
+// parseLine follows words down the commands. What it doesn't know it takes for
+// an argument: whoever types is not done yet.
+func parseLine(root *kong.Node, words []string) commandLine {
+	l := commandLine{command: root}
+	for _, word := range words[:len(words)-1] {
+		name, value, given := strings.Cut(word, "=")
+		switch {
+		case word == "=": // bash makes a word of it
+		case l.flag != nil:
+			l.take(word)
+		case strings.HasPrefix(word, "-"):
+			if l.flag = l.find(name); l.flag != nil && given {
+				l.take(value)
+			} else if l.flag != nil && l.flag.IsBool() {
+				l.flag = nil
+			}
+		default:
+			if child := childOf(l.command, word); child != nil {
+				l.command = child
+			} else {
+				l.args++
+			}
+		}
+	}
+	l.atCursor = words[len(words)-1]
+	if l.flag != nil && l.atCursor == "=" {
+		l.atCursor = ""
+	}
+	return l
+}
+
+// take gives the flag that waits for it its value.
+func (l *commandLine) take(value string) {
+	if l.flag.Name == "server" {
+		l.server = value
+	}
+	l.flag = nil
+}
+
+// find returns the flag of that name, with its hyphens.
+func (l *commandLine) find(name string) *kong.Flag {
+	for _, flag := range l.flags() {
+		if name == "--"+flag.Name || flag.Short != 0 && name == "-"+string(flag.Short) {
+			return flag
+		}
+	}
+	return nil
+}
+
+func (l *commandLine) flags() []*kong.Flag { return slices.Concat(l.command.AllFlags(true)...) }
+
+func childOf(parent *kong.Node, name string) *kong.Node {
+	for _, child := range parent.Children {
+		if child.Name == name && !child.Hidden {
+			return child
+		}
+	}
+	return nil
+}
+
+// candidates returns what begins with what stands at the cursor.
+func (l *commandLine) candidates(ctx context.Context) []candidate {
+	var all []candidate
+	add := func(word, meaning string) {
+		if word != "" && strings.HasPrefix(word, l.atCursor) {
+			meaning, _, _ = strings.Cut(meaning, "\n")
+			all = append(all, candidate{word, meaning})
+		}
+	}
+	name, _, given := strings.Cut(l.atCursor, "=")
+	switch flag := l.find(name); {
+	case l.flag != nil:
+		for _, value := range l.flag.EnumSlice() {
+			add(value, "")
+		}
+	case given && flag != nil:
+		for _, value := range flag.EnumSlice() {
+			add(name+"="+value, "")
+		}
+	case strings.HasPrefix(l.atCursor, "-"):
+		for _, flag := range l.flags() {
+			add("--"+flag.Name, flag.Help)
+			if flag.Tag.Negatable != "" {
+				add("--no-"+flag.Name, flag.Help)
+			}
+		}
+	default:
+		for _, child := range l.command.Children {
+			if !child.Hidden {
+				add(child.Name, child.Help)
+			}
+		}
+		if l.args < len(l.command.Positional) {
+			l.values(ctx, l.command.Positional[l.args], add)
+		}
+	}
+	return all
+}
+
+// values adds what an argument can be: one of a list, or a topic there is.
+func (l *commandLine) values(ctx context.Context, argument *kong.Positional, add func(word, meaning string)) {
+	for _, value := range argument.EnumSlice() {
+		add(value, "")
+	}
+	if argument.Name != "topic" || l.command.Name == "create" {
+		return
+	}
+	for _, t := range l.topics(ctx) {
+		add(t.Name, fmt.Sprintf("%d partitions", len(t.Partitions)))
+	}
+}
+
+// topics returns those of the broker; none if it doesn't answer at once, since
+// there is nobody to tell.
+func (l *commandLine) topics(ctx context.Context) []topicInfo {
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	server := l.server
+	if server == "" {
+		server = os.Getenv("SEB_SERVER")
+	}
+	if server == "" {
+		if flag := l.find("--server"); flag != nil {
+			server = flag.Default
+		}
+	}
+	broker, err := (serverFlag{Server: server}).client()
+	if err != nil {
+		return nil
+	}
+	var answer struct {
+		Topics []topicInfo `json:"topics"`
+	}
+	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics"), nil, &answer); err != nil {
+		return nil
+	}
+	return answer.Topics
+}
