@@ -95,7 +95,7 @@ func (c *completeCmd) Run(ctx context.Context, std streams, k *kong.Context) err
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	out := &printer{w: std.out}
+	out := newPrinter(std.out)
 	l := parseLine(k.Model.Node, words)
 	for _, candidate := range l.candidates(ctx) {
 		out.printf("%s\t%s\n", candidate.word, candidate.meaning)

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"golang.org/x/term"
 )
 
 type consumeCmd struct {
@@ -58,7 +56,7 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 		cmd: c, broker: broker, form: c.output(), from: from, warn: std.err, lookEvery: lookEvery,
 		out: bufio.NewWriterSize(std.out, 64<<10), progress: newProgress(std.err, 0),
 	}
-	if f, ok := std.out.(*os.File); c.Follow || ok && term.IsTerminal(int(f.Fd())) {
+	if c.Follow || isTerminal(std.out) {
 		r.progress.w = nil // it would stand between the records
 	}
 	err = r.copyAll(ctx)

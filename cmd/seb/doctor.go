@@ -51,7 +51,9 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	d := &diagnosis{prober: newProber(store), printer: printer{w: std.out}, Store: c.Store, Kind: kind.String()}
+	d := &diagnosis{prober: newProber(store), printer: *newPrinter(std.out), Store: c.Store, Kind: kind.String()}
+	d.progress = newProgress(std.err, 0)
+	d.progress.unit = "requests"
 	if c.json() {
 		d.w = io.Discard
 	}
@@ -62,9 +64,9 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	}
 	if d.Usable = d.failed == nil; d.Usable {
 		d.estimate(kind)
-		d.printf("\nverdict: usable by any number of brokers\n")
+		d.printf("\nverdict: %s by any number of brokers\n", d.paint(green, "usable"))
 	} else {
-		d.printf("\nverdict: NOT usable for Seb\n")
+		d.printf("\nverdict: %s for Seb\n", d.paint(red, "NOT usable"))
 	}
 	if c.json() {
 		if err := printJSON(std.out, d); err != nil {
@@ -134,15 +136,16 @@ func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
 
 func (d *diagnosis) check(name string, run func() (string, error)) (ok bool) {
 	detail, err := run()
-	mark := "ok"
+	mark, shade := "ok", green
 	if err != nil {
-		mark, detail = "BAD", err.Error()
+		mark, shade, detail = "BAD", red, err.Error()
 		if d.failed == nil {
 			d.failed = fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	d.Checks = append(d.Checks, checked{name, err == nil, detail})
-	d.printf("  %-4s %-22s %s\n", mark, name, detail)
+	d.progress.clear()
+	d.printf("  %s %-22s %s\n", d.paint(shade, fmt.Sprintf("%-4s", mark)), name, detail)
 	return err == nil
 }
 

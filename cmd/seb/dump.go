@@ -45,7 +45,7 @@ func (c *dumpCmd) Run(ctx context.Context, std streams) (err error) {
 	if err != nil {
 		return err
 	}
-	d := &dumper{printer: printer{w: std.out}, records: c.Records, Object: c.Object, Lines: []dumpLine{}}
+	d := &dumper{printer: *newPrinter(std.out), records: c.Records, Object: c.Object, Lines: []dumpLine{}}
 	if d.collect = c.json(); d.collect {
 		d.w = io.Discard
 	}
@@ -346,7 +346,7 @@ func (d *dumper) mark(fault bool, what string) string {
 		return ""
 	}
 	d.Bad++
-	return " BAD: " + what
+	return d.paint(red, " BAD: "+what)
 }
 
 // standsAt compares the name that was asked for with the key that the object

@@ -95,14 +95,14 @@ func (c *fsckCmd) print(std streams, r *fsck.Report) error {
 			*fsck.Report
 		}{c.Store, r})
 	}
-	p := &printer{w: std.out}
+	p := newPrinter(std.out)
 	if !c.Quiet {
 		c.header(p, r)
 	}
 	for _, class := range fsck.Classes {
 		if findings := r.Of(class); class.Damage() || class == fsck.Newer {
 			for _, f := range findings {
-				p.printf("%-9s %s: %s\n", class, names(f), f.Detail)
+				p.printf("%s %s: %s\n", p.paint(red, fmt.Sprintf("%-9s", class)), names(f), f.Detail)
 			}
 		} else if !c.Quiet {
 			harmless(p, class, findings)
@@ -162,13 +162,13 @@ func harmless(p *printer, class fsck.Class, findings []fsck.Finding) {
 func verdict(p *printer, r *fsck.Report) {
 	switch {
 	case r.Damage() > 0:
-		p.printf("verdict: DAMAGED: %s\n", counts(r, fsck.Class.Damage))
+		p.printf("verdict: %s: %s\n", p.paint(red, "DAMAGED"), counts(r, fsck.Class.Damage))
 	case len(r.Of(fsck.Newer)) > 0:
 		p.printf("verdict: needs another version of seb\n")
 	case !r.Deep:
-		p.printf("verdict: whole (batches were not read; --deep does)\n")
+		p.printf("verdict: %s (batches were not read; --deep does)\n", p.paint(green, "whole"))
 	default:
-		p.printf("verdict: whole\n")
+		p.printf("verdict: %s\n", p.paint(green, "whole"))
 	}
 }
 

@@ -19,14 +19,27 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-var description = `Seb keeps an event log in an object store, and nothing anywhere else.
+var description = `Seb is an event log whose only durable state is an object store: a bucket, or a directory. A record is
+acknowledged once the store has it. Topics have partitions; within one, each record has the next offset for ever.
 
-Every flag can be given as an environment variable too: --commit-bytes is
-SEB_COMMIT_BYTES. Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h.
+First steps, the second and third in another terminal:
+
+    seb serve                                  a broker on ./seb-data; it prints its URL
+    echo 'hello' | seb produce greetings       a record per line; the topic is made
+    seb consume greetings --follow             what is there, and what comes
+
+Then: seb COMMAND --help has examples. The broker speaks HTTP, so curl does for all of this; seb serve prints how.
+Before trusting a store, run seb doctor; to check a log, seb fsck.
+
+Environment: every flag can be a variable, --commit-bytes is SEB_COMMIT_BYTES. SEB_SERVER says where the broker
+is, SEB_STORE where the log is. S3 credentials come from the usual AWS_ variables and files. NO_COLOR is honoured.
+Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h.
 
 Exit codes:
 
-` + exitHelp()
+` + exitHelp() + `
+Documentation: https://github.com/simple-event-broker/seb, in docs/: operations.md (running it), guarantees.md (what
+it promises), format.md (every byte of it).`
 
 // cli is the command line, one field per subcommand.
 type cli struct {
@@ -144,7 +157,7 @@ func report(w io.Writer, err error) {
 		hint = b.Hint
 		message = strings.Replace(message, "; "+hint, "", 1)
 	}
-	note(w, "seb: %s\n", strings.ReplaceAll(message, "\n", "; "))
+	note(w, "%s %s\n", painterFor(w).paint(red, "seb:"), strings.ReplaceAll(message, "\n", "; "))
 	if hint != "" {
 		note(w, "     %s\n", hint)
 	}

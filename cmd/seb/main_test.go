@@ -111,3 +111,24 @@ func TestEnvironmentSetsFlags(t *testing.T) {
 	t.Setenv("SEB_SERVER", "ftp://example")
 	runSeb(t, nil, "topic", "list").want(t, exitUsage, "ftp://example")
 }
+
+// Read from top to bottom it teaches the product.
+func TestHelpTellsWhatSebIsAndHowToBegin(t *testing.T) {
+	r := runSeb(t, nil, "--help")
+	r.want(t, exitOK)
+	at := 0
+	for _, next := range []string{
+		"event log", "object store", "First steps", "seb serve ", "seb produce ", "seb consume ", "Environment:", "SEB_SERVER",
+		"Exit codes:", "Documentation:", "Server:", "serve ", "Data, through a broker:", "topic create", "consume ",
+		"Operations:", "doctor ", "fsck ", "Other:", "completion ",
+	} {
+		found := strings.Index(r.out[at:], next)
+		if found < 0 {
+			t.Fatalf("the help lacks %q after\n%s", next, r.out[:at])
+		}
+		at += found
+	}
+	if strings.Contains(r.out, "complete ") {
+		t.Error("the help shows what only shells call")
+	}
+}

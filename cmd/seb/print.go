@@ -25,9 +25,13 @@ func printJSON(w io.Writer, v any) error {
 // printer writes for people. It keeps the first error, so that a full disk
 // behind standard output is told once, at the end.
 type printer struct {
+	painter
 	w   io.Writer
 	err error
 }
+
+// newPrinter writes to w, in colours if that is a terminal.
+func newPrinter(w io.Writer) *printer { return &printer{painter: painterFor(w), w: w} }
 
 func (p *printer) printf(format string, args ...any) {
 	if p.err == nil {

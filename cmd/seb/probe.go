@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -26,11 +27,13 @@ type prober struct {
 	store objstore.Store
 	id    string
 
-	mu      sync.Mutex
-	keys    []string // that may exist
-	dates   []dated  // one per answer that carried a date
-	undated int      // answers that should have carried one
-	samples map[string][]time.Duration
+	mu       sync.Mutex
+	progress *progress // of requests
+	requests int64
+	keys     []string // that may exist
+	dates    []dated  // one per answer that carried a date
+	undated  int      // answers that should have carried one
+	samples  map[string][]time.Duration
 }
 
 // dated is a store's time beside the local one when the answer came.
@@ -39,7 +42,7 @@ type dated struct{ store, sent, received time.Time }
 func newProber(store objstore.Store) *prober {
 	var id [8]byte
 	rand.Read(id[:])
-	return &prober{store: store, id: hex.EncodeToString(id[:]), samples: map[string][]time.Duration{}}
+	return &prober{store: store, progress: newProgress(io.Discard, 0), id: hex.EncodeToString(id[:]), samples: map[string][]time.Duration{}}
 }
 
 func (p *prober) prefix() string { return commitlog.ProbePrefix + p.id + "-" }
@@ -86,6 +89,8 @@ func (p *prober) timed(ctx context.Context, sample string, request func(context.
 	received := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.requests++
+	p.progress.update(received, p.requests, 0)
 	if err != nil && !errors.Is(err, objstore.ErrExists) && !errors.Is(err, objstore.ErrNotFound) {
 		return err
 	}

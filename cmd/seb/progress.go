@@ -3,10 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
+	"strings"
 	"time"
-
-	"golang.org/x/term"
 )
 
 const (
@@ -28,7 +26,7 @@ type progress struct {
 func newProgress(w io.Writer, total int64) *progress {
 	now := time.Now()
 	p := &progress{unit: "records", total: total, start: now, updated: now}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if isTerminal(w) {
 		p.w = w
 	}
 	return p
@@ -41,16 +39,30 @@ func (p *progress) update(now time.Time, units, bytes int64) {
 	}
 	p.updated = now
 	took := now.Sub(p.start)
-	line := fmt.Sprintf("%d %s, %s, %s/s", units, p.unit, size(bytes), size(float64(bytes)/took.Seconds()))
+	line := fmt.Sprintf("%d %s", units, p.unit)
+	if bytes > 0 {
+		line += fmt.Sprintf(", %s, %s/s", size(bytes), size(float64(bytes)/took.Seconds()))
+	} else {
+		line += fmt.Sprintf(", %.0f/s", float64(units)/took.Seconds())
+	}
 	done := bytes
 	if p.counted {
 		done = units
 	}
 	if p.total > done && done > 0 {
 		left := time.Duration(float64(took) * float64(p.total-done) / float64(done))
-		line += fmt.Sprintf(", %d%%, %v left", 100*done/p.total, left.Round(time.Second))
+		line = bar(done, p.total) + " " + line + fmt.Sprintf(", %d%%, %v left", 100*done/p.total, left.Round(time.Second))
 	}
 	note(p.w, "\r\x1b[K%s", line)
+}
+
+// barCells is how wide a bar is.
+const barCells = 20
+
+// bar shows how much of total is done.
+func bar(done, total int64) string {
+	full := int(float64(barCells) * float64(done) / float64(total))
+	return "[" + strings.Repeat("#", full) + strings.Repeat("-", barCells-full) + "]"
 }
 
 // clear removes the line, if there is one.

@@ -101,7 +101,7 @@ func (c *topicListCmd) Run(ctx context.Context, std streams) error {
 	if err := json.Unmarshal(whole, &answer); err != nil {
 		return fmt.Errorf("list topics: %w", err)
 	}
-	out := &printer{w: std.out}
+	out := newPrinter(std.out)
 	out.table(func(row *printer) {
 		row.printf("TOPIC\tPARTITIONS\tRECORDS\tSTORED\n")
 		for _, t := range answer.Topics {
@@ -149,7 +149,7 @@ func (c *topicShowCmd) Run(ctx context.Context, std streams) error {
 	if err := json.Unmarshal(whole, &t); err != nil {
 		return fmt.Errorf("show topic %s: %w", c.Topic, err)
 	}
-	out := &printer{w: std.out}
+	out := newPrinter(std.out)
 	out.table(func(row *printer) {
 		row.printf("PARTITION\tSTART\tEND\tSTORED\tLAST RECORD\n")
 		for _, p := range t.Partitions {

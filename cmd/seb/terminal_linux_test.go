@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// onTerminal runs seb with a terminal of its own as standard output, and
+// returns what it showed there and how it ended. begun, if not nil, is called
+// with what is there so far until it returns true; then the process gets Ctrl-C.
+func onTerminal(t *testing.T, env []string, begun func(shown string) bool, args ...string) (shown string, code int) {
+	t.Helper()
+	master, terminal := openTerminal(t)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "seb", args...)
+	cmd.Env = append(append(os.Environ(), "TERM=xterm", "NO_COLOR="), env...)
+	cmd.Stdout, cmd.Stderr = terminal, terminal
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := terminal.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var all bytes.Buffer
+	for buf := make([]byte, 4096); ; {
+		n, err := master.Read(buf) // it fails once the process is gone
+		all.Write(buf[:n])
+		if err != nil {
+			break
+		}
+		if begun != nil && begun(all.String()) {
+			begun = nil
+			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_ = cmd.Wait() // its ProcessState says it all
+	return all.String(), cmd.ProcessState.ExitCode()
+}
+
+// openTerminal returns the two ends of a terminal of 100 columns and 30 rows.
+func openTerminal(t *testing.T) (master, terminal *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("there are no terminals to be had: %v", err)
+	}
+	t.Cleanup(func() { _ = master.Close() })
+	fd := int(master.Fd())
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 100})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("there are no terminals to be had: %v", err)
+	}
+	return master, terminal
+}
+
+func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
+	args := []string{"doctor", "--store", t.TempDir(), "--rounds", "1", "--racers", "2", "--samples", "1"}
+	if shown, code := onTerminal(t, nil, nil, args...); code != exitOK || !strings.Contains(shown, "verdict: \x1b[32musable\x1b[0m") {
+		t.Errorf("a terminal gets no colours, exit code %d:\n%q", code, shown)
+	}
+	for _, env := range []string{"NO_COLOR=1", "TERM=dumb"} {
+		if shown, _ := onTerminal(t, []string{env}, nil, args...); !strings.Contains(shown, "verdict: usable") {
+			t.Errorf("with %s it shows\n%q", env, shown)
+		}
+	}
+	if r := runSeb(t, io.LimitReader(nil, 0), args...); strings.Contains(r.out, "\x1b") {
+		t.Errorf("a file gets\n%q", r.out)
+	}
+	if shown, code := onTerminal(t, nil, nil, "topic", "list", "--server", "http://127.0.0.1:1"); code != exitUnreachable ||
+		!strings.HasPrefix(shown, "\x1b[1;31mseb:\x1b[0m list topics: ") {
+		t.Errorf("exit code %d, %q", code, shown)
+	}
+}
