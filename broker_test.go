@@ -98,6 +98,23 @@ func TestReadUpToTheKnownEndFindsWhatOthersAppended(t *testing.T) {
 	}
 }
 
+// What it knew when it ended is nothing to go by.
+func TestClosedBrokerDescribesNoTopics(t *testing.T) {
+	b := open(t, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
+	if _, err := b.Append(t.Context(), "orders", values("one")); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if topics, err := b.Topics(t.Context()); seb.CodeOf(err) != seb.CodeBrokerClosed {
+		t.Errorf("topics are %+v, %v", topics, err)
+	}
+	if topic, err := b.Topic(t.Context(), "orders"); seb.CodeOf(err) != seb.CodeBrokerClosed {
+		t.Errorf("topic is %+v, %v", topic, err)
+	}
+}
+
 func TestTwoBrokersOnOneStore(t *testing.T) {
 	store := objstore.NewMemory()
 	brokers := []*seb.Broker{

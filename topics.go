@@ -246,9 +246,18 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 	return t.Partitions[partition], nil
 }
 
+// current makes what the broker knows recent enough to tell, unless it has been
+// closed or has stopped: what it knows then is nothing to go by.
+func (b *Broker) current(ctx context.Context) error {
+	if err := b.usable(); err != nil {
+		return err
+	}
+	return b.freshen(ctx)
+}
+
 // Topic describes a topic.
 func (b *Broker) Topic(ctx context.Context, name string) (Topic, error) {
-	if err := b.freshen(ctx); err != nil {
+	if err := b.current(ctx); err != nil {
 		return Topic{}, asRead(err)
 	}
 	if _, _, err := b.lookUp(ctx, name); err != nil {
@@ -260,7 +269,7 @@ func (b *Broker) Topic(ctx context.Context, name string) (Topic, error) {
 
 // Topics describes all topics, by name.
 func (b *Broker) Topics(ctx context.Context) ([]Topic, error) {
-	if err := b.freshen(ctx); err != nil {
+	if err := b.current(ctx); err != nil {
 		return nil, asRead(err)
 	}
 	b.mu.RLock()
