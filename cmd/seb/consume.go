@@ -87,14 +87,14 @@ func (c *consumeCmd) check(now time.Time) (from url.Values, err error) {
 	if n, err := strconv.ParseInt(c.Partition, 10, 32); c.Partition != "all" && (err != nil || n < 0) {
 		return nil, usage(fmt.Errorf("--partition %q is neither a number nor all", c.Partition))
 	}
-	if _, err := seb.ParsePosition(c.From); err == nil {
-		return url.Values{"offset": {c.From}}, nil
-	}
 	at, err := time.Parse(time.RFC3339Nano, c.From)
 	if ago, agoErr := time.ParseDuration(c.From); agoErr == nil && ago > 0 {
 		at, err = now.Add(-ago), nil
 	}
 	if err != nil {
+		if _, err := seb.ParsePosition(c.From); err == nil {
+			return url.Values{"offset": {c.From}}, nil
+		}
 		return nil, usageError{hinted(fmt.Errorf("--from: %q is no position", c.From),
 			"use earliest, latest, an offset such as 41, -10 for the last ten records, a time such as 2026-01-31T12:00:00Z, or 1h for an hour ago")}
 	}

@@ -154,7 +154,9 @@ func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, bod
 // lose notes that no answer came.
 func (o *op) lose(err error) {
 	o.failure, o.outcome, o.detail = noAnswer, seb.Unknown, fmt.Sprintf("%.150v", err)
-	if strings.Contains(err.Error(), errNobody.Error()) {
+	// A request with an idempotency key net/http itself sends again when its
+	// connection breaks, and nobody may be left to hear that.
+	if strings.Contains(err.Error(), errNobody.Error()) && o.key == "" {
 		o.failure, o.outcome = noBroker, seb.NotCommitted
 	}
 }
