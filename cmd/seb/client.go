@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -37,13 +38,33 @@ const (
 
 // serverFlag names a broker, on every command that talks to one.
 type serverFlag struct {
-	Server string `default:"http://127.0.0.1:51313" placeholder:"URL" help:"The broker's URL (default ${default})."`
+	Server  string `default:"http://127.0.0.1:51313" placeholder:"URL" help:"The broker's URL (default ${default})."`
+	Key     string `name:"key" placeholder:"KEY" help:"API key; better in the environment, as SEB_KEY, where other users don't see it."`
+	KeyFile string `name:"key-file" type:"existingfile" placeholder:"FILE" help:"Read the API key from FILE."`
+}
+
+// apiKey returns the API key to send, "" if none was given.
+func (f serverFlag) apiKey() (string, error) {
+	key := f.Key
+	if key == "" && f.KeyFile != "" {
+		b, err := os.ReadFile(f.KeyFile)
+		if err != nil {
+			return "", fmt.Errorf("read the API key: %w", err)
+		}
+		key = string(b)
+	}
+	key = strings.TrimSpace(key)
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", usage(errors.New("the API key has characters that no key has; is it the right file?"))
+	}
+	return key, nil
 }
 
 // client sends requests to one broker.
 type client struct {
 	base *url.URL
 	http *http.Client
+	key  string
 }
 
 // client checks the flag; it connects to nothing yet.
@@ -52,9 +73,13 @@ func (f serverFlag) client() (*client, error) {
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
 		return nil, usage(fmt.Errorf("--server: %q is no http:// or https:// URL", f.Server))
 	}
+	key, err := f.apiKey()
+	if err != nil {
+		return nil, err
+	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.IdleConnTimeout = idleConnTimeout
-	return &client{base, &http.Client{
+	return &client{base: base, key: key, http: &http.Client{
 		Transport: transport,
 		// A redirected append would arrive as a read.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -77,6 +102,9 @@ func (c *client) url(query url.Values, segments ...string) string {
 // closes. Errors are *apiError, or say that no answer came.
 func (c *client) do(req *http.Request) (*http.Response, error) {
 	req.Header.Set("User-Agent", "seb/"+version())
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
 	res, err := c.http.Do(req)
 	if err != nil {
 		return nil, unanswered(c.base, err)

@@ -8,24 +8,32 @@ import (
 )
 
 // greet tells a person at a terminal where the broker is and what to try.
-func (c *serveCmd) greet(w io.Writer, address net.Addr, kind storeKind, linger time.Duration) error {
+func (c *serveCmd) greet(w io.Writer, address net.Addr, kind storeKind, linger time.Duration, keys bool) error {
 	url := "http://" + reachable(address)
 	batch := c.Batch
 	if batch == batchTimed {
 		batch = fmt.Sprintf("timed: a commit %v after its first record, or at %v", linger, c.CommitBytes)
 	}
+	access, show := "anyone on this machine: there are no API keys yet (seb key create)", ""
+	switch {
+	case keys:
+		access, show = "API keys", `-H "Authorization: Bearer $SEB_KEY" `
+	case c.Insecure:
+		access = "anyone who reaches it: --insecure, and there are no API keys"
+	}
 	_, err := fmt.Fprintf(w, `Seb is ready at %[1]s
 
 Try:
-  curl -d 'hello' %[1]s/v1/topics/greetings/records
-  curl %[1]s/v1/topics/greetings/records
-  curl %[1]s/v1/topics/greetings
+  curl %[7]s-d 'hello' %[1]s/v1/topics/greetings/records
+  curl %[7]s%[1]s/v1/topics/greetings/records
+  curl %[7]s%[1]s/v1/topics/greetings
 
 store  %[2]s (%[3]v)
+access %[6]s
 batch  %[4]s
 cost   %[5]s
 
-`, url, c.Store, kind, batch, kind.cost(c.Batch, linger))
+`, url, c.Store, kind, batch, kind.cost(c.Batch, linger), access, show)
 	return err
 }
 

@@ -1,5 +1,5 @@
 // Command seb is the Simple Event Broker: the broker itself (serve), a client
-// for a shell (topic, produce, consume), and the tools an operator needs when
+// for a shell (topic, produce, consume, key), and the tools an operator needs when
 // in doubt about a store (doctor), a log (fsck) or an object (dump).
 //
 // It wires packages together and talks to people; what a broker does lives in
@@ -47,6 +47,7 @@ type cli struct {
 	Topic   topicCmd   `cmd:"" group:"data" help:"Create, list, show and delete topics."`
 	Produce produceCmd `cmd:"" group:"data" help:"Append records to a topic, such as lines."`
 	Consume consumeCmd `cmd:"" group:"data" help:"Write a topic's records, such as a line each."`
+	Key     keyCmd     `cmd:"" group:"operations" help:"Create, list and revoke API keys."`
 	Doctor  doctorCmd  `cmd:"" group:"operations" help:"Probe a store, and say what it may be used for."`
 	Fsck    fsckCmd    `cmd:"" group:"operations" help:"Check that a log is whole; it only reads."`
 	Dump    dumpCmd    `cmd:"" group:"operations" help:"Show what an object of the log holds."`

@@ -50,7 +50,7 @@ func TestConsumeReadsAllPartitions(t *testing.T) {
 func TestFollowReadsPartitionsThatAreAdded(t *testing.T) {
 	b := serve(t, nil, "--store", "memory:", "--linger", "1ms")
 	runSeb(t, nil, "topic", "create", "orders", "--server", b.url).want(t, exitOK)
-	broker, err := (serverFlag{b.url}).client()
+	broker, err := (serverFlag{Server: b.url}).client()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,6 +53,7 @@ type serveCmd struct {
 	HeadersMax         int  `default:"100" placeholder:"N" help:"Most headers of a record (default ${default})."`
 	TopicsMax          int  `default:"10000" placeholder:"N" help:"Most topics (default ${default})."`
 	PartitionsMax      int  `default:"1000" placeholder:"N" help:"Most partitions of a topic (default ${default})."`
+	KeysMax            int  `default:"1000" placeholder:"N" help:"Most API keys (default ${default})."`
 	IdempotencyKeysMax int  `default:"1000000" placeholder:"N" help:"Most idempotency keys that are remembered, for a day each (default ${default})."`
 
 	DeleteDelay time.Duration `default:"24h" help:"For a new bucket: how long objects stay after the log stopped needing them (default ${default})."`
@@ -61,7 +62,7 @@ type serveCmd struct {
 	LogLevel  slog.Level `default:"info" help:"Log what is at least this: debug, info, warn, error (default ${default})."`
 	LogFormat string     `enum:"text,json" default:"text" help:"Format of the log on standard error: text or json (default ${default})."`
 	DebugAddr string     `placeholder:"HOST:PORT" help:"Serve profiles (pprof) here (default: nowhere)."`
-	Insecure  bool       `help:"Allow addresses that other machines can reach: anyone there can read and write."`
+	Insecure  bool       `help:"Allow addresses that other machines can reach although there are no API keys: anyone there can read and write."`
 }
 
 // Help shows examples.
@@ -71,9 +72,10 @@ func (serveCmd) Help() string {
     seb serve
     seb serve --store 's3://bucket/prefix?region=eu-central-1' --linger 100ms
     seb serve --store 's3://bucket?endpoint=http://127.0.0.1:9000&region=us-east-1' --cache-dir /var/cache/seb
-    seb serve --http 0.0.0.0:51313 --insecure
+    seb key create ops --scope admin --store /var/lib/seb
+    seb serve --store /var/lib/seb --http 0.0.0.0:51313
 
-Any number of brokers may serve one store. S3 credentials come from the usual AWS variables and files. SIGTERM
+Without API keys it serves addresses of this machine only (seb key --help). Any number of brokers may serve one store. S3 credentials come from the usual AWS variables and files. SIGTERM
 lets requests end, commits what is held and writes a checkpoint, within 10 seconds; a second signal ends the
 process at once. If the broker stops itself, because the log is damaged or the store can't be trusted any more,
 the process ends with exit code 3 and says why.`
@@ -113,6 +115,9 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return fmt.Errorf("open the log in %s: %w", c.Store, err)
 	}
+	if err := c.checkKeys(broker); err != nil {
+		return errors.Join(err, broker.Close())
+	}
 	server := httpapi.NewServer(httpapi.New(broker, httpapi.Options{
 		Logger: log, Registerer: metrics, Gatherer: metrics, Version: version(),
 	}), log)
@@ -120,7 +125,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	limited := httpapi.LimitConnections(server, listener, c.MaxConnections)
 	go func() { failed <- server.Serve(limited) }()
 
-	if err := c.greet(std.out, listener.Addr(), kind, linger); err != nil {
+	if err := c.greet(std.out, listener.Addr(), kind, linger, broker.KeysExist()); err != nil {
 		log.Warn("standard output is not readable", "error", err)
 	}
 	log.Info("ready", "address", listener.Addr().String(), "store", c.Store, "cluster", broker.Status().ClusterID,
@@ -188,6 +193,7 @@ func (c *serveCmd) options(b seb.Batching, log *slog.Logger, metrics prometheus.
 			RecordHeaders:   c.HeadersMax,
 			Topics:          c.TopicsMax,
 			Partitions:      c.PartitionsMax,
+			Keys:            c.KeysMax,
 			IdempotencyKeys: c.IdempotencyKeysMax,
 		},
 		Logger:  log,
@@ -214,23 +220,21 @@ func (c *serveCmd) limitMemory() {
 	debug.SetMemoryLimit(int64(min(sum, math.MaxInt64/2)))
 }
 
-// checkAddresses refuses addresses that others can reach: there are no keys
-// yet, so whoever reaches the broker may do everything.
+// checkAddresses refuses addresses that can't be, and profiles where others can
+// reach them: those know no keys.
 func (c *serveCmd) checkAddresses() error {
 	for _, flag := range []struct{ name, address string }{{"--http", c.HTTP}, {"--debug-addr", c.DebugAddr}} {
 		if flag.address == "" {
 			continue
 		}
-		host, _, err := net.SplitHostPort(flag.address)
-		if err != nil {
+		if _, _, err := net.SplitHostPort(flag.address); err != nil {
 			return usage(fmt.Errorf("%s: %w", flag.name, err))
 		}
-		if ip := net.ParseIP(host); c.Insecure || host == "localhost" || (ip != nil && ip.IsLoopback()) {
-			continue
-		}
+	}
+	if c.DebugAddr != "" && othersReach(c.DebugAddr) && !c.Insecure {
 		return usageError{hinted(
-			fmt.Errorf("%s %s can be reached from other machines, and there is no access control", flag.name, flag.address),
-			"put a proxy that checks who asks in front of 127.0.0.1, or add --insecure if everyone may read and write")}
+			fmt.Errorf("--debug-addr %s can be reached from other machines, and profiles have no access control", c.DebugAddr),
+			"use an address of 127.0.0.1, or add --insecure if everyone may see them")}
 	}
 	if c.HTTP == "" {
 		return usage(errors.New("--http is empty"))
@@ -239,6 +243,24 @@ func (c *serveCmd) checkAddresses() error {
 		return usage(errors.New("--linger is negative"))
 	}
 	return c.checkPositive()
+}
+
+// othersReach tells whether an address may be reached from other machines.
+func othersReach(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback())
+}
+
+// checkKeys refuses to serve a log without API keys where others can reach it. A
+// log that has one never loses that, so it is enough to look now.
+func (c *serveCmd) checkKeys(broker *seb.Broker) error {
+	if c.Insecure || !othersReach(c.HTTP) || broker.KeysExist() {
+		return nil
+	}
+	return usageError{hinted(
+		fmt.Errorf("--http %s can be reached from other machines, and the log in %s has no API keys", c.HTTP, c.Store),
+		"create the first one with `seb key create NAME --scope admin --store ...`, or add --insecure if everyone may read and write")}
 }
 
 // checkPositive refuses zeros where the library would take its own default.
@@ -251,7 +273,7 @@ func (c *serveCmd) checkPositive() error {
 		{"--checkpoint-commits", int64(c.CheckpointCommits)}, {"--max-connections", int64(c.MaxConnections)},
 		{"--stale-max", int64(c.StaleMax)}, {"--memory", int64(c.Memory)}, {"--state-memory", int64(c.StateMemory)},
 		{"--cache-bytes", int64(c.CacheBytes)}, {"--headers-max", int64(c.HeadersMax)}, {"--topics-max", int64(c.TopicsMax)},
-		{"--partitions-max", int64(c.PartitionsMax)}, {"--idempotency-keys-max", int64(c.IdempotencyKeysMax)},
+		{"--partitions-max", int64(c.PartitionsMax)}, {"--keys-max", int64(c.KeysMax)}, {"--idempotency-keys-max", int64(c.IdempotencyKeysMax)},
 		{"--delete-delay", int64(c.DeleteDelay)}, {"--margin", int64(c.Margin)},
 	} {
 		if flag.value <= 0 {

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+type keyCmd struct {
+	Create keyCreateCmd `cmd:"" help:"Create an API key and show it, once."`
+	List   keyListCmd   `cmd:"" help:"List the API keys that are not revoked."`
+	Revoke keyRevokeCmd `cmd:"" help:"End an API key for good."`
+}
+
+// Help tells what keys are.
+func (keyCmd) Help() string {
+	return `A log without API keys is open to whoever reaches the broker, which then listens on loopback only. From the
+first key on nothing is possible without one, and it stays so. Keys are facts in the log: every broker of the
+bucket knows them. With --store the log is changed without a broker; that is how the first key comes to be on
+a machine that others can reach, and how to get in again when the last admin key is lost.`
+}
+
+// keyInfo is a key as the API describes it.
+type keyInfo struct {
+	ID      uint64     `json:"id"`
+	Name    string     `json:"name"`
+	Scopes  []string   `json:"scopes"`
+	Topics  []string   `json:"topics"`
+	Created time.Time  `json:"created"`
+	Expires *time.Time `json:"expires"`
+	Key     string     `json:"key,omitempty"`
+}
+
+type keyCreateCmd struct {
+	keyringFlag
+	outputFlag
+	Name      string        `arg:"" help:"Name of the key, and of the client certificate that may stand for it."`
+	Scope     []string      `required:"" placeholder:"SCOPE" help:"What it is good for: read, write, admin (which includes the others); comma-separated."`
+	Topic     []string      `default:"*" placeholder:"PATTERN" help:"Topics it is good for: names, or the beginning of names and *; comma-separated (default: all)."`
+	ExpiresIn time.Duration `placeholder:"DURATION" help:"How long it is good (default: until it is revoked)."`
+}
+
+// Help shows examples.
+func (keyCreateCmd) Help() string {
+	return `Examples:
+
+    export SEB_KEY=$(seb key create ops --scope admin)
+    seb key create shop --scope read,write --topic 'orders,orders.*' --expires-in 2160h
+    seb key create ops --scope admin --store 's3://bucket/prefix?region=eu-central-1'
+
+The key alone goes to standard output. It is kept nowhere: who loses it needs another. The first key of a log
+must be an admin's, for all topics.`
+}
+
+// Run creates a key.
+func (c *keyCreateCmd) Run(ctx context.Context, std streams) error {
+	scopes, err := seb.ParseScopes(c.Scope)
+	if err != nil {
+		return usage(fmt.Errorf("--scope: %w", err))
+	}
+	opts := seb.KeyOptions{Name: c.Name, Scopes: scopes, Topics: c.Topic}
+	if c.ExpiresIn < 0 {
+		return usage(errors.New("--expires-in is negative"))
+	}
+	if c.ExpiresIn > 0 {
+		opts.Expires = time.Now().Add(c.ExpiresIn)
+	}
+	var k keyInfo
+	err = c.with(ctx, true, func(keys keyring) (err error) {
+		k, err = keys.create(ctx, opts)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("create key %s: %w", c.Name, err)
+	}
+	if c.json() {
+		return printJSON(std.out, k)
+	}
+	note(std.err, "key %d, %s, for %s of %s, %s; it is not shown again\n",
+		k.ID, k.Name, strings.Join(k.Scopes, ","), strings.Join(k.Topics, ","), expires(k.Expires))
+	_, err = fmt.Fprintln(std.out, k.Key)
+	return err
+}
+
+func expires(t *time.Time) string {
+	if t == nil {
+		return "never expires"
+	}
+	return "expires " + t.UTC().Format(time.RFC3339)
+}
+
+type keyListCmd struct {
+	keyringFlag
+	outputFlag
+}
+
+// Help shows examples.
+func (keyListCmd) Help() string {
+	return `Examples:
+
+    seb key list
+    seb key list --store ./seb-data
+    seb key list --output json | jq -r '.keys[].name'`
+}
+
+// Run prints a line per key.
+func (c *keyListCmd) Run(ctx context.Context, std streams) error {
+	var ks []keyInfo
+	err := c.with(ctx, false, func(keys keyring) (err error) {
+		ks, err = keys.list(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("list keys: %w", err)
+	}
+	if c.json() {
+		return printJSON(std.out, map[string]any{"keys": ks})
+	}
+	out := newPrinter(std.out)
+	out.table(func(row *printer) {
+		row.printf("ID\tNAME\tSCOPES\tTOPICS\tCREATED\tEXPIRES\n")
+		for _, k := range ks {
+			until := "never"
+			if k.Expires != nil {
+				until = k.Expires.UTC().Format(time.RFC3339)
+			}
+			row.printf("%d\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Name, strings.Join(k.Scopes, ","), strings.Join(k.Topics, ","),
+				k.Created.UTC().Format(time.RFC3339), until)
+		}
+	})
+	return out.err
+}
+
+type keyRevokeCmd struct {
+	keyringFlag
+	outputFlag
+	Key string `arg:"" name:"id" help:"Id or name of the key."`
+}
+
+// Help shows examples.
+func (keyRevokeCmd) Help() string {
+	return `Examples:
+
+    seb key revoke 7
+    seb key revoke shop
+
+Every broker refuses the key within its --stale-max (1 s), and ends what goes on under it as soon as it knows.
+Signed URLs made with it are no longer good. Whoever revokes the last admin key is locked out; see seb key --help.`
+}
+
+// Run revokes the key.
+func (c *keyRevokeCmd) Run(ctx context.Context, std streams) error {
+	var was keyInfo
+	err := c.with(ctx, false, func(keys keyring) (err error) {
+		was, err = findKey(ctx, keys, c.Key)
+		if err != nil {
+			return err
+		}
+		return keys.revoke(ctx, was.ID)
+	})
+	if err != nil {
+		return fmt.Errorf("revoke key %s: %w", c.Key, err)
+	}
+	if c.json() {
+		return printJSON(std.out, map[string]any{"id": was.ID, "name": was.Name, "revoked": true})
+	}
+	_, err = fmt.Fprintf(std.out, "key %d, %s, revoked\n", was.ID, was.Name)
+	return err
+}
+
+// findKey returns the key that a person means: by id if that is a number, else by name.
+func findKey(ctx context.Context, keys keyring, which string) (keyInfo, error) {
+	ks, err := keys.list(ctx)
+	if err != nil {
+		return keyInfo{}, err
+	}
+	id, err := strconv.ParseUint(which, 10, 64)
+	for _, k := range ks {
+		if err == nil && k.ID == id || err != nil && k.Name == which {
+			return k, nil
+		}
+	}
+	return keyInfo{}, hinted(fmt.Errorf("there is no such key"), "see `seb key list`")
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// keyring is where keys are managed: behind a broker, or in a store.
+type keyring interface {
+	create(ctx context.Context, opts seb.KeyOptions) (keyInfo, error)
+	list(ctx context.Context) ([]keyInfo, error)
+	revoke(ctx context.Context, id uint64) error
+}
+
+// keyringFlag chooses one.
+type keyringFlag struct {
+	serverFlag
+	// Not from the environment: what is meant for serve must not make this skip the broker.
+	Store string `env:"-" placeholder:"DIR|URL" help:"Change the log in this store, without a broker: for the first key, or when none is left."`
+}
+
+// with runs f on the keyring. create tells whether a store may be set up for it.
+func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) error) error {
+	if f.Store == "" {
+		broker, err := f.client()
+		if err != nil {
+			return err
+		}
+		return do(brokerKeys{broker})
+	}
+	if f.Store == "memory:" {
+		return usage(errors.New("--store memory: is gone when this command ends"))
+	}
+	if _, err := os.Stat(f.Store); isDirectory(f.Store) && !create && err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
+	store, _, err := storeFlag{f.Store}.open(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := seb.Open(ctx, store, seb.Options{Batching: seb.Immediate()})
+	if err != nil {
+		return fmt.Errorf("open the log in %s: %w", f.Store, err)
+	}
+	return errors.Join(do(storeKeys{b}), b.Close())
+}
+
+type brokerKeys struct{ *client }
+
+func (k brokerKeys) create(ctx context.Context, opts seb.KeyOptions) (created keyInfo, err error) {
+	body := map[string]any{"name": opts.Name, "scopes": opts.Scopes.Names(), "topics": opts.Topics}
+	if !opts.Expires.IsZero() {
+		body["expires"] = opts.Expires.UTC().Format(time.RFC3339Nano)
+	}
+	_, err = k.call(ctx, http.MethodPost, k.url(nil, "keys"), body, &created)
+	return created, err
+}
+
+func (k brokerKeys) list(ctx context.Context) ([]keyInfo, error) {
+	var answer struct {
+		Keys []keyInfo `json:"keys"`
+	}
+	_, err := k.call(ctx, http.MethodGet, k.url(nil, "keys"), nil, &answer)
+	return answer.Keys, err
+}
+
+func (k brokerKeys) revoke(ctx context.Context, id uint64) error {
+	_, err := k.call(ctx, http.MethodDelete, k.url(nil, "keys", strconv.FormatUint(id, 10)), nil, nil)
+	return err
+}
+
+type storeKeys struct{ broker *seb.Broker }
+
+func (k storeKeys) create(ctx context.Context, opts seb.KeyOptions) (keyInfo, error) {
+	created, secret, err := k.broker.CreateKey(ctx, opts)
+	if err != nil {
+		return keyInfo{}, err
+	}
+	info := infoOf(created)
+	info.Key = secret
+	return info, nil
+}
+
+func (k storeKeys) list(ctx context.Context) ([]keyInfo, error) {
+	ks, err := k.broker.Keys(ctx)
+	infos := make([]keyInfo, len(ks))
+	for i := range ks {
+		infos[i] = infoOf(ks[i])
+	}
+	return infos, err
+}
+
+func (k storeKeys) revoke(ctx context.Context, id uint64) error {
+	_, err := k.broker.RevokeKey(ctx, id)
+	return err
+}
+
+func infoOf(k seb.Key) keyInfo {
+	info := keyInfo{ID: k.ID, Name: k.Name, Scopes: k.Scopes.Names(), Topics: k.Topics, Created: k.Created}
+	if !k.Expires.IsZero() {
+		info.Expires = &k.Expires
+	}
+	return info
+}
