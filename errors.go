@@ -18,6 +18,9 @@ const (
 	CodeTopicNotFound     Code = "topic_not_found"
 	CodeTopicExists       Code = "topic_exists"
 	CodePartitionNotFound Code = "partition_not_found"
+	// CodeTopicRecreated says that a bookmark is of a topic that is no more: it was
+	// deleted, and this one has its name, or it is of another bucket.
+	CodeTopicRecreated    Code = "topic_recreated"
 	CodeOffsetOutOfRange  Code = "offset_out_of_range"
 	CodeOffsetConflict    Code = "offset_conflict"
 	CodeRecordTooLarge    Code = "record_too_large"

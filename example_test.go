@@ -132,3 +132,47 @@ func ExampleBroker_Fetch() {
 	// b, next 2 of 3
 	// offset_out_of_range 0 3
 }
+
+// A Follower reads all partitions of a topic. Whoever keeps its bookmark goes on
+// later where it was, through any broker of the bucket.
+func ExampleBroker_NewFollower() {
+	ctx := context.Background()
+	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
+	if err != nil {
+		panic(err)
+	}
+	defer broker.Close()
+	if _, _, err := broker.CreateTopic(ctx, "orders", seb.TopicOptions{Partitions: 3}); err != nil {
+		panic(err)
+	}
+
+	follower, err := broker.NewFollower(ctx, "orders", seb.AllPartitions, seb.Latest)
+	if err != nil {
+		panic(err)
+	}
+	if _, err := broker.Append(ctx, "orders", []seb.Record{{Value: []byte("paid")}}, seb.ToPartition(2)); err != nil {
+		panic(err)
+	}
+	records, err := follower.Next(ctx, seb.FetchOptions{Wait: time.Minute})
+	if err != nil {
+		panic(err)
+	}
+	for _, record := range records {
+		fmt.Printf("partition %d, offset %d: %s\n", record.Partition, record.Offset, record.Value)
+	}
+
+	saved := follower.Bookmark().String()
+	bookmark, err := seb.ParseBookmark(saved)
+	if err != nil {
+		panic(err)
+	}
+	follower, err = broker.ResumeFollower(ctx, "orders", bookmark)
+	if err != nil {
+		panic(err)
+	}
+	records, err = follower.Next(ctx, seb.FetchOptions{})
+	fmt.Println(len(records), err)
+	// Output:
+	// partition 2, offset 0: paid
+	// 0 <nil>
+}

@@ -183,6 +183,12 @@ func (c *cursor) fetch(ctx context.Context, opts FetchOptions) (Fetched, error) 
 	if err != nil {
 		return Fetched{}, err
 	}
+	return c.read(ctx, opts, start, end)
+}
+
+// read returns records of the batches that were found at the cursor, in a
+// partition from start to end, and moves the cursor behind them.
+func (c *cursor) read(ctx context.Context, opts FetchOptions, start, end int64) (Fetched, error) {
 	f := Fetched{Start: Offset(start), End: Offset(end), Next: Offset(c.offset)}
 	bytes := opts.MaxBytes
 	raws, err := c.b.readBatches(ctx, c)

@@ -399,6 +399,9 @@ func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
 				}
 			}
 			f.waiters.notify(partitionKey{x.Topic, int32(x.Partition)})
+			f.waiters.notify(partitionKey{x.Topic, AllPartitions})
+		case *commitlog.PartitionsAdded:
+			f.waiters.notify(partitionKey{x.Topic, AllPartitions})
 		case *commitlog.TopicDeleted:
 			f.waiters.notifyAll()
 		case *commitlog.KeyCreated, *commitlog.KeyRevoked:

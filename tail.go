@@ -175,7 +175,8 @@ func (b *Broker) freshen(ctx context.Context) error {
 	return err
 }
 
-// waiters wakes readers that wait for the next records of a partition.
+// waiters wakes readers that wait for the next records of a partition, or of any
+// of a topic's: those wait for partition AllPartitions.
 type waiters struct {
 	mu sync.Mutex
 	m  map[partitionKey]chan struct{}

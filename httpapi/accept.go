@@ -9,7 +9,7 @@ import (
 )
 
 // answers are the media types of a read, the default first.
-var answers = []string{typeNDJSON, typeJSON, typeBatch}
+var answers = []string{typeNDJSON, typeJSON, typeBatch, typeEvents}
 
 // negotiate returns which of answers the Accept headers prefer, as RFC 9110
 // (12.5.1) says; among equals the most specific, then the first that was named.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"sync"
@@ -144,14 +145,23 @@ func (l *limitListener) busy(c *limitedConn) {
 	c.idle.Store(false)
 }
 
-// handOn lets connections end with their answer while others wait for a place.
+// handOn lets connections end with their answer while others wait for a place,
+// and answers without end know that they do.
 func (l *limitListener) handOn(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.queued.Load() > 0 {
 			w.Header().Set("Connection", "close")
 		}
-		h.ServeHTTP(w, r)
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), limitKey{}, l)))
 	})
+}
+
+type limitKey struct{}
+
+// placeWanted tells whether others wait for the place of ctx's connection.
+func placeWanted(ctx context.Context) bool {
+	l, ok := ctx.Value(limitKey{}).(*limitListener)
+	return ok && l.queued.Load() > 0
 }
 
 // Close closes the listener and ends an Accept that waits for a slot.

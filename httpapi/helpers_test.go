@@ -33,7 +33,13 @@ type server struct {
 
 func newServer(t testing.TB, opts seb.Options, apiOpts Options) *server {
 	t.Helper()
-	return serve(t, openBroker(t, objstore.NewMemory(), opts), apiOpts)
+	return newServerOn(t, objstore.NewMemory(), opts, apiOpts)
+}
+
+// newServerOn returns a server whose broker is one of the store's.
+func newServerOn(t testing.TB, store objstore.Store, opts seb.Options, apiOpts Options) *server {
+	t.Helper()
+	return serve(t, openBroker(t, store, opts), apiOpts)
 }
 
 func openBroker(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
@@ -81,10 +87,10 @@ func bubbleOf(t *testing.T, opts seb.Options, connections int, f func(t *testing
 	bubbleOn(t, objstore.NewMemory(), opts, Options{}, connections, f)
 }
 
-// bubbleOn is bubbleOf for a broker on that store.
+// bubbleOn is bubbleOf on a store of the test's own.
 func bubbleOn(t *testing.T, store objstore.Store, opts seb.Options, apiOpts Options, connections int, f func(t *testing.T, s *server)) {
 	t.Helper()
-	bubbleAround(t, func(t *testing.T) *server { return serve(t, openBroker(t, store, opts), apiOpts) }, connections, f)
+	bubbleAround(t, func(t *testing.T) *server { return newServerOn(t, store, opts, apiOpts) }, connections, f)
 }
 
 // bubbleAround is bubbleOf with the server that open returns, within the bubble.

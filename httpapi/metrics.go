@@ -17,6 +17,8 @@ type metrics struct {
 	bytesIn  *prometheus.CounterVec   // route
 	bytesOut *prometheus.CounterVec   // route
 	refusals *prometheus.CounterVec   // reason
+	streams  prometheus.Gauge
+	events   prometheus.Counter
 }
 
 // Why a request was refused before an action saw it.
@@ -49,12 +51,18 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "seb_http_access_refused_total", Help: "Requests refused for want of access: no key, a wrong one, too many wrong ones, or one that is not for this.",
 		}, []string{"reason"}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "seb_http_event_streams", Help: "Clients that follow a topic by server-sent events.",
+		}),
+		events: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "seb_http_events_total", Help: "Records sent as server-sent events.",
+		}),
 	}
 	for _, reason := range []string{refusedMissing, refusedWrong, refusedThrottled, refusedForbidden} {
 		m.refusals.WithLabelValues(reason) // so that an alert sees the first
 	}
 	if reg != nil {
-		reg.MustRegister(m.inFlight, m.requests, m.duration, m.bytesIn, m.bytesOut, m.refusals)
+		reg.MustRegister(m.inFlight, m.requests, m.duration, m.bytesIn, m.bytesOut, m.refusals, m.streams, m.events)
 	}
 	return m
 }

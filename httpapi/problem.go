@@ -33,6 +33,7 @@ var statuses = map[seb.Code]int{
 	seb.CodeTopicNotFound:        http.StatusNotFound,
 	seb.CodeTopicExists:          http.StatusConflict,
 	seb.CodePartitionNotFound:    http.StatusNotFound,
+	seb.CodeTopicRecreated:       http.StatusGone,
 	seb.CodeOffsetOutOfRange:     http.StatusRequestedRangeNotSatisfiable,
 	seb.CodeOffsetConflict:       http.StatusPreconditionFailed,
 	seb.CodeRecordTooLarge:       http.StatusRequestEntityTooLarge,

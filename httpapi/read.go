@@ -32,11 +32,14 @@ type readSpec struct {
 // readRecords answers with what one fetch returns, so that the headers can say
 // where it ends before the body begins.
 func (h *Handler) readRecords(w *response, r *http.Request) error {
-	spec, err := h.parseRead(r)
+	mediaType, err := negotiate(r.Header.Values("Accept"))
 	if err != nil {
 		return err
 	}
-	mediaType, err := negotiate(r.Header.Values("Accept"))
+	if mediaType == typeEvents {
+		return h.followRecords(w, r)
+	}
+	spec, err := h.parseRead(r)
 	if err != nil {
 		return err
 	}

@@ -221,7 +221,7 @@ func TestReadRefusals(t *testing.T) {
 		{"wait without unit", ordersPath + "?wait=3", "", 400, seb.CodeInvalidRequest, "wait"},
 		{"wait below zero", ordersPath + "?wait=-3s", "", 400, seb.CodeInvalidRequest, "wait"},
 		{"wait too long", ordersPath + "?wait=301s", "", 400, seb.CodeInvalidRequest, "5m"},
-		{"events", ordersPath, "text/event-stream", 406, codeNotAcceptable, "event-stream"},
+		{"pages", ordersPath, "text/html", 406, codeNotAcceptable, "text/html"},
 		{"nothing", ordersPath, "*/*;q=0", 406, codeNotAcceptable, ""},
 		{"one: no topic", "/v1/topics/none/records/0", "", 404, seb.CodeTopicNotFound, ""},
 		{"one: no partition", ordersPath + "/0?partition=9", "", 404, seb.CodePartitionNotFound, ""},

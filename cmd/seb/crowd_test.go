@@ -19,7 +19,8 @@ import (
 // crowdWorkers is how many connections a crowd works on at once.
 const crowdWorkers = 64
 
-// When the clients of a crowd read their answers, which must be successes.
+// When the clients of a crowd read their answers, which must be successes, and if
+// they are read in the end hold a record.
 const (
 	readNever  = "never"
 	readAtOnce = "at-once"
@@ -54,7 +55,7 @@ func runCrowd(args []string) error {
 		if *c, err = joinCrowd(address, text); err != nil || when != readAtOnce {
 			return err
 		}
-		return readSuccess(*c, in)
+		return readSuccess(*c, in, "")
 	})
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func runCrowd(args []string) error {
 	return eachOf(conns, func(c *net.Conn, in *bufio.Reader) error {
 		var err error
 		if when == readInEnd {
-			err = readSuccess(*c, in)
+			err = readSuccess(*c, in, `"value":`)
 		}
 		// A reset: tens of thousands of ports in TIME_WAIT would be the next test's.
 		return errors.Join(err, (*c).(*net.TCPConn).SetLinger(0), (*c).Close())
@@ -98,7 +99,7 @@ func joinCrowd(address, text string) (net.Conn, error) {
 	return c, err
 }
 
-func readSuccess(c net.Conn, in *bufio.Reader) error {
+func readSuccess(c net.Conn, in *bufio.Reader, want string) error {
 	in.Reset(c)
 	res, err := http.ReadResponse(in, nil)
 	if err != nil {
@@ -108,7 +109,10 @@ func readSuccess(c net.Conn, in *bufio.Reader) error {
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("status %d", res.StatusCode)
 	}
-	_, err = io.Copy(io.Discard, res.Body)
+	body, err := io.ReadAll(res.Body)
+	if err == nil && !strings.Contains(string(body), want) {
+		err = fmt.Errorf("an answer without %s: %s", want, body)
+	}
 	return err
 }
 

@@ -1,0 +1,298 @@
+package seb
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// Follower reads a topic's partitions side by side, first what is there, then
+// what comes, and tells by a [Bookmark] where it stands. Partitions that are
+// added later are read too. It holds no resources: who has enough of it forgets
+// it. It is for one goroutine.
+type Follower struct {
+	b     *Broker
+	topic string
+	id    uint64
+	only  int32   // the one partition, or AllPartitions
+	next  []int64 // offsets to read next, by partition; of only alone if there is one
+	turn  int     // index in next of who is to be served first
+}
+
+// NewFollower returns a follower of a topic's partition, or of AllPartitions, from
+// a position on, which is that of each of them. [At] goes with one partition only.
+func (b *Broker) NewFollower(ctx context.Context, topic string, partition int32, from Position) (*Follower, error) {
+	f, err := b.newFollower(ctx, topic, partition, from)
+	if b.recreated(topic, err) {
+		f, err = b.newFollower(ctx, topic, partition, from)
+	}
+	if err != nil {
+		return nil, asRead(err)
+	}
+	return f, nil
+}
+
+func (b *Broker) newFollower(ctx context.Context, topic string, partition int32, from Position) (*Follower, error) {
+	f, err := b.follower(ctx, topic, partition)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.begin(from); err != nil {
+		return nil, err
+	}
+	if from.kind == fromTime {
+		return f, f.seek(ctx, from.n)
+	}
+	return f, f.inRange(ctx)
+}
+
+// ResumeFollower returns a follower of the topic that goes on where a bookmark
+// says. It is refused with CodeTopicRecreated if the bookmark is not of the topic
+// that has the name now, and with CodeOffsetOutOfRange if records that were not
+// read yet are no longer held.
+func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark) (*Follower, error) {
+	f, err := b.resumeFollower(ctx, topic, from)
+	if err != nil {
+		return nil, asRead(err)
+	}
+	return f, nil
+}
+
+func (b *Broker) resumeFollower(ctx context.Context, topic string, from Bookmark) (*Follower, error) {
+	if from.Partition < AllPartitions || len(from.Offsets) == 0 || from.Partition >= 0 && len(from.Offsets) > 1 {
+		return nil, errBookmark(from.String())
+	}
+	for looked := false; ; looked = true {
+		f, err := b.follower(ctx, topic, from.Partition)
+		switch {
+		case err != nil:
+			return nil, err
+		case from.Cluster == b.clusterTag() && from.Topic == f.id:
+			for _, o := range from.Offsets {
+				f.next = append(f.next, int64(o))
+			}
+			return f, f.inRange(ctx)
+		case looked:
+			e := refused(CodeTopicRecreated, "what was read before is of another topic of the name %q, which is no more", topic)
+			e.Hint = "begin anew: nothing of what is here now has been read"
+			return nil, e
+		}
+		// Perhaps it is this broker that does not know the new topic yet.
+		if err := b.lookNow(ctx, false); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// clusterTag tells the log from most others.
+func (b *Broker) clusterTag() string { return b.cluster.ID.String()[:clusterDigits] }
+
+// follower returns one of a topic and partition that exist, without offsets. What
+// the broker knows of the topic is not older than Options.StaleMax.
+func (b *Broker) follower(ctx context.Context, topic string, partition int32) (*Follower, error) {
+	if err := b.usable(); err != nil {
+		return nil, err
+	}
+	if err := b.freshen(ctx); err != nil {
+		return nil, err
+	}
+	id, count, err := b.lookUp(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	if partition < AllPartitions || int(partition) >= count {
+		if err := b.lookNow(ctx, false); err != nil {
+			return nil, err
+		}
+	}
+	return &Follower{b: b, topic: topic, id: id, only: partition}, nil
+}
+
+// partitionsLocked returns what is followed, as it is now.
+func (f *Follower) partitionsLocked() ([]state.Partition, error) {
+	t := f.b.state.TopicByID(f.id)
+	switch {
+	case t == nil:
+		return nil, refused(CodeTopicNotFound, "topic %q was deleted", f.topic)
+	case f.only != AllPartitions && (f.only < 0 || int(f.only) >= len(t.Partitions)):
+		return nil, partitionNotFound(f.topic, f.only, len(t.Partitions))
+	case f.only != AllPartitions:
+		return t.Partitions[f.only : f.only+1], nil
+	case len(t.Partitions) > FollowPartitionsMax:
+		e := limited(CodeTooManyPartitions, FollowPartitionsMax, "topic %q has %d partitions; %d can be followed at once",
+			f.topic, len(t.Partitions), FollowPartitionsMax)
+		e.Hint = "follow its partitions one by one"
+		return nil, e
+	case len(f.next) > len(t.Partitions):
+		return nil, partitionNotFound(f.topic, int32(len(f.next)-1), len(t.Partitions))
+	}
+	return t.Partitions, nil
+}
+
+// cursor returns a cursor of the partition at an index of next.
+func (f *Follower) cursor(i int) *cursor {
+	c := &cursor{b: f.b, topic: f.topic, id: f.id, partition: int32(i), offset: f.next[i]}
+	if f.only != AllPartitions {
+		c.partition = f.only
+	}
+	return c
+}
+
+// begin sets every partition to a position, all as they are at one moment.
+func (f *Follower) begin(from Position) error {
+	f.b.mu.RLock()
+	defer f.b.mu.RUnlock()
+	ps, err := f.partitionsLocked()
+	if err != nil {
+		return err
+	}
+	if from.kind == fromOffset && len(ps) > 1 {
+		e := refused(CodeInvalidRequest, "offset %d can't be where to begin in each of %d partitions", from.n, len(ps))
+		e.Hint = "name one partition, or begin at earliest, latest, the last N records or a time"
+		return e
+	}
+	f.next = make([]int64, len(ps))
+	for i := range ps {
+		f.next[i] = from.between(ps[i].Start, ps[i].End)
+	}
+	return nil
+}
+
+// inRange checks that every offset is inside of its partition, on a state that is
+// not older than the call where that is in question.
+func (f *Follower) inRange(ctx context.Context) error {
+	_, err := f.ready()
+	if CodeOf(err) == CodeOffsetOutOfRange || CodeOf(err) == CodePartitionNotFound {
+		if err := f.b.lookNow(ctx, false); err != nil {
+			return err
+		}
+		_, err = f.ready()
+	}
+	return err
+}
+
+// ready returns the index of a partition that has records, beginning with the one
+// whose turn it is; -1 if none has. Every offset must be inside of its partition.
+func (f *Follower) ready() (int, error) {
+	f.b.mu.RLock()
+	defer f.b.mu.RUnlock()
+	ps, err := f.partitionsLocked()
+	if err != nil {
+		return -1, err
+	}
+	for len(f.next) < len(ps) {
+		f.next = append(f.next, 0) // a partition that was added: all of its records are new
+	}
+	found := -1
+	for k := range ps {
+		i := (f.turn + k) % len(ps)
+		switch {
+		case f.next[i] < ps[i].Start || f.next[i] > ps[i].End:
+			return -1, outOfRange(f.topic, f.cursor(i).partition, f.next[i], ps[i].Start, ps[i].End)
+		case found < 0 && f.next[i] < ps[i].End:
+			found = i
+		}
+	}
+	return found, nil
+}
+
+// seek moves every partition to a time, several side by side.
+func (f *Follower) seek(ctx context.Context, ms int64) error {
+	var (
+		wg     sync.WaitGroup
+		errs   = make([]error, len(f.next))
+		places = make(chan struct{}, batchReadsMax)
+	)
+	for i := range f.next {
+		places <- struct{}{}
+		c := f.cursor(i)
+		wg.Go(func() {
+			errs[i] = c.seek(ctx, ms)
+			f.next[i] = c.offset
+			<-places
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Bookmark returns where the follower stands: behind all that Next has returned.
+func (f *Follower) Bookmark() Bookmark {
+	m := Bookmark{Cluster: f.b.clusterTag(), Topic: f.id, Partition: f.only, Offsets: make([]Offset, len(f.next))}
+	for i, o := range f.next {
+		m.Offsets[i] = Offset(o)
+	}
+	return m
+}
+
+// Wait returns true as soon as there are records to read, and false after d. It
+// reads none, so a caller may wait for long without memory for what will come.
+func (f *Follower) Wait(ctx context.Context, d time.Duration) (bool, error) {
+	i, err := f.wait(ctx, d)
+	return i >= 0, asRead(err)
+}
+
+// wait returns the index of a partition that has records, -1 if none has after d.
+func (f *Follower) wait(ctx context.Context, d time.Duration) (int, error) {
+	var timeout <-chan time.Time
+	for {
+		if err := f.b.usable(); err != nil {
+			return -1, err
+		}
+		next := f.b.waiters.channel(partitionKey{f.id, f.only})
+		i, err := f.ready()
+		if err != nil || i >= 0 || d <= 0 {
+			return i, err
+		}
+		if timeout == nil {
+			timer := time.NewTimer(d)
+			defer timer.Stop()
+			timeout = timer.C
+			defer f.b.tail.wait()()
+		}
+		select {
+		case <-next:
+		case <-timeout:
+			return -1, nil
+		case <-ctx.Done():
+			return -1, canceled(ctx, "")
+		case <-f.b.loopDone:
+			return -1, f.b.usable()
+		}
+	}
+}
+
+// Next returns the next records of one partition, those of all in turn; none, and
+// no error, if opts.Wait has passed without one. What they point to is shared with
+// the broker's cache: it must not be changed.
+//
+// The follower stays usable after an error. One with a RetryAfter passes; after
+// CodeTopicNotFound (the topic was deleted), CodeOffsetOutOfRange (records that
+// were not read yet are gone) and CodeDataLost there is nothing to wait for.
+func (f *Follower) Next(ctx context.Context, opts FetchOptions) ([]Record, error) {
+	def(&opts.Limit, fetchRecordsDefault)
+	def(&opts.MaxBytes, fetchBytesDefault)
+	if opts.Limit < 0 || opts.MaxBytes < 0 || opts.Wait < 0 {
+		return nil, asRead(refused(CodeInvalidRequest, "limit, bytes and wait can't be negative"))
+	}
+	i, err := f.wait(ctx, opts.Wait)
+	if err != nil || i < 0 {
+		return nil, asRead(err)
+	}
+	c := f.cursor(i)
+	start, end, err := c.locate(opts.MaxBytes, opts.Limit)
+	if err != nil {
+		return nil, asRead(err)
+	}
+	found, err := c.read(ctx, opts, start, end)
+	f.next[i] = c.offset
+	f.turn = i + 1
+	return found.Records, asRead(err)
+}
