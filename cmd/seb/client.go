@@ -27,8 +27,9 @@ const (
 	// Less than a broker keeps an idle connection: a request never meets one
 	// that is just being closed, which would leave its outcome unknown.
 	idleConnTimeout = 5 * time.Second
-	// The answers read whole are small; errors of proxies may not be.
-	answerBytesMax = 4 << 20
+	// The answers read whole are small, but for the list of many topics; errors
+	// of proxies may not be.
+	answerBytesMax = 64 << 20
 
 	backoffMin = 100 * time.Millisecond
 	backoffMax = 5 * time.Second
@@ -96,6 +97,11 @@ func (c *client) url(query url.Values, segments ...string) string {
 		u += "?" + query.Encode()
 	}
 	return u
+}
+
+// outside returns the address of what stands beside /v1.
+func (c *client) outside(name string) string {
+	return strings.TrimRight(c.base.String(), "/") + "/" + name
 }
 
 // do sends req and returns its successful answer, whose body the caller

@@ -26,8 +26,9 @@ func printJSON(w io.Writer, v any) error {
 // behind standard output is told once, at the end.
 type printer struct {
 	painter
-	w   io.Writer
-	err error
+	w     io.Writer
+	err   error
+	drawn bool // a screen, see draw
 }
 
 // newPrinter writes to w, in colours if that is a terminal.

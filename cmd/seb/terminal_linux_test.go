@@ -91,3 +91,26 @@ func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
 		t.Errorf("exit code %d, %q", code, shown)
 	}
 }
+
+// It goes on when the broker is gone, and until Ctrl-C.
+func TestTopOnATerminal(t *testing.T) {
+	b := serve(t, nil, "--store", "memory:")
+	runSeb(t, strings.NewReader("a\n"), "produce", "orders", "--server", b.url).want(t, exitOK)
+	shown, code := onTerminal(t, nil, func(shown string) bool {
+		if strings.Contains(shown, "no answer: ") {
+			return true
+		}
+		if strings.Count(shown, toTopLeft) == 2 {
+			b.kill()
+		}
+		return false
+	}, "top", "--server", b.url, "--interval", "100ms")
+	if code != 130 {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"\x1b[32mready\x1b[0m\x1b[K", "\norders ", "\x1b[1;31mno answer: no broker answers"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("it does not show %q:\n%q", want, shown)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// looked is what a broker told at one moment.
+type looked struct {
+	at       time.Time
+	notReady string // why; "" if it is ready
+	metrics  map[string]*dto.MetricFamily
+	topics   []topicInfo
+}
+
+// look asks for all of it. A broker that is not ready is no error.
+func look(ctx context.Context, broker *client) (*looked, error) {
+	ctx, cancel := context.WithTimeout(ctx, topLookTimeout)
+	defer cancel()
+	l := &looked{}
+	var refusal *apiError
+	if _, err := broker.call(ctx, http.MethodGet, broker.outside("readyz"), nil, nil); errors.As(err, &refusal) && refusal.Status == http.StatusServiceUnavailable {
+		l.notReady = refusal.Error()
+	} else if err != nil {
+		return nil, err
+	}
+	var err error
+	if l.metrics, err = readMetrics(ctx, broker); err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Topics []topicInfo `json:"topics"`
+	}
+	_, err = broker.call(ctx, http.MethodGet, broker.url(nil, "topics"), nil, &answer)
+	if err != nil && (l.notReady == "" || !errors.As(err, &refusal)) {
+		return nil, err // else it can't tell while it isn't ready
+	}
+	l.topics, l.at = answer.Topics, time.Now()
+	return l, nil
+}
+
+func readMetrics(ctx context.Context, broker *client) (map[string]*dto.MetricFamily, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, broker.outside("metrics"), nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := broker.do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(io.LimitReader(res.Body, answerBytesMax))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoMetrics, err)
+	}
+	if families["seb_applied_slot"] == nil {
+		return nil, errNoMetrics
+	}
+	return families, nil
+}
+
+// sum adds up the series of a counter or gauge whose label has that value; all
+// of them if label is "".
+func (l *looked) sum(name, label, value string) float64 {
+	var total float64
+	for _, m := range l.metrics[name].GetMetric() {
+		if label == "" || labelOf(m, label) == value {
+			total += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+		}
+	}
+	return total
+}
+
+// values returns the values that a label has.
+func (l *looked) values(name, label string) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range l.metrics[name].GetMetric() {
+		found[labelOf(m, label)] = true
+	}
+	return found
+}
+
+func labelOf(m *dto.Metric, name string) string {
+	for _, pair := range m.GetLabel() {
+		if pair.GetName() == name {
+			return pair.GetValue()
+		}
+	}
+	return ""
+}

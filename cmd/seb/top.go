@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+)
+
+const (
+	topIntervalMin = 100 * time.Millisecond
+	topLookTimeout = 10 * time.Second
+	// The size of a terminal that doesn't tell.
+	topColumns, topRows = 100, 30
+)
+
+type topCmd struct {
+	serverFlag
+	outputFlag
+	Interval time.Duration `default:"1s" help:"How often to look (default ${default})."`
+	Sort     string        `enum:"rate,records,stored,name" default:"rate" help:"Order of the topics: rate, records, stored or name (default ${default})."`
+	Once     bool          `help:"Look twice, an interval apart, show that, and end; so does standard output that is no terminal."`
+}
+
+// Help shows examples.
+func (topCmd) Help() string {
+	return `Examples:
+
+    seb top
+    seb top --server http://broker.example:51313 --interval 5s
+    seb top --sort stored --once
+    seb top --output json | jq -c '[.time, .records_per_second]'
+
+Shows what a broker and its topics do, until Ctrl-C. Rates of topics are of the log, whoever appended; those of
+requests, commits and the store are the broker's own. As json it writes a line per look, also into a file.
+
+A look reads /readyz, /metrics and /v1/topics. The first two cost nothing; the third may cost the broker one GET of
+the store, if nobody else made it look at the end of the log within its --stale-max. On S3 that is at most $0.04 a
+day at a look a second.`
+}
+
+// Run looks and shows until ctx ends, or once.
+func (c *topCmd) Run(ctx context.Context, std streams) error {
+	if c.Interval < topIntervalMin {
+		return usage(fmt.Errorf("--interval must be at least %v", topIntervalMin))
+	}
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	before, err := look(ctx, broker)
+	if err != nil {
+		return fmt.Errorf("look at the broker: %w", err)
+	}
+	ticker := time.NewTicker(c.Interval)
+	defer ticker.Stop()
+	show, once := c.screen(std)
+	for {
+		select {
+		case <-ctx.Done():
+			return errEnded
+		case <-ticker.C:
+		}
+		now, err := look(ctx, broker)
+		switch {
+		case ctx.Err() != nil:
+			return errEnded
+		case err != nil && once:
+			return fmt.Errorf("look at the broker: %w", err)
+		case err != nil:
+			// Rates go on from the last look that was answered.
+			err = show(&topView{Time: time.Now().UTC(), Server: c.Server, Reason: err.Error()})
+		default:
+			err = show(viewOf(before, now, c.Server, c.Sort))
+			before = now
+		}
+		if err != nil || once {
+			return err
+		}
+	}
+}
+
+// screen returns how to show a view, and whether one is all.
+func (c *topCmd) screen(std streams) (show func(*topView) error, once bool) {
+	if c.json() {
+		e := json.NewEncoder(std.out)
+		e.SetEscapeHTML(false)
+		return func(v *topView) error { return e.Encode(v) }, c.Once
+	}
+	p := newPrinter(std.out)
+	if c.Once || !isTerminal(std.out) {
+		return func(v *topView) error {
+			for _, line := range v.lines(0) {
+				p.printf("%s\n", p.paint(line.color, line.text))
+			}
+			return p.err
+		}, true
+	}
+	return func(v *topView) error {
+		columns, rows := sizeOf(std.out)
+		p.draw(v.lines(rows-1), columns)
+		return p.err
+	}, false
+}
+
+// sizeOf returns the columns and rows of the terminal w.
+func sizeOf(w io.Writer) (columns, rows int) {
+	if f, ok := w.(*os.File); ok {
+		if columns, rows, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 && rows > 0 {
+			return columns, rows
+		}
+	}
+	return topColumns, topRows
+}
+
+const (
+	toTopLeft   = "\x1b[H"
+	eraseToEnd  = "\x1b[K"
+	eraseBelow  = "\x1b[J"
+	eraseScreen = "\x1b[2J"
+)
+
+// draw replaces what a terminal shows. Whatever is left of before is erased
+// behind the new text, so that nothing flickers.
+func (p *printer) draw(lines []topLine, columns int) {
+	if !p.drawn {
+		p.printf(eraseScreen)
+		p.drawn = true
+	}
+	p.printf(toTopLeft)
+	for _, line := range lines {
+		text := []rune(line.text)
+		p.printf("%s%s\r\n", p.paint(line.color, string(text[:min(len(text), columns)])), eraseToEnd)
+	}
+	p.printf(eraseBelow)
+}
+
+// errNoMetrics is a server that answers, but not as a broker's.
+var errNoMetrics = errors.New("the answer to /metrics is not what a broker sends")

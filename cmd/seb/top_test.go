@@ -1,0 +1,184 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// lookedAt makes a look of metrics in the text format and of topics in JSON.
+func lookedAt(t *testing.T, at time.Time, metrics, topics string) *looked {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(metrics))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &looked{at: at, metrics: families}
+	if err := json.Unmarshal([]byte(topics), &l.topics); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+var topBegan = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
+// twoLooks are two seconds apart.
+func twoLooks(t *testing.T) (before, now *looked) {
+	before = lookedAt(t, topBegan, `
+seb_applied_slot 40
+seb_records_committed_total 1000
+seb_commits_total 40
+seb_http_requests_total{code="201",route="/a"} 10
+seb_http_requests_total{code="429",route="/a"} 5
+seb_store_requests_total{outcome="ok",verb="create"} 40
+seb_store_requests_total{outcome="error",verb="get"} 3
+`, `[{"name":"orders","partitions":[{"end_offset":900},{"end_offset":100}]},
+	{"name":"again","partitions":[{"end_offset":500}]}, {"name":"gone","partitions":[{"end_offset":1}]}]`)
+	now = lookedAt(t, topBegan.Add(2*time.Second), `
+# TYPE seb_store_request_duration_seconds histogram
+seb_store_request_duration_seconds_bucket{verb="create",le="+Inf"} 8
+seb_store_request_duration_seconds_sum{verb="create"} 0.2
+seb_store_request_duration_seconds_count{verb="create"} 8
+seb_applied_slot 48
+seb_follow_lag_slots 2
+seb_records_committed_total 3000
+seb_commits_total 48
+seb_http_requests_total{code="201",route="/a"} 20
+seb_http_requests_total{code="429",route="/a"} 6
+seb_http_requests_in_flight 3
+seb_http_request_bytes_total{route="/a"} 4096
+seb_http_response_bytes_total{route="/a"} 2.097152e+06
+seb_memory_used_bytes 1.048576e+06
+seb_memory_limit_bytes 1.34217728e+08
+seb_state_bytes 2048
+seb_state_limit_bytes 2.68435456e+08
+seb_data_lost_reads_total 1
+seb_store_requests_total{outcome="ok",verb="create"} 48
+seb_store_requests_total{outcome="ok",verb="list"} 2
+seb_store_requests_total{outcome="error",verb="get"} 7
+`, `[{"name":"orders","partitions":[{"start_offset":400,"end_offset":1900,"bytes":4096,"last_timestamp":"2026-01-31T12:00:01.5Z"},
+		{"end_offset":1100,"bytes":1024,"last_timestamp":"2026-01-31T12:00:00Z"}]},
+	{"name":"again","partitions":[{"end_offset":20,"bytes":10,"last_timestamp":"2026-01-31T12:00:01Z"}]},
+	{"name":"new","partitions":[{"end_offset":0,"last_timestamp":null}]}]`)
+	return before, now
+}
+
+const topShown = `http://b:1  12:00:02Z  slot 48, 2 behind
+ready
+http    5.5 requests/s, 3 under way, 2 KiB/s in, 1 MiB/s out
+log     1000.0 records/s in 4.0 commits/s
+store   create 4.0/s, get 2.0/s, list 1.0/s, 25.0 ms each
+memory  1 MiB of 128 MiB, state 2 KiB of 256 MiB
+1 reads met a missing or damaged object: run seb fsck
+2.0 store requests/s fail
+0.5 requests/s are pushed back (429, 503)
+
+TOPIC   PARTITIONS  RECORDS  RECORDS/S  STORED  STORED/S  LAST RECORD
+orders  2           2600     1000.0     5 KiB   2.5 KiB   2026-01-31T12:00:01Z
+again   1           20       0.0        10 B    0 B       2026-01-31T12:00:01Z
+new     1           0        0.0        0 B     0 B       -
+`
+
+func text(lines []topLine) string {
+	var s strings.Builder
+	for _, line := range lines {
+		s.WriteString(line.text + "\n")
+	}
+	return s.String()
+}
+
+func TestTopShowsHowTwoLooksDiffer(t *testing.T) {
+	before, now := twoLooks(t)
+	v := viewOf(before, now, "http://b:1", "rate")
+	if diff := cmp.Diff(topShown, text(v.lines(0))); diff != "" {
+		t.Error(diff)
+	}
+	now.notReady = "store_unavailable: the last request to the store failed"
+	if got := viewOf(before, now, "http://b:1", "rate").lines(0)[1]; got.text != "NOT ready: "+now.notReady || got.color != red {
+		t.Errorf("a broker that is not ready is shown as %q", got)
+	}
+	// A broker that was started again counts from 0.
+	now.at, before.at = before.at, now.at
+	v = viewOf(now, before, "http://b:1", "rate")
+	if v.Records < 0 || v.Requests < 0 || slices.ContainsFunc(v.Topics, func(row topTopic) bool { return row.Rate < 0 }) {
+		t.Errorf("rates below 0: %+v", v)
+	}
+}
+
+func TestTopSorts(t *testing.T) {
+	before, now := twoLooks(t)
+	for order, want := range map[string]string{
+		"rate": "orders again new", "records": "orders again new", "stored": "orders again new", "name": "again new orders",
+	} {
+		var names []string
+		for _, row := range viewOf(before, now, "", order).Topics {
+			names = append(names, row.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("by %s: %s", order, got)
+		}
+	}
+	now.topics[2].Partitions[0].EndOffset = 5000
+	if got := viewOf(before, now, "", "records").Topics[0].Name; got != "new" {
+		t.Errorf("most records has %s", got)
+	}
+}
+
+func TestTopFitsTheTerminal(t *testing.T) {
+	before, now := twoLooks(t)
+	lines := viewOf(before, now, "http://b:1", "rate").lines(12)
+	if len(lines) != 12 || lines[10].text[:5] != "TOPIC" || lines[11].text != "and 3 more" {
+		t.Errorf("in twelve rows:\n%s", text(lines))
+	}
+	lines = viewOf(before, now, "http://b:1", "rate").lines(13)
+	if len(lines) != 13 || !strings.HasPrefix(lines[11].text, "orders") || lines[12].text != "and 2 more" {
+		t.Errorf("in thirteen rows:\n%s", text(lines))
+	}
+	var out strings.Builder
+	p := newPrinter(&out)
+	p.draw([]topLine{{"0123456789", ""}}, 4)
+	p.draw([]topLine{{"wörter", ""}}, 4)
+	if want := "\x1b[2J\x1b[H0123\x1b[K\r\n\x1b[J\x1b[Hwört\x1b[K\r\n\x1b[J"; out.String() != want {
+		t.Errorf("%q, not %q", &out, want)
+	}
+}
+
+func TestTopOfABroker(t *testing.T) {
+	b := serve(t, nil, "--store", "memory:", "--linger", "1ms")
+	runSeb(t, strings.NewReader("a\nb\nc\n"), "produce", "orders", "--server", b.url).want(t, exitOK)
+	r := runSeb(t, nil, "top", "--server", b.url, "--interval", "100ms")
+	r.want(t, exitOK)
+	for _, want := range []string{b.url, "\nready\n", "\nTOPIC ", "\norders  1           3 "} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("it does not show %q:\n%s", want, r.out)
+		}
+	}
+	r = runSeb(t, nil, "top", "--server", b.url, "--interval", "100ms", "--once", "--output", "json")
+	r.want(t, exitOK)
+	var v topView
+	if err := json.Unmarshal([]byte(r.out), &v); err != nil || strings.Count(r.out, "\n") != 1 {
+		t.Fatalf("%v: %s", err, r.out)
+	}
+	if !v.Ready || v.Slot == 0 || v.Requests <= 0 || v.MemoryLimit != 128<<20 || len(v.Topics) != 1 || v.Topics[0].Records != 3 {
+		t.Errorf("it tells %+v", v)
+	}
+}
+
+func TestTopRefusesWhatIsNoBroker(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "up 1") }))
+	defer server.Close()
+	runSeb(t, nil, "top", "--once", "--server", server.URL).want(t, exitFailure, "/metrics is not what a broker sends")
+	runSeb(t, nil, "top", "--once", "--server", "http://127.0.0.1:1").want(t, exitUnreachable, "no broker answers")
+	runSeb(t, nil, "top", "--interval", "1ms").want(t, exitUsage, "--interval")
+	runSeb(t, nil, "top", "--sort", "size").want(t, exitUsage, "--sort")
+}
