@@ -100,21 +100,7 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 			panic(r)
 		}
 	}()
-	parser, err := kong.New(&cli{},
-		kong.Name("seb"),
-		kong.Description(description),
-		kong.DefaultEnvars("SEB"),
-		kong.ExplicitGroups(groups),
-		kong.WithHyphenPrefixedParameters(true), // --from -10
-		kong.Writers(std.out, std.err),
-		kong.Exit(func(code int) { panic(exit(code)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(std),
-	)
-	if err != nil {
-		panic(err) // the cli struct is wrong
-	}
+	parser := newParser(ctx, std, func(code int) { panic(exit(code)) })
 	command, err := parser.Parse(args)
 	if err != nil {
 		report(std.err, usage(err))
@@ -125,6 +111,26 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 		report(std.err, err)
 	}
 	return exitCode(ctx, err)
+}
+
+// newParser reads command lines. leave is what --help ends with.
+func newParser(ctx context.Context, std streams, leave func(code int)) *kong.Kong {
+	parser, err := kong.New(&cli{},
+		kong.Name("seb"),
+		kong.Description(description),
+		kong.DefaultEnvars("SEB"),
+		kong.ExplicitGroups(groups),
+		kong.WithHyphenPrefixedParameters(true), // --from -10
+		kong.Writers(std.out, std.err),
+		kong.Exit(leave),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(std),
+	)
+	if err != nil {
+		panic(err) // the cli struct is wrong
+	}
+	return parser
 }
 
 // usageError is a mistake in how the command was called.

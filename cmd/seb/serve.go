@@ -130,7 +130,13 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	}
 	log.Info("ready", "address", listener.Addr().String(), "store", c.Store, "cluster", broker.Status().ClusterID,
 		"applied", broker.Status().Applied, "version", version())
+	if err := notifySupervisor(ctx, "READY=1"); err != nil {
+		log.Warn("a supervisor wants to know when seb is ready, and can't be told", "error", err)
+	}
 	cause := c.watch(ctx, broker, failed, log)
+	if err := notifySupervisor(context.WithoutCancel(ctx), "STOPPING=1"); err != nil {
+		log.Warn("a supervisor wants to know when seb stops, and can't be told", "error", err)
+	}
 	return errors.Join(cause, shutdown(server, broker, log))
 }
 
