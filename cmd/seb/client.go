@@ -27,6 +27,7 @@ const (
 	// Less than a broker keeps an idle connection: a request never meets one
 	// that is just being closed, which would leave its outcome unknown.
 	idleConnTimeout = 5 * time.Second
+	idleConnsMax    = 1000
 	// The answers read whole are small, but for the list of many topics; errors
 	// of proxies may not be.
 	answerBytesMax = 64 << 20
@@ -80,6 +81,8 @@ func (f serverFlag) client() (*client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.IdleConnTimeout = idleConnTimeout
+	// consume --follow asks for every partition at once, again and again.
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConnsMax, idleConnsMax
 	return &client{base: base, key: key, http: &http.Client{
 		Transport: transport,
 		// A redirected append would arrive as a read.

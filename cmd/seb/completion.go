@@ -240,7 +240,7 @@ func (l *commandLine) topics(ctx context.Context) []topicInfo {
 			server = flag.Default
 		}
 	}
-	broker, err := (serverFlag{Server: server}).client()
+	broker, err := (serverFlag{Server: server, Key: os.Getenv("SEB_KEY"), KeyFile: os.Getenv("SEB_KEY_FILE")}).client()
 	if err != nil {
 		return nil
 	}

@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -79,5 +81,31 @@ func TestFollowReadsPartitionsThatAreAdded(t *testing.T) {
 	next("new")
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// What progress is measured against is what will be written.
+func TestConsumeKnowsHowMuchThereIs(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"partitions":[{"partition":0,"start_offset":5,"end_offset":10},{"partition":1,"end_offset":3}]}`)
+	}))
+	defer server.Close()
+	broker, err := (serverFlag{Server: server.URL}).client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		cmd  consumeCmd
+		want int64
+	}{
+		{consumeCmd{Partition: "all", From: "earliest"}, 8},
+		{consumeCmd{Partition: "1", From: "earliest"}, 3},
+		{consumeCmd{Partition: "all", From: "earliest", Limit: 6}, 6},
+		{consumeCmd{Partition: "all", From: "1h"}, 0}, // who knows
+	} {
+		c := &consumer{cmd: &test.cmd, broker: broker, progress: newProgress(io.Discard, 0)}
+		if err := c.find(t.Context()); err != nil || c.progress.total != test.want {
+			t.Errorf("%+v: %d records, %v, not %d", test.cmd, c.progress.total, err, test.want)
+		}
 	}
 }

@@ -274,6 +274,9 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 	if errors.As(err, &e) && e.Code == seb.CodeRequestTooLarge && count > 1 {
 		goOn += " and a smaller --batch-bytes or --batch-records"
 	}
+	if errors.As(err, &e) && e.Code == seb.CodePartitionNotFound && p.cmd.Format == formatJSON && p.cmd.Partition == nil {
+		goOn += " and --repartition, which lets keys choose the partitions"
+	}
 	return hinted(fmt.Errorf("produce %s: %w", p.cmd.Topic, err),
 		fmt.Sprintf("%s, and none after them is in the log; %s", done, goOn))
 }
