@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/original"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -118,7 +118,7 @@ func (d *dumper) dump(b []byte, name string) error {
 	if path.Base(name) == commitlog.ClusterKey {
 		return d.cluster(b)
 	}
-	if isOriginal(b) {
+	if original.IsBatch(b) {
 		return d.original(b)
 	}
 	p, err := commitlog.DecodePrologue(b)
@@ -305,37 +305,22 @@ func (d *dumper) checkpoint(b []byte, name string) error {
 	return nil
 }
 
-// isOriginal recognises version 1, the original Seb's single-topic file.
-func isOriginal(b []byte) bool {
-	return len(b) >= commitlog.PrologueSize && string(b[:4]) == "seb!" && binary.LittleEndian.Uint16(b[4:]) == 1
-}
-
-// original shows a version 1 file: the prologue, a position (uint32) for each
-// record relative to the start of the data, the data.
+// original shows a file of the original Seb.
 func (d *dumper) original(b []byte) error {
-	le := binary.LittleEndian
-	count := int64(le.Uint32(b[14:]))
-	d.line("object", "record batch of the original Seb, version 1, %d bytes", len(b))
-	d.line("written", "%v", micros(int64(le.Uint64(b[6:]))))
-	d.line("records", "%d", count)
-	index := b[commitlog.PrologueSize:]
-	if int64(len(index)) < 4*count {
-		return fmt.Errorf("%w: %d positions don't fit", commitlog.ErrCorrupt, count)
+	batch, err := original.Decode(b)
+	if err != nil {
+		return err
 	}
-	data := index[4*count:]
-	d.line("data", "%d bytes at %d", len(data), len(b)-len(data))
-	for i := range count {
-		from, to := int64(le.Uint32(index[4*i:])), int64(len(data))
-		if i+1 < count {
-			to = int64(le.Uint32(index[4*(i+1):]))
-		}
-		if from > to || to > int64(len(data)) {
-			d.line("record", "%d at %d%s", i, from, d.mark(true, "it ends before it begins, or behind the data"))
-			return nil
-		}
-		if d.records {
-			d.line("record", "%d at %d: %s", i, from, quoted(data[from:to]))
-		}
+	d.line("object", "record batch of the original Seb, version 1, %d bytes", len(b))
+	d.line("written", "%v", micros(batch.Time.UnixMicro()))
+	d.line("records", "%d, %d bytes", batch.Count(), batch.Bytes())
+	if !d.records {
+		return nil
+	}
+	at := 0
+	for i := range batch.Count() {
+		d.line("record", "%d at %d: %s", i, at, quoted(batch.Record(i)))
+		at += len(batch.Record(i))
 	}
 	return nil
 }

@@ -68,9 +68,13 @@ func checkpointOf() []byte {
 }
 
 // originalOf returns a file of the original Seb.
-func originalOf(values ...string) []byte {
-	b := append([]byte("seb!\x01\x00"), make([]byte, 26)...)
-	binary.LittleEndian.PutUint32(b[14:], uint32(len(values)))
+func originalOf(values ...string) []byte { return originalAt(0, values...) }
+
+// originalAt is originalOf with the batch's time in microseconds since 1970.
+func originalAt(micros int64, values ...string) []byte {
+	b := binary.LittleEndian.AppendUint64([]byte("seb!\x01\x00"), uint64(micros))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(values)))
+	b = append(b, make([]byte, 14)...)
 	pos := 0
 	for _, v := range values {
 		b = binary.LittleEndian.AppendUint32(b, uint32(pos))

@@ -47,6 +47,7 @@ type cli struct {
 	Topic   topicCmd   `cmd:"" group:"data" help:"Create, list, show and delete topics."`
 	Produce produceCmd `cmd:"" group:"data" help:"Append records to a topic, such as lines."`
 	Consume consumeCmd `cmd:"" group:"data" help:"Write a topic's records, such as a line each."`
+	Import  importCmd  `cmd:"" group:"data" help:"Bring over topics of the original Seb, offsets kept."`
 	Top     topCmd     `cmd:"" group:"operations" help:"Show live what a broker and its topics do."`
 	Key     keyCmd     `cmd:"" group:"operations" help:"Create, list and revoke API keys."`
 	Doctor  doctorCmd  `cmd:"" group:"operations" help:"Probe a store, and say what it may be used for."`

@@ -92,7 +92,7 @@ func TestExitCodesTellUsageFromFailure(t *testing.T) {
 // Every command shows how it is used, and says it with examples.
 func TestHelpHasExamples(t *testing.T) {
 	for _, command := range []string{
-		"serve", "topic create", "topic list", "topic show", "topic delete", "produce", "consume", "doctor", "dump", "fsck", "version", "completion", "top",
+		"serve", "topic create", "topic list", "topic show", "topic delete", "produce", "consume", "import", "doctor", "dump", "fsck", "version", "completion", "top",
 	} {
 		r := runSeb(t, nil, append(strings.Fields(command), "--help")...)
 		r.want(t, exitOK)

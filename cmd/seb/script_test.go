@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -14,6 +16,9 @@ import (
 //	serve NAME [flags]  starts a broker; $NAME and $SEB_SERVER are its URL
 //	stop NAME           ends it by SIGTERM; it must leave in time and well
 //	crash NAME          ends it by SIGKILL
+//	original [-gzip] [-cut] FILE VALUE...
+//	                    writes a batch file of the original Seb, without its
+//	                    last byte, perhaps
 //
 // What a broker wrote is in NAME.stdout and NAME.stderr once it has ended.
 func TestScripts(t *testing.T) {
@@ -24,9 +29,10 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"serve": scriptServe,
-			"stop":  scriptStop,
-			"crash": scriptCrash,
+			"serve":    scriptServe,
+			"stop":     scriptStop,
+			"crash":    scriptCrash,
+			"original": scriptOriginal,
 		},
 	})
 }
@@ -71,6 +77,25 @@ func scriptBroker(ts *testscript.TestScript, neg bool, args []string) *process {
 		ts.Fatalf("usage: stop|crash NAME, with the name of a broker that was started")
 	}
 	return scriptBrokers(ts)[args[0]]
+}
+
+func scriptOriginal(ts *testscript.TestScript, neg bool, args []string) {
+	pack, cut := false, false
+	for ; len(args) > 0 && strings.HasPrefix(args[0], "-"); args = args[1:] {
+		pack, cut = pack || args[0] == "-gzip", cut || args[0] == "-cut"
+	}
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: original [-gzip] [-cut] FILE VALUE...")
+	}
+	file := originalAt(1709210096789012, args[1:]...)
+	if pack {
+		file = packed(file)
+	}
+	if cut {
+		file = file[:len(file)-1]
+	}
+	ts.Check(os.MkdirAll(filepath.Dir(ts.MkAbs(args[0])), 0o700))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), file, 0o600))
 }
 
 func writeOutputs(ts *testscript.TestScript, name string, p *process) {

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+type importCmd struct {
+	serverFlag
+	outputFlag
+	Source     string        `arg:"" placeholder:"DIR|URL" help:"What the original kept its topics in: a directory, or s3://BUCKET/PREFIX?endpoint=URL&region=NAME."`
+	Topic      []string      `placeholder:"NAME" help:"Import this topic only; may be repeated (default: all)."`
+	Renumber   bool          `help:"Give a topic whose first file is not at offset 0 new offsets, from 0 on."`
+	DryRun     bool          `help:"Read and check every file, and append nothing."`
+	BatchBytes size          `default:"4MiB" help:"Largest request to send, as far as records allow (default ${default})."`
+	RetryFor   time.Duration `default:"2m" help:"How long to try again when the broker or its store does not answer (default ${default})."`
+}
+
+// Help shows examples.
+func (importCmd) Help() string {
+	return `Appends the records of the original Seb's files, named TOPIC/OFFSET.record_batch, plain or gzip, to topics of
+the same names, each at the offset that it had, with the time of its batch. The files are only read.
+
+A topic must be new, or hold what an earlier import brought: then this one goes on where that one stopped.
+Nobody else may append to it meanwhile. An import that failed or was interrupted is run again as it was.
+
+Examples:
+
+    seb import ./seb-old --dry-run
+    seb import 's3://old-bucket/prefix?region=eu-central-1'
+    seb import ./seb-old --topic orders --topic clicks --output json`
+}
+
+// Run imports topic after topic, and sums up what it did also if it fails.
+func (c *importCmd) Run(ctx context.Context, std streams) error {
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	if c.BatchBytes < 1 {
+		return usage(errors.New("--batch-bytes must be at least 1"))
+	}
+	source, err := openImportSource(ctx, c.Source)
+	if err != nil {
+		return err
+	}
+	defer source.close()
+	found, err := takeInventory(ctx, source, c.Topic)
+	if err != nil {
+		return fmt.Errorf("import %s: %w", c.Source, stopped(ctx, err))
+	}
+	im := &importer{cmd: c, broker: broker, source: source, progress: newProgress(std.err, found.files())}
+	im.progress.unit, im.progress.counted = "files", true
+	summary := importSummary{Source: c.Source, DryRun: c.DryRun, Ignored: found.ignored, Topics: []*topicSummary{}}
+	for _, topic := range found.names() {
+		t := &topicImport{importer: im, topicSummary: topicSummary{Topic: topic}, offsets: found.topics[topic]}
+		summary.Topics = append(summary.Topics, &t.topicSummary)
+		if err = t.run(ctx); err != nil {
+			err = fmt.Errorf("import %s: %w", topic, err)
+			break
+		}
+	}
+	im.progress.clear()
+	return errors.Join(err, summary.write(c.json(), std))
+}
+
+// importer is one run of import.
+type importer struct {
+	cmd      *importCmd
+	broker   *client
+	source   importSource
+	progress *progress
+	files    int64 // done, of all topics
+	bytes    int64 // of their values
+}
+
+// importSummary is what import did.
+type importSummary struct {
+	Source  string          `json:"source"`
+	DryRun  bool            `json:"dry_run"`
+	Topics  []*topicSummary `json:"topics"`
+	Ignored int64           `json:"ignored_files"` // of the source, since they hold no records
+}
+
+// topicSummary is what import did for a topic.
+type topicSummary struct {
+	Topic    string `json:"topic"`
+	Files    int64  `json:"files"`         // that were read
+	Found    int64  `json:"found_records"` // in the topic at the start
+	Imported int64  `json:"records"`       // appended; in a dry run, those that would be
+	Bytes    int64  `json:"bytes"`         // of their values
+	End      int64  `json:"end_offset"`    // of the topic as far as it was imported
+	Later    int64  `json:"later_records"` // in the topic behind the last that the source has
+	First    int64  `json:"source_offset"` // of the source's first record
+	Complete bool   `json:"complete"`      // all that the source has is in the topic
+}
+
+func (s *importSummary) write(json bool, std streams) error {
+	if json {
+		return printJSON(std.out, s)
+	}
+	did := "imported"
+	if s.DryRun {
+		did = "to import"
+	}
+	out := newPrinter(std.out)
+	for _, t := range s.Topics {
+		out.printf("%s: %d records %s, %s, from %d files", t.Topic, t.Imported, did, size(t.Bytes), t.Files)
+		if t.Found > 0 {
+			out.printf("; %d were there", t.Found)
+		}
+		if t.Later > 0 {
+			out.printf(", and %d later ones", t.Later)
+		}
+		if t.First > 0 && t.Complete {
+			out.printf("; offset %d of the original is 0 here", t.First)
+		}
+		out.printf("; the next offset is %d\n", t.End+t.Later)
+	}
+	return out.err
+}

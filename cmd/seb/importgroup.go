@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/base64"
+	"slices"
+	"time"
+)
+
+const (
+	// importRecords bounds a request, since each record of JSON takes 70 bytes
+	// beside its value.
+	importRecords = 20_000
+
+	timestampLayout = "2006-01-02T15:04:05.000Z07:00"
+)
+
+// importGroup is what one request appends: the records of a file, or of many
+// small ones, in which case not all have the same time. Values are slices of the
+// files' memory.
+type importGroup struct {
+	values [][]byte
+	times  []string
+	bytes  int // of the values
+}
+
+func (g *importGroup) reset() {
+	clear(g.values)
+	g.values, g.times, g.bytes = g.values[:0], g.times[:0], 0
+}
+
+func (g *importGroup) count() int { return len(g.values) }
+
+func (g *importGroup) add(value []byte, at string) {
+	g.values, g.times, g.bytes = append(g.values, value), append(g.times, at), g.bytes+len(value)
+}
+
+// full tells whether a value of so many bytes has to wait for the next group.
+func (g *importGroup) full(bytes, limit int) bool {
+	return g.count() > 0 && (g.bytes+bytes > limit || g.count() >= importRecords)
+}
+
+// request writes the group into b: in the compact form if all records have one
+// time, which it returns, else as JSON.
+func (g *importGroup) request(b *recordBatch) (at string) {
+	b.json = slices.ContainsFunc(g.times, func(s string) bool { return s != g.times[0] })
+	b.reset()
+	if !b.json {
+		for _, value := range g.values {
+			b.add(value)
+		}
+		return g.times[0]
+	}
+	var record []byte
+	for i, value := range g.values {
+		record = append(record[:0], `{"value_base64":"`...)
+		record = base64.StdEncoding.AppendEncode(record, value)
+		record = append(record, `","timestamp":"`...)
+		record = append(record, g.times[i]...)
+		b.add(append(record, `"}`...))
+	}
+	return ""
+}
+
+// importTime is how the log writes the time of a batch: to the millisecond.
+func importTime(at time.Time) string { return at.UTC().Format(timestampLayout) }

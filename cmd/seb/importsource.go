@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/original"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/s3store"
+)
+
+const (
+	// importAhead is how many files are read while one is appended.
+	importAhead = 4
+	// importTries is how often a request to the source's store is sent.
+	importTries = 6
+)
+
+// importSource is where the original keeps its files. It is no [objstore.Store]:
+// a directory of the original may hold names that a store's may not, and they must
+// be told of, not passed over.
+type importSource interface {
+	// list calls each with the name of every file that begins with prefix.
+	list(ctx context.Context, prefix string, each func(name string) error) error
+	// read returns a file, unless it is larger than any that can be decoded.
+	read(ctx context.Context, name string) ([]byte, error)
+	close()
+}
+
+func openImportSource(ctx context.Context, spec string) (importSource, error) {
+	switch {
+	case strings.HasPrefix(spec, "s3:"):
+		store, err := s3store.Open(ctx, spec)
+		if err != nil {
+			return nil, err
+		}
+		return bucketSource{store}, nil
+	case !isDirectory(spec):
+		return nil, usage(fmt.Errorf("source %s: use a directory or s3://BUCKET/PREFIX", spec))
+	}
+	root, err := os.OpenRoot(spec)
+	if err != nil {
+		return nil, err
+	}
+	return dirSource{root}, nil
+}
+
+// dirSource is a directory with a directory per topic.
+type dirSource struct{ root *os.Root }
+
+func (s dirSource) close() { _ = s.root.Close() } // nothing was written
+
+func (s dirSource) list(ctx context.Context, prefix string, each func(string) error) error {
+	return fs.WalkDir(s.root.FS(), path.Clean("./"+prefix), func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && prefix != "" && name == path.Clean(prefix):
+			return nil
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case entry.Type()&fs.ModeSymlink != 0:
+			return fmt.Errorf("%s is a symbolic link, which is not followed: import from the directory that it leads to", name)
+		case !entry.Type().IsRegular():
+			return nil
+		}
+		return each(name)
+	})
+}
+
+func (s dirSource) read(_ context.Context, name string) ([]byte, error) {
+	f, err := s.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkImportSize(info.Size()); err != nil {
+		return nil, err
+	}
+	body := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, body); err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+func checkImportSize(bytes int64) error {
+	if bytes > original.FileBytesMax {
+		return fmt.Errorf("%w: it has %d bytes; more than %d are not read", original.ErrDamaged, bytes, original.FileBytesMax)
+	}
+	return nil
+}
+
+// bucketSource is a bucket, or what is below a prefix in it. Since the store never
+// tries again by itself, it does.
+type bucketSource struct{ store objstore.Store }
+
+func (bucketSource) close() {}
+
+func (s bucketSource) list(ctx context.Context, prefix string, each func(string) error) error {
+	for after := ""; ; {
+		var page objstore.Page
+		err := persist(ctx, func() (err error) { page, err = s.store.List(ctx, prefix, after, 0); return err })
+		if err != nil {
+			return err
+		}
+		for _, name := range page.Keys {
+			if err := each(name); err != nil {
+				return err
+			}
+			after = name
+		}
+		if !page.More {
+			return nil
+		}
+	}
+}
+
+func (s bucketSource) read(ctx context.Context, name string) ([]byte, error) {
+	var o objstore.Object
+	err := persist(ctx, func() (err error) { o, err = s.store.Get(ctx, name, 0, original.FileBytesMax+1); return err })
+	if err != nil {
+		return nil, err
+	}
+	return o.Body, checkImportSize(o.Size)
+}
+
+// persist tries a request to a store again, but not what will stay as it is.
+func persist(ctx context.Context, request func() error) error {
+	var pause backoff
+	for try := 1; ; try++ {
+		err := request()
+		if err == nil || errors.Is(err, objstore.ErrNotFound) || try == importTries || !pause.wait(ctx, err) {
+			return err
+		}
+	}
+}
+
+// inventory is what a source holds: the offsets of each topic's files, ascending.
+type inventory struct {
+	topics  map[string][]int64
+	ignored int64 // files that hold no records
+}
+
+// takeInventory lists a source; of no topics but those that are named, if any are.
+func takeInventory(ctx context.Context, source importSource, topics []string) (*inventory, error) {
+	v := &inventory{topics: make(map[string][]int64)}
+	prefixes := []string{""}
+	if len(topics) > 0 {
+		prefixes = nil
+	}
+	for _, topic := range slices.Compact(slices.Sorted(slices.Values(topics))) {
+		if err := seb.CheckTopicName(topic); err != nil {
+			return nil, usage(fmt.Errorf("--topic: %w", err))
+		}
+		prefixes = append(prefixes, topic+"/")
+	}
+	for _, prefix := range prefixes {
+		if err := source.list(ctx, prefix, v.add); err != nil {
+			return nil, err
+		}
+	}
+	for topic, offsets := range v.topics {
+		slices.Sort(offsets)
+		if err := seb.CheckTopicName(topic); err != nil {
+			return nil, hinted(fmt.Errorf("topic %q can't be imported under its name: %w", topic, err),
+				"name the topics to import with --topic")
+		}
+	}
+	for _, topic := range topics {
+		if v.topics[topic] == nil {
+			return nil, fmt.Errorf("there are no files %s", original.Name(topic, 0))
+		}
+	}
+	if len(v.topics) == 0 {
+		return nil, hinted(errors.New("there are no files TOPIC/OFFSET.record_batch"),
+			"name the directory, or the bucket and prefix, that holds the topics of the original")
+	}
+	return v, nil
+}
+
+func (v *inventory) add(name string) error {
+	topic, offset, batch, err := original.ParseName(name)
+	switch {
+	case err != nil:
+		return err
+	case batch:
+		v.topics[topic] = append(v.topics[topic], offset)
+	default:
+		v.ignored++
+	}
+	return nil
+}
+
+func (v *inventory) names() []string { return slices.Sorted(maps.Keys(v.topics)) }
+
+func (v *inventory) files() (n int64) {
+	for _, offsets := range v.topics {
+		n += int64(len(offsets))
+	}
+	return n
+}
+
+// importFile is one file of a topic.
+type importFile struct {
+	name  string
+	first int64 // offset of its first record
+	next  int64 // that its name and the next file's say comes after its last; -1 for the last file
+	batch original.Batch
+}
+
+// end is the offset after the last record.
+func (f *importFile) end() int64 { return f.first + int64(f.batch.Count()) }
+
+// check returns an error unless the next file goes on where this one ends.
+func (f *importFile) check(topic string) error {
+	if f.next < 0 || f.end() == f.next {
+		return nil
+	}
+	what := "a gap"
+	if f.end() > f.next {
+		what = "an overlap"
+	}
+	return fmt.Errorf("%s between files: %s has the offsets %d to %d, and the next file is %s",
+		what, f.name, f.first, f.end()-1, original.Name(topic, f.next))
+}
+
+// readFiles yields a topic's files in the order of offsets, reading ahead.
+func readFiles(ctx context.Context, source importSource, topic string, offsets []int64) iter.Seq2[*importFile, error] {
+	type loaded struct {
+		file *importFile
+		err  error
+	}
+	return func(yield func(*importFile, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		queue := make(chan chan loaded, importAhead)
+		go func() {
+			defer close(queue)
+			for i := range offsets {
+				c := make(chan loaded, 1)
+				select {
+				case queue <- c:
+				case <-ctx.Done():
+					return
+				}
+				go func() {
+					f, err := loadFile(ctx, source, topic, offsets[i:])
+					c <- loaded{f, err}
+				}()
+			}
+		}()
+		defer func() { // whoever still reads is waited for
+			cancel()
+			for c := range queue {
+				<-c
+			}
+		}()
+		for c := range queue {
+			if l := <-c; !yield(l.file, l.err) || l.err != nil {
+				return
+			}
+		}
+	}
+}
+
+// loadFile reads the first of a topic's files that are left.
+func loadFile(ctx context.Context, source importSource, topic string, offsets []int64) (*importFile, error) {
+	f := &importFile{name: original.Name(topic, offsets[0]), first: offsets[0], next: -1}
+	if len(offsets) > 1 {
+		f.next = offsets[1]
+	}
+	body, err := source.read(ctx, f.name)
+	if err == nil {
+		f.batch, err = original.Decode(body)
+	}
+	if err == nil {
+		err = f.check(topic)
+	} else {
+		err = fmt.Errorf("%s: %w", f.name, err)
+	}
+	return f, err
+}

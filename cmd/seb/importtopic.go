@@ -1,0 +1,314 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sort"
+	"strconv"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/original"
+)
+
+// errNotOurs says that the topic holds, or gets, what no import brought to it, so
+// that running the import again is of no use.
+var errNotOurs = errors.New("the topic is not this import's alone")
+
+// topicImport is the import of one topic. Its offsets are Seb's: the source's less
+// base.
+type topicImport struct {
+	*importer
+	topicSummary
+	offsets []int64 // of the source's files
+	base    int64   // the source's offset that is 0 in Seb
+	end     int64   // the next offset in Seb, as far as this import knows
+	group   importGroup
+	batch   recordBatch // the group as a request
+}
+
+// run imports the topic from where Seb's ends.
+func (t *topicImport) run(ctx context.Context) error {
+	t.First = t.offsets[0]
+	if t.First != 0 && !t.cmd.Renumber {
+		return hinted(fmt.Errorf("the first file is %s: offsets can't be kept where those before %d are missing", original.Name(t.Topic, t.First), t.First),
+			"bring back the files before it, or give the records new offsets from 0 on with --renumber")
+	}
+	t.base = t.First
+	end, exists, err := t.look(ctx)
+	if err != nil {
+		return err
+	}
+	t.end, t.Found, t.End = end, end, end
+	if !exists && !t.cmd.DryRun {
+		u := t.broker.url(nil, "topics", t.Topic)
+		if _, err := t.broker.call(ctx, http.MethodPut, u, map[string]any{"partitions": 1}, nil); err != nil {
+			return fmt.Errorf("create the topic: %w", err)
+		}
+	}
+	t.group.reset()
+	err = t.copyAll(ctx)
+	t.End = t.end
+	if err == nil {
+		t.Complete = true
+		return nil
+	}
+	return t.stopped(ctx, err)
+}
+
+// stopped says in err how to go on.
+func (t *topicImport) stopped(ctx context.Context, err error) error {
+	err = stopped(ctx, err)
+	if t.cmd.DryRun || errors.Is(err, errNotOurs) {
+		return err
+	}
+	goOn := fmt.Sprintf("all records before offset %d are in the topic; the same import, run again, goes on there", t.end)
+	var h hintError
+	if errors.As(err, &h) {
+		goOn = h.hint + "; " + goOn
+	}
+	return hinted(err, goOn)
+}
+
+// copyAll appends what the files have from the topic's end on.
+func (t *topicImport) copyAll(ctx context.Context) error {
+	skipped := t.resumeAt()
+	if t.cmd.DryRun {
+		skipped = 0 // every file is to be checked
+	}
+	t.files += int64(skipped)
+	last := int64(0) // where the source ends
+	for file, err := range readFiles(ctx, t.source, t.Topic, t.offsets[skipped:]) {
+		if err != nil {
+			return err
+		}
+		if err := t.checkStored(ctx, file); err != nil {
+			return err
+		}
+		if err := t.copyFile(ctx, file); err != nil {
+			return err
+		}
+		t.Files++
+		t.files++
+		last = file.end() - t.base
+		t.progress.update(time.Now(), t.files, t.bytes)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := t.flush(ctx); err != nil {
+		return err
+	}
+	if t.end > last {
+		t.Later, t.Found, t.end = t.end-last, last, last
+	}
+	return nil
+}
+
+// resumeAt returns the index of the file that holds the topic's last record: the
+// ones before it need not be read again.
+func (t *topicImport) resumeAt() int {
+	after := sort.Search(len(t.offsets), func(i int) bool { return t.offsets[i]-t.base >= t.end })
+	return max(0, after-1)
+}
+
+// checkStored returns an error if the file holds the last record that was in the
+// topic at the start, or the file is the last, and the topic's is another.
+func (t *topicImport) checkStored(ctx context.Context, f *importFile) error {
+	first, end := f.first-t.base, f.end()-t.base
+	last := min(t.Found, end) - 1
+	if last < first || f.next >= 0 && t.Found > end {
+		return nil
+	}
+	same, err := t.stored(ctx, last, f.batch.Record(int(last-first)), importTime(f.batch.Time))
+	if err != nil {
+		return err
+	}
+	if !same {
+		return t.notOurs(fmt.Sprintf("its record at offset %d is not that of %s", last, f.name),
+			"import into a bucket without a topic of this name, or delete that topic if it may be lost")
+	}
+	return nil
+}
+
+// copyFile adds the file's records from the topic's end on to the group, and
+// appends the group whenever it is full.
+func (t *topicImport) copyFile(ctx context.Context, f *importFile) error {
+	first, at := f.first-t.base, importTime(f.batch.Time)
+	for i := range f.batch.Count() {
+		if first+int64(i) < t.end+int64(t.group.count()) {
+			continue // it is there
+		}
+		value := f.batch.Record(i)
+		if t.group.full(len(value), int(t.cmd.BatchBytes)) {
+			if err := t.flush(ctx); err != nil {
+				return err
+			}
+		}
+		t.group.add(value, at)
+	}
+	return nil
+}
+
+// flush appends the group.
+func (t *topicImport) flush(ctx context.Context) error {
+	if t.group.count() == 0 {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !t.cmd.DryRun {
+		if err := t.append(ctx); err != nil {
+			return err
+		}
+	}
+	t.end += int64(t.group.count())
+	t.Imported += int64(t.group.count())
+	t.Bytes += int64(t.group.bytes)
+	t.bytes += int64(t.group.bytes)
+	t.group.reset()
+	return nil
+}
+
+// append has the group's records at the topic's end. Every request says which
+// offset it must get, so that it may be sent again whatever became of the last. ctx
+// ends the retrying, not a request under way.
+func (t *topicImport) append(ctx context.Context) error {
+	retrying, cancel := context.WithTimeout(ctx, t.cmd.RetryFor)
+	defer cancel()
+	var pause backoff
+	unknown := false // whether any of the requests may have been carried out
+	for at := t.group.request(&t.batch); ; {
+		err := t.post(context.WithoutCancel(ctx), at)
+		if err == nil {
+			return nil
+		}
+		var e *apiError
+		if errors.As(err, &e) && e.Code == seb.CodeOffsetConflict {
+			return t.settle(context.WithoutCancel(ctx), err)
+		}
+		retry, outcome := retryable(err)
+		unknown = unknown || outcome == seb.Unknown
+		if retry && pause.wait(retrying, err) {
+			continue
+		}
+		if unknown && ctx.Err() == nil {
+			err = codedError{err, exitUnknown}
+		}
+		return err
+	}
+}
+
+// settle tells what became of a group whose offset is taken, as conflict says: nil
+// if the group itself is there, which an earlier request brought.
+func (t *topicImport) settle(ctx context.Context, conflict error) error {
+	end, _, err := t.look(ctx)
+	if err != nil {
+		return err
+	}
+	last := end - t.end - 1 // within the group
+	if last < 0 || last >= int64(t.group.count()) {
+		return t.disturbed(conflict)
+	}
+	same, err := t.stored(ctx, end-1, t.group.values[last], t.group.times[last])
+	switch {
+	case err != nil:
+		return err
+	case !same:
+		return t.disturbed(conflict)
+	case last+1 < int64(t.group.count()):
+		return errors.New("a request of an import before this one has come through only now")
+	}
+	return nil
+}
+
+// disturbed is the error that records which no import brought took its offsets.
+func (t *topicImport) disturbed(how error) error {
+	return t.notOurs(fmt.Sprintf("another program appends to it: %v", how),
+		"offsets can't be kept: end that program, delete the topic, and import it again")
+}
+
+func (t *topicImport) notOurs(why, hint string) error {
+	return codedError{hinted(fmt.Errorf("%w: %s", errNotOurs, why), hint), exitRefused}
+}
+
+// look returns where the topic in Seb ends: 0 if there is none.
+func (t *topicImport) look(ctx context.Context) (end int64, exists bool, _ error) {
+	var info topicInfo
+	_, err := t.broker.call(ctx, http.MethodGet, t.broker.url(nil, "topics", t.Topic), nil, &info)
+	var e *apiError
+	if errors.As(err, &e) && e.Code == seb.CodeTopicNotFound {
+		return 0, false, nil
+	}
+	if err == nil && len(info.Partitions) == 0 {
+		err = fmt.Errorf("%s describes the topic without a partition: is it a broker?", t.broker.base)
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("look at the topic's end: %w", err)
+	}
+	return info.Partitions[0].EndOffset, true, nil
+}
+
+// stored tells whether a record of the topic has this value and time.
+func (t *topicImport) stored(ctx context.Context, offset int64, value []byte, at string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	u := t.broker.url(url.Values{"partition": {"0"}}, "topics", t.Topic, "records", strconv.FormatInt(offset, 10))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
+	if err != nil {
+		return false, err
+	}
+	res, err := t.broker.do(req)
+	if err != nil {
+		return false, fmt.Errorf("read the topic's last record: %w", err)
+	}
+	defer res.Body.Close()
+	got, err := io.ReadAll(io.LimitReader(res.Body, int64(len(value))+1))
+	if err != nil {
+		return false, unanswered(t.broker.base, err)
+	}
+	return bytes.Equal(got, value) && res.Header.Get("Seb-Timestamp") == at, nil
+}
+
+// post sends the group, on the condition that the topic still ends where it goes.
+func (t *topicImport) post(ctx context.Context, at string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	query := url.Values{"partition": {"0"}, "if_offset": {strconv.FormatInt(t.end, 10)}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.broker.url(query, "topics", t.Topic, "records"), t.batch.body())
+	if err != nil {
+		return err
+	}
+	req.ContentLength = int64(t.batch.size())
+	req.Header.Set("Content-Type", t.batch.mediaType())
+	if at != "" {
+		req.Header.Set("Seb-Timestamp", at)
+	}
+	res, err := t.broker.do(req)
+	if err != nil {
+		return fmt.Errorf("append %d records at offset %d: %w", t.group.count(), t.end, err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
+	if err != nil {
+		return unanswered(t.broker.base, err)
+	}
+	var answer struct {
+		Ranges []seb.Range `json:"ranges"`
+	}
+	if err := json.Unmarshal(b, &answer); err != nil {
+		return fmt.Errorf("%s: the answer is not what a broker sends: %w", t.broker.base, err)
+	}
+	want := seb.Range{Offset: seb.Offset(t.end), Count: t.group.count()}
+	if len(answer.Ranges) != 1 || answer.Ranges[0] != want {
+		return t.disturbed(fmt.Errorf("records for offset %d got other offsets: %+v", t.end, answer.Ranges))
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package original
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+)
+
+const (
+	batchSuffix   = ".record_batch"
+	offsetsPrefix = "offsets_"
+	offsetsSuffix = ".offsets"
+)
+
+// Name returns what the file of a topic is called whose first record has offset.
+func Name(topic string, offset int64) string {
+	return fmt.Sprintf("%s/%012d%s", topic, offset, batchSuffix)
+}
+
+// ParseName takes the name of a file apart, below the directory or prefix that
+// the original was given. batch is false for files that hold no records. A name
+// that looks like a batch's and is none is an error.
+func ParseName(name string) (topic string, offset int64, batch bool, err error) {
+	if !strings.HasSuffix(name, batchSuffix) {
+		return "", 0, false, nil
+	}
+	topic, base := path.Split(name)
+	topic = strings.TrimSuffix(topic, "/")
+	offset, err = strconv.ParseInt(strings.TrimSuffix(base, batchSuffix), 10, 64)
+	if topic == "" || err != nil || offset < 0 || Name(topic, offset) != name {
+		return "", 0, false, fmt.Errorf("%q is not the name of a batch: that is the topic, a slash, 12 digits and %s", name, batchSuffix)
+	}
+	return topic, offset, true, nil
+}
+
+// IsOffsets tells whether name is that of a list of offsets, which only spares the
+// original listing its batches.
+func IsOffsets(name string) bool {
+	base := path.Base(name)
+	return strings.HasPrefix(base, offsetsPrefix) && strings.HasSuffix(base, offsetsSuffix)
+}

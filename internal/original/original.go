@@ -1,0 +1,168 @@
+// Package original reads the files of the original Seb: one topic's records in
+// files of a batch each, plain or gzip, under names that tell their offsets.
+//
+// It is not a store, nor does it write such files. A file has no checksum of its
+// own: of a plain one, what is cut off within the last record can't be noticed.
+package original
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// A batch file, little-endian:
+//
+//	offset     size       meaning
+//	0          4          magic "seb!"
+//	4          2          version (int16): 1
+//	6          8          time of the batch, microseconds since 1970 (int64)
+//	14         4          count of records (uint32)
+//	18         14         reserved
+//	32         4 × count  position of each record relative to the data (uint32); ascending from 0
+//	32+4×count            the data: values back to back, the last to the end of the file
+const (
+	headerBytes   = 32
+	positionBytes = 4
+
+	magic   = "seb!"
+	version = 1
+)
+
+// FileBytesMax is the size of a file, decompressed, past which it is not read.
+// The original makes none of more than 30 MB unless it is told to.
+const FileBytesMax = 256 << 20
+
+// timeMax is the end of the year 9999, which RFC 3339 can still write.
+var timeMax = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() - 1
+
+var (
+	// ErrDamaged is wrapped by errors about bytes that the original can't have written.
+	ErrDamaged = errors.New("file is damaged")
+	// ErrForeign is wrapped by errors about files that are none of the original's,
+	// or of another version.
+	ErrForeign = errors.New("file is no batch of the original Seb, version 1")
+)
+
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
+}
+
+// Batch is what a file holds.
+type Batch struct {
+	// Time is when the original wrote it, to the microsecond.
+	Time time.Time
+
+	positions, data []byte
+}
+
+// Count returns the number of records.
+func (b *Batch) Count() int { return len(b.positions) / positionBytes }
+
+// Bytes returns the size of all values together.
+func (b *Batch) Bytes() int { return len(b.data) }
+
+// Record returns the value of record i, from 0 on, which is a slice of the file's
+// memory.
+func (b *Batch) Record(i int) []byte {
+	from, to := b.position(i), len(b.data)
+	if i+1 < b.Count() {
+		to = b.position(i + 1)
+	}
+	return b.data[from:to:to]
+}
+
+func (b *Batch) position(i int) int {
+	return int(binary.LittleEndian.Uint32(b.positions[positionBytes*i:]))
+}
+
+// IsBatch tells whether a file begins like a plain or a compressed one.
+func IsBatch(file []byte) bool {
+	plain := len(file) >= headerBytes && string(file[:len(magic)]) == magic && binary.LittleEndian.Uint16(file[4:]) == version
+	return plain || isGzip(file)
+}
+
+func isGzip(file []byte) bool { return bytes.HasPrefix(file, []byte{0x1f, 0x8b}) }
+
+// Decode reads a file, plain or gzip. A batch of a plain file shares its memory.
+func Decode(file []byte) (Batch, error) {
+	if isGzip(file) {
+		plain, err := gunzip(file, FileBytesMax)
+		if err != nil {
+			return Batch{}, err
+		}
+		file = plain
+	}
+	if len(file) > FileBytesMax {
+		return Batch{}, damaged("it has %d bytes; more than %d are not read", len(file), FileBytesMax)
+	}
+	return decode(file)
+}
+
+func decode(file []byte) (Batch, error) {
+	if len(file) < headerBytes {
+		return Batch{}, damaged("it has %d bytes; its header alone takes %d", len(file), headerBytes)
+	}
+	if string(file[:len(magic)]) != magic {
+		return Batch{}, fmt.Errorf("%w: it begins with %q, not %q", ErrForeign, file[:len(magic)], magic)
+	}
+	if v := int16(binary.LittleEndian.Uint16(file[4:])); v != version {
+		return Batch{}, fmt.Errorf("%w: its version is %d", ErrForeign, v)
+	}
+	micros := int64(binary.LittleEndian.Uint64(file[6:]))
+	if micros < 0 || micros > timeMax {
+		return Batch{}, damaged("its time is %d microseconds since 1970", micros)
+	}
+	count, rest := int64(binary.LittleEndian.Uint32(file[14:])), file[headerBytes:]
+	if int64(len(rest)) < positionBytes*count {
+		return Batch{}, damaged("it ends before the positions of its %d records do", count)
+	}
+	b := Batch{Time: time.UnixMicro(micros).UTC(), positions: rest[:positionBytes*count], data: rest[positionBytes*count:]}
+	return b, b.check()
+}
+
+// check returns an error unless the records fill the data, one after the other.
+func (b *Batch) check() error {
+	last := 0
+	for i := range b.Count() {
+		at := b.position(i)
+		switch {
+		case i == 0 && at != 0:
+			return damaged("its first record is at %d of the data, not at 0", at)
+		case at < last:
+			return damaged("record %d is at %d of the data, before record %d at %d", i, at, i-1, last)
+		case at > len(b.data):
+			return damaged("record %d is at %d of the data, which ends at %d", i, at, len(b.data))
+		}
+		last = at
+	}
+	if b.Count() == 0 && len(b.data) > 0 {
+		return damaged("it has %d bytes of data and no record", len(b.data))
+	}
+	return nil
+}
+
+// gunzip returns what a file of one gzip member holds, up to limit bytes.
+func gunzip(file []byte, limit int) ([]byte, error) {
+	in := bytes.NewReader(file)
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, damaged("gzip: %v", err)
+	}
+	// Several members would not be read to the end if one is cut off in its header.
+	z.Multistream(false)
+	plain, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
+	switch {
+	case err != nil:
+		return nil, damaged("gzip: %v", err)
+	case len(plain) > limit:
+		return nil, damaged("it has more than %d bytes when it is decompressed", limit)
+	case in.Len() > 0:
+		return nil, damaged("%d bytes follow the gzip data", in.Len())
+	}
+	return plain, nil
+}
