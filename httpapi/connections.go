@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -120,6 +121,9 @@ func (l *limitListener) expireIdle(now time.Time) time.Duration {
 
 // observe is told by the server of a connection's state.
 func (l *limitListener) observe(conn net.Conn, state http.ConnState) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
 	c, ok := conn.(*limitedConn)
 	if !ok {
 		return // of another listener of the same server

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -227,5 +228,48 @@ func TestHalfARequestKeepsItsPlace(t *testing.T) {
 			t.Errorf("status %d, closes: %v, %v", resp.StatusCode, resp.Close, err)
 		}
 		<-served
+	})
+}
+
+// The server knows a connection by what lies over it.
+func TestIdleConnectionUnderTLSGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipes, s := newPipeListener(), &http.Server{}
+		l := LimitConnections(s, pipes, 1)
+		for range 2 {
+			go func() {
+				if _, err := pipes.dial(); err != nil {
+					t.Errorf("dial: %v", err)
+				}
+			}()
+		}
+		first, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		secure := tls.Server(first, &tls.Config{MinVersion: tls.VersionTLS12})
+		s.ConnState(secure, http.StateIdle)
+		go func() { // as the server does between requests
+			if _, err := secure.Read(make([]byte, 1)); err != nil {
+				_ = first.Close()
+			}
+		}()
+		second := make(chan error, 1)
+		go func() {
+			_, err := l.Accept()
+			second <- err
+		}()
+		time.Sleep(idleMin)
+		synctest.Wait()
+		if len(second) != 1 {
+			t.Error("who waits gets no place")
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			_ = first.Close() // ends the read
+		}
+		if err := <-second; err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
 	})
 }

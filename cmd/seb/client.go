@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ type serverFlag struct {
 	Server  string `default:"http://127.0.0.1:51313" placeholder:"URL" help:"The broker's URL (default ${default})."`
 	Key     string `name:"key" placeholder:"KEY" help:"API key; better in the environment, as SEB_KEY, where other users don't see it."`
 	KeyFile string `name:"key-file" type:"existingfile" placeholder:"FILE" help:"Read the API key from FILE."`
+	clientTLSFlags
 }
 
 // apiKey returns the API key to send, "" if none was given.
@@ -83,6 +85,9 @@ func (f serverFlag) client() (*client, error) {
 	transport.IdleConnTimeout = idleConnTimeout
 	// consume --follow asks for every partition at once, again and again.
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = idleConnsMax, idleConnsMax
+	if transport.TLSClientConfig, err = f.config(); err != nil {
+		return nil, err
+	}
 	return &client{base: base, key: key, http: &http.Client{
 		Transport: transport,
 		// A redirected append would arrive as a read.
@@ -192,8 +197,15 @@ func unanswered(base *url.URL, err error) error {
 			"start one with `seb serve`, or say where it is with --server or SEB_SERVER")
 		return transportError{err, true}
 	}
+	if isUntrusted(err) {
+		return transportError{hinted(fmt.Errorf("%s can't be trusted: %w", base, err), "name the authority that signed its certificate with --ca or SEB_CA"), true}
+	}
 	return transportError{fmt.Errorf("no answer from %s: %w", base, err), false}
 }
+
+// isUntrusted tells whether err is that a server showed the wrong certificate,
+// before anything was sent to it.
+func isUntrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
 
 // apiError is a broker's refusal: an application/problem+json answer.
 type apiError struct {
@@ -248,7 +260,7 @@ func retryable(err error) (retry bool, outcome seb.Outcome) {
 	var t transportError
 	if errors.As(err, &t) {
 		if t.unsent {
-			return true, seb.NotCommitted
+			return !isUntrusted(err), seb.NotCommitted
 		}
 		return true, seb.Unknown
 	}

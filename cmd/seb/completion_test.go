@@ -31,7 +31,7 @@ func TestCompletionKnowsWhatCanStandThere(t *testing.T) {
 	}{
 		{"pro", "produce"},
 		{"topic .", "create list show delete"},
-		{"topic create --", "--help --server --key --key-file --output --partitions"},
+		{"topic create --", "--help --server --key --key-file --ca --cert --cert-key --output --partitions"},
 		{"consume --fo", "--format --follow"},
 		{"consume orders --format .", "line json binary raw"},
 		{"consume orders --format=b", "--format=binary"},

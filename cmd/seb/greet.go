@@ -9,7 +9,7 @@ import (
 
 // greet tells a person at a terminal where the broker is and what to try.
 func (c *serveCmd) greet(w io.Writer, address net.Addr, kind storeKind, linger time.Duration, keys bool) error {
-	url := "http://" + reachable(address)
+	url := c.scheme() + "://" + reachable(address)
 	batch := c.Batch
 	if batch == batchTimed {
 		batch = fmt.Sprintf("timed: a commit %v after its first record, or at %v", linger, c.CommitBytes)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,7 @@ const (
 
 type serveCmd struct {
 	storeFlag
+	tlsFlags
 	HTTP string `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
 
 	Batch         string         `enum:"timed,immediate,each" default:"timed" help:"When to commit: timed, immediate, or each append alone (default ${default})."`
@@ -73,7 +75,7 @@ func (serveCmd) Help() string {
     seb serve --store 's3://bucket/prefix?region=eu-central-1' --linger 100ms
     seb serve --store 's3://bucket?endpoint=http://127.0.0.1:9000&region=us-east-1' --cache-dir /var/cache/seb
     seb key create ops --scope admin --store /var/lib/seb
-    seb serve --store /var/lib/seb --http 0.0.0.0:51313
+    seb serve --store /var/lib/seb --http 0.0.0.0:51313 --tls-cert cert.pem --tls-key key.pem
 
 Without API keys it serves addresses of this machine only (seb key --help). Any number of brokers may serve one store. S3 credentials come from the usual AWS variables and files. SIGTERM
 lets requests end, commits what is held and writes a checkpoint, within 10 seconds; a second signal ends the
@@ -89,6 +91,10 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	log := c.logger(std)
 	c.limitMemory()
 
+	secure, err := c.secure(log)
+	if err != nil {
+		return err
+	}
 	// Before the store is touched: an address in use is a common mistake.
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.HTTP)
 	if err != nil {
@@ -123,7 +129,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	}), log)
 	failed := make(chan error, 1)
 	limited := httpapi.LimitConnections(server, listener, c.MaxConnections)
-	go func() { failed <- server.Serve(limited) }()
+	go func() { failed <- c.serveHTTP(server, limited, secure) }()
 
 	if err := c.greet(std.out, listener.Addr(), kind, linger, broker.KeysExist()); err != nil {
 		log.Warn("standard output is not readable", "error", err)
@@ -138,6 +144,29 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		log.Warn("a supervisor wants to know when seb stops, and can't be told", "error", err)
 	}
 	return errors.Join(cause, shutdown(server, broker, log))
+}
+
+// secure returns the TLS configuration, nil for plain HTTP.
+func (c *serveCmd) secure(log *slog.Logger) (*tls.Config, error) {
+	switch {
+	case c.on():
+		return c.config(log)
+	case othersReach(c.HTTP):
+		log.Warn("HTTP without TLS on an address that others reach: who listens on the way learns keys and records; see --tls-cert")
+	}
+	return nil, nil
+}
+
+// serveHTTP serves until the server is shut down. TLS speaks HTTP/1.1 only, as
+// plain HTTP does: a limit on connections is then one on requests.
+func (c *serveCmd) serveHTTP(server *http.Server, l net.Listener, secure *tls.Config) error {
+	if secure == nil {
+		return server.Serve(l)
+	}
+	server.TLSConfig = secure
+	server.Protocols = new(http.Protocols)
+	server.Protocols.SetHTTP1(true)
+	return server.ServeTLS(l, "", "")
 }
 
 // watch waits until there is a reason to end, and returns it if it is a failure.
@@ -241,6 +270,9 @@ func (c *serveCmd) checkAddresses() error {
 		return usageError{hinted(
 			fmt.Errorf("--debug-addr %s can be reached from other machines, and profiles have no access control", c.DebugAddr),
 			"use an address of 127.0.0.1, or add --insecure if everyone may see them")}
+	}
+	if err := c.check(); err != nil {
+		return err
 	}
 	if c.HTTP == "" {
 		return usage(errors.New("--http is empty"))

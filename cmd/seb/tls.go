@@ -1,0 +1,186 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// tlsFlags make serve speak TLS.
+type tlsFlags struct {
+	TLSCert     string `name:"tls-cert" placeholder:"FILE" help:"Serve HTTPS with this certificate (PEM, chain included); followed when the file changes."`
+	TLSKey      string `name:"tls-key" placeholder:"FILE" help:"Its private key (PEM)."`
+	TLSClientCA string `name:"tls-client-ca" placeholder:"FILE" help:"Accept client certificates of these authorities (PEM): each stands for the API key of its common name, or of one of its DNS names."`
+}
+
+func (f tlsFlags) on() bool { return f.TLSCert != "" }
+
+func (f tlsFlags) scheme() string {
+	if f.on() {
+		return "https"
+	}
+	return "http"
+}
+
+func (f tlsFlags) check() error {
+	switch {
+	case (f.TLSCert == "") != (f.TLSKey == ""):
+		return usage(errors.New("--tls-cert and --tls-key go together"))
+	case f.TLSClientCA != "" && !f.on():
+		return usage(errors.New("--tls-client-ca needs --tls-cert and --tls-key"))
+	}
+	return nil
+}
+
+// tlsCheckInterval is how long a changed file may go unnoticed.
+const tlsCheckInterval = time.Second
+
+// tlsFiles is the TLS configuration that the files hold. They are looked at when
+// a connection comes, so nothing runs while none does.
+type tlsFiles struct {
+	flags   tlsFlags
+	log     *slog.Logger
+	current atomic.Pointer[tls.Config]
+
+	checking atomic.Bool // by one handshake at a time, which owns what follows
+	checked  time.Time
+	seen     []os.FileInfo
+	fault    string // of the last attempt to load them, "" if that went well
+}
+
+// config reads the files and returns a configuration that follows them.
+func (f tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
+	t := &tlsFiles{flags: f, log: log, checked: time.Now()}
+	var err error
+	if t.seen, err = f.stat(); err != nil {
+		return nil, err
+	}
+	first, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	t.current.Store(first)
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return t.latest(), nil },
+	}, nil
+}
+
+// latest returns what the files hold, or held when they last made sense: a broken
+// new certificate must not end what works.
+func (t *tlsFiles) latest() *tls.Config {
+	if !t.checking.CompareAndSwap(false, true) {
+		return t.current.Load()
+	}
+	defer t.checking.Store(false)
+	if time.Since(t.checked) < tlsCheckInterval {
+		return t.current.Load()
+	}
+	t.checked = time.Now()
+	seen, err := t.flags.stat()
+	if err == nil && same(seen, t.seen) {
+		return t.current.Load()
+	}
+	var next *tls.Config
+	if err == nil {
+		next, err = t.flags.load()
+	}
+	if err != nil {
+		if t.fault != err.Error() {
+			t.log.Error("the TLS files changed and can't be used; going on with what they were", "error", err)
+		}
+		t.fault, t.seen = err.Error(), nil // tried again: a file may be half written
+		return t.current.Load()
+	}
+	t.fault, t.seen = "", seen
+	t.current.Store(next)
+	t.log.Info("the TLS files changed and are in use", "certificate", t.flags.TLSCert, "good_until", next.Certificates[0].Leaf.NotAfter)
+	return next
+}
+
+func (f tlsFlags) files() []string {
+	files := []string{f.TLSCert, f.TLSKey}
+	if f.TLSClientCA != "" {
+		files = append(files, f.TLSClientCA)
+	}
+	return files
+}
+
+func (f tlsFlags) stat() (infos []os.FileInfo, err error) {
+	for _, name := range f.files() {
+		info, err := os.Stat(name)
+		if err != nil {
+			return nil, fmt.Errorf("look at TLS file: %w", err)
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+func same(a, b []os.FileInfo) bool {
+	ok := len(a) == len(b)
+	for i := range a {
+		ok = ok && os.SameFile(a[i], b[i]) && a[i].ModTime().Equal(b[i].ModTime()) && a[i].Size() == b[i].Size()
+	}
+	return ok
+}
+
+func (f tlsFlags) load() (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(f.TLSCert, f.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("load TLS certificate %s: %w", f.TLSCert, err)
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}}
+	if f.TLSClientCA == "" {
+		return c, nil
+	}
+	// Not required: a key is as good.
+	c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, x509.NewCertPool()
+	return c, addAuthorities(c.ClientCAs, f.TLSClientCA)
+}
+
+func addAuthorities(pool *x509.CertPool, file string) error {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read authorities: %w", err)
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return fmt.Errorf("%s holds no certificate in PEM form", file)
+	}
+	return nil
+}
+
+// clientTLSFlags are for https:// brokers, on every command that talks to one.
+type clientTLSFlags struct {
+	CA      string `name:"ca" type:"existingfile" placeholder:"FILE" help:"Trust these authorities (PEM) too, for an https:// broker."`
+	Cert    string `name:"cert" type:"existingfile" placeholder:"FILE" help:"Show this client certificate (PEM) in place of an API key."`
+	CertKey string `name:"cert-key" type:"existingfile" placeholder:"FILE" help:"Its private key (PEM)."`
+}
+
+func (f clientTLSFlags) config() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if (f.Cert == "") != (f.CertKey == "") {
+		return nil, usage(errors.New("--cert and --cert-key go together"))
+	}
+	if f.Cert != "" {
+		cert, err := tls.LoadX509KeyPair(f.Cert, f.CertKey)
+		if err != nil {
+			return nil, fmt.Errorf("load client certificate %s: %w", f.Cert, err)
+		}
+		c.Certificates = []tls.Certificate{cert}
+	}
+	if f.CA == "" {
+		return c, nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool() // a system without authorities has just those given
+	}
+	c.RootCAs = pool
+	return c, addAuthorities(pool, f.CA)
+}
