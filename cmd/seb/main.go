@@ -50,6 +50,7 @@ type cli struct {
 	Import  importCmd  `cmd:"" group:"data" help:"Bring over topics of the original Seb, offsets kept."`
 	Top     topCmd     `cmd:"" group:"operations" help:"Show live what a broker and its topics do."`
 	Key     keyCmd     `cmd:"" group:"operations" help:"Create, list and revoke API keys."`
+	URL     urlCmd     `cmd:"" group:"operations" name:"url" help:"Sign a URL that reads a topic without a key."`
 	Doctor  doctorCmd  `cmd:"" group:"operations" help:"Probe a store, and say what it may be used for."`
 	Fsck    fsckCmd    `cmd:"" group:"operations" help:"Check that a log is whole; it only reads."`
 	Dump    dumpCmd    `cmd:"" group:"operations" help:"Show what an object of the log holds."`

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// urlTTLMax bounds how long a signed URL is good: it can't be taken back alone.
+const urlTTLMax = 366 * 24 * time.Hour
+
+type urlCmd struct {
+	serverFlag
+	Topic     string        `required:"" placeholder:"TOPIC" help:"Topic that may be read."`
+	From      string        `default:"latest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, or -N for the last N records (default ${default})."`
+	Partition *int32        `placeholder:"N" help:"Partition to read (default: what the broker takes)."`
+	TTL       time.Duration `name:"ttl" default:"1h" placeholder:"DURATION" help:"How long it is good (default ${default})."`
+}
+
+// Help shows examples.
+func (urlCmd) Help() string {
+	return `Signs with the API key that it is given, and sends nothing. Who has the URL may read all records of the topic,
+from wherever it likes, until the time is up or the key expires or is revoked; and nothing else. Use a key that
+can only read that topic: revoking it ends all URLs made with it.
+
+Examples:
+
+    seb url --topic orders --from latest --ttl 1h
+    curl "$(seb url --topic orders --from -10 --ttl 1m)"
+
+In a page: new EventSource(URL).`
+}
+
+// Run prints the URL.
+func (c *urlCmd) Run(std streams) error {
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	switch _, err := seb.ParsePosition(c.From); {
+	case err != nil:
+		return usage(fmt.Errorf("--from: %w", err))
+	case c.TTL <= 0 || c.TTL > urlTTLMax:
+		return usage(fmt.Errorf("--ttl must be greater than 0 and at most %v", urlTTLMax))
+	case c.Partition != nil && *c.Partition < 0:
+		return usage(errors.New("--partition is negative"))
+	case broker.key == "":
+		return usageError{hinted(errors.New("a URL is signed with an API key, and none is given"), "set SEB_KEY, or use --key-file")}
+	}
+	until := time.Now().Add(c.TTL + time.Second - time.Nanosecond).Truncate(time.Second) // URLs tell whole seconds
+	token, err := seb.SignRead(broker.key, c.Topic, until)
+	if err != nil {
+		return fmt.Errorf("sign a URL for topic %s: %w", c.Topic, err)
+	}
+	query := url.Values{"offset": {c.From}, "token": {token}}
+	if c.Partition != nil {
+		query.Set("partition", strconv.Itoa(int(*c.Partition)))
+	}
+	note(std.err, "good until %s, unless the key is revoked before\n", until.UTC().Format(time.RFC3339))
+	_, err = fmt.Fprintln(std.out, broker.url(query, "topics", c.Topic, "records"))
+	return err
+}

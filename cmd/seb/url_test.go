@@ -1,0 +1,63 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestSignedURLReadsItsTopicUntilItsKeyIsRevoked(t *testing.T) {
+	b := serve(t, nil, "--log-level", "debug")
+	t.Setenv("SEB_SERVER", b.url)
+	create := func(args ...string) string {
+		t.Helper()
+		r := runSeb(t, nil, append([]string{"key", "create"}, args...)...)
+		r.want(t, exitOK)
+		return strings.TrimSpace(r.out)
+	}
+	ops := create("ops", "--scope", "admin")
+	t.Setenv("SEB_KEY", ops)
+	page := create("page", "--scope", "read", "--topic", "orders")
+	runSeb(t, strings.NewReader("one\ntwo\n"), "produce", "orders").want(t, exitOK)
+
+	signed := runSeb(t, nil, "url", "--topic", "orders", "--from", "-1", "--partition", "0", "--ttl", "1m", "--key", page)
+	signed.want(t, exitOK, "good until")
+	url := strings.TrimSpace(signed.out)
+	wantGet(t, url, http.StatusOK, `"value":"two"`)
+	wantGet(t, strings.Replace(url, "orders", "other", 1), http.StatusUnauthorized, "signature")
+	wantGet(t, strings.Replace(url, "/records", "", 1), http.StatusUnauthorized, "")
+	runSeb(t, nil, "key", "revoke", "page").want(t, exitOK)
+	wantGet(t, url, http.StatusUnauthorized, "revoked")
+
+	if code, err := b.stop(); code != exitOK || err != nil {
+		t.Fatalf("it ended with %d, %v", code, err)
+	}
+	_, token, _ := strings.Cut(url, "token=")
+	told := b.stderr.String() + b.stdout.String()
+	if !strings.Contains(told, "/v1/topics/orders/records") {
+		t.Fatalf("requests are not in the log:\n%s", told)
+	}
+	for _, secret := range []string{token[:40], token[40:80], ops[6:], page[6:]} {
+		if strings.Contains(told, secret) {
+			t.Errorf("the broker told a secret:\n%s", told)
+		}
+	}
+}
+
+func wantGet(t *testing.T, url string, status int, text string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != status || !strings.Contains(string(body), text) {
+		t.Errorf("%d %s, %v; want %d with %q", res.StatusCode, body, err, status, text)
+	}
+}
