@@ -52,7 +52,7 @@ func (h *Handler) followRecords(w *response, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Type", typeEvents)
-	w.Header().Set("Vary", "Accept, "+lastEventIDHeader)
+	w.Header().Add("Vary", "Accept, "+lastEventIDHeader)
 	w.Header().Set("X-Accel-Buffering", "no") // else nginx keeps events back
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close") // its place is free when the stream ends, not idle

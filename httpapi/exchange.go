@@ -130,7 +130,13 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, errNoRoute(r)) // of these ("*", or an authority) the mux would make answers of its own
 		return
 	}
-	h.mux.ServeHTTP(w, r)
+	done, err := h.origins.check(w, r)
+	switch {
+	case err != nil:
+		h.fail(w, r, err)
+	case !done:
+		h.mux.ServeHTTP(w, r)
+	}
 }
 
 // recovered logs fault, an action's panic, and answers if nothing was answered

@@ -22,6 +22,10 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Gatherer is what GET /metrics shows. Default: there is no such route.
 	Gatherer prometheus.Gatherer
+	// AllowOrigins are the origins, such as https://example.com, whose pages may use
+	// the API from a browser; "*" means all. Default: none but the API's own. See
+	// [CheckOrigin].
+	AllowOrigins []string
 	// Version is what GET /v1/version tells.
 	Version string
 }
@@ -37,6 +41,7 @@ type Handler struct {
 	log     *slog.Logger
 	metrics *metrics
 	mux     *http.ServeMux
+	origins *origins
 	version string
 	tempo   tempo
 
@@ -58,6 +63,7 @@ func New(b *seb.Broker, opts Options) *Handler {
 		log:     opts.Logger,
 		metrics: newMetrics(opts.Registerer),
 		mux:     http.NewServeMux(),
+		origins: newOrigins(opts.AllowOrigins),
 		version: opts.Version,
 		tempo:   tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
 

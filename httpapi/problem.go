@@ -23,6 +23,7 @@ const (
 	codeUnsupportedEncoding  seb.Code = "unsupported_encoding"
 	codeRequestTimeout       seb.Code = "request_timeout"
 	codeTooManyAttempts      seb.Code = "too_many_attempts"
+	codeCrossOrigin          seb.Code = "cross_origin"
 	codeInternal             seb.Code = "internal"
 )
 
@@ -65,6 +66,7 @@ var statuses = map[seb.Code]int{
 	codeUnsupportedEncoding:  http.StatusUnsupportedMediaType,
 	codeRequestTimeout:       http.StatusRequestTimeout,
 	codeTooManyAttempts:      http.StatusTooManyRequests,
+	codeCrossOrigin:          http.StatusForbidden,
 	codeInternal:             http.StatusInternalServerError,
 }
 

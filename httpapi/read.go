@@ -49,7 +49,7 @@ func (h *Handler) readRecords(w *response, r *http.Request) error {
 	}
 	defer release()
 	w.Header().Set("Content-Type", mediaType)
-	w.Header().Set("Vary", "Accept")
+	w.Header().Add("Vary", "Accept")
 	w.Header().Set("Seb-Next-Offset", strconv.FormatInt(int64(found.Next), 10))
 	w.Header().Set("Seb-End-Offset", strconv.FormatInt(int64(found.End), 10))
 	out := newChunks(w)

@@ -42,6 +42,7 @@ type serveCmd struct {
 
 	CheckpointCommits int           `default:"1000" placeholder:"N" help:"Commits between two checkpoints, 1 to 1024 (default ${default})."`
 	AutoCreate        bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
+	AllowOrigin       []string      `placeholder:"ORIGIN" help:"Let pages of this origin, such as https://example.com, use the broker from a browser; * means all (default: none)."`
 	MaxConnections    int           `default:"1024" placeholder:"N" help:"Connections open at a time; further ones wait (default ${default})."`
 	StaleMax          time.Duration `default:"1s" help:"How old the last look at the log may be when its end is told (default ${default})."`
 
@@ -125,7 +126,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		return errors.Join(err, broker.Close())
 	}
 	server := httpapi.NewServer(httpapi.New(broker, httpapi.Options{
-		Logger: log, Registerer: metrics, Gatherer: metrics, Version: version(),
+		Logger: log, Registerer: metrics, Gatherer: metrics, AllowOrigins: c.AllowOrigin, Version: version(),
 	}), log)
 	failed := make(chan error, 1)
 	limited := httpapi.LimitConnections(server, listener, c.MaxConnections)
@@ -276,6 +277,11 @@ func (c *serveCmd) checkAddresses() error {
 	}
 	if c.HTTP == "" {
 		return usage(errors.New("--http is empty"))
+	}
+	for _, origin := range c.AllowOrigin {
+		if err := httpapi.CheckOrigin(origin); err != nil {
+			return usage(fmt.Errorf("--allow-origin: %w", err))
+		}
 	}
 	if c.Linger != nil && *c.Linger < 0 {
 		return usage(errors.New("--linger is negative"))

@@ -1,0 +1,82 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// origins decides what pages of other origins may do in a browser. It has no say
+// over programs, which can claim any origin or none.
+//
+// A page that is not allowed can't read answers: the browser keeps them from it.
+// It could still send simple requests, to a broker on its user's own machine say,
+// so those that change something are refused.
+type origins struct {
+	all     bool
+	allowed []string
+	guard   *http.CrossOriginProtection
+}
+
+// newOrigins returns the rules for a list of origins such as https://example.com,
+// or "*" for all.
+func newOrigins(allowed []string) *origins {
+	return &origins{all: slices.Contains(allowed, "*"), allowed: allowed, guard: http.NewCrossOriginProtection()}
+}
+
+// CheckOrigin returns why a text is no origin as browsers send it, nil if it is
+// one, or "*".
+func CheckOrigin(origin string) error {
+	if origin == "*" {
+		return nil
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme == "" || u.Host == "" || origin != strings.ToLower(u.Scheme+"://"+u.Host) {
+		return invalid("write scheme and host alone, such as https://example.com or http://localhost:3000", "%q is no origin", origin)
+	}
+	return nil
+}
+
+const preflightSeconds = "7200" // for which browsers keep an answer; the longest that all of them do
+
+// check sets what the browser has to know, and refuses requests of pages that
+// may not send them. done is true if the answer is complete.
+func (o *origins) check(w *response, r *http.Request) (done bool, err error) {
+	origin := r.Header.Get("Origin")
+	if len(o.allowed) > 0 {
+		w.Header().Add("Vary", "Origin")
+	}
+	if origin != "" && (o.all || slices.Contains(o.allowed, origin)) {
+		w.Header().Set("Access-Control-Allow-Origin", origin)
+		w.Header().Set("Access-Control-Expose-Headers", "*")
+		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+			o.preflight(w, r)
+			return true, nil
+		}
+		return false, nil
+	}
+	if o.all || o.guard.Check(r) == nil {
+		return false, nil
+	}
+	return true, &seb.Error{
+		Code: codeCrossOrigin, Outcome: seb.NotCommitted,
+		Detail: fmt.Sprintf("a page of %q may not send this", origin),
+		Hint:   "allow its origin with --allow-origin, or send the request from a page of the broker's own origin",
+	}
+}
+
+// preflight says that the request which the browser asks for may be sent. Whether
+// it is any good is told when it comes.
+func (o *origins) preflight(w *response, r *http.Request) {
+	w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
+	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
+		w.Header().Set("Access-Control-Allow-Headers", asked)
+	}
+	w.Header().Set("Access-Control-Max-Age", preflightSeconds)
+	w.Header().Add("Vary", "Access-Control-Request-Headers")
+	w.WriteHeader(http.StatusNoContent)
+}

@@ -1,0 +1,104 @@
+package httpapi
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const page, stranger = "https://example.com", "https://evil.example"
+
+func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{AllowOrigins: []string{page, "http://localhost:3000"}})
+	s.append("orders", "a")
+	for _, c := range []struct {
+		name   string
+		header []string
+		status int
+	}{
+		{"a program", nil, 201},
+		{"a page of ours", []string{"Origin", s.url, "Sec-Fetch-Site", "same-origin"}, 201},
+		{"a page of ours in an old browser", []string{"Origin", s.url}, 201},
+		{"a page that is allowed", []string{"Origin", page, "Sec-Fetch-Site", "cross-site"}, 201},
+		{"another that is", []string{"Origin", "http://localhost:3000"}, 201},
+		{"a stranger", []string{"Origin", stranger, "Sec-Fetch-Site", "cross-site"}, 403},
+		{"a stranger in an old browser", []string{"Origin", stranger}, 403},
+		{"one that looks alike", []string{"Origin", page + ".evil.example"}, 403},
+		{"one of another port", []string{"Origin", page + ":8443", "Sec-Fetch-Site", "same-site"}, 403},
+		{"a page without an origin", []string{"Origin", "null", "Sec-Fetch-Site", "cross-site"}, 403},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := s.post(ordersPath, "x", c.header...)
+			if a.want(t, c.status); c.status == 403 {
+				if p := a.wantProblem(t, 403, codeCrossOrigin); p.Outcome != string(seb.NotCommitted) {
+					t.Errorf("outcome is %q", p.Outcome)
+				}
+			}
+		})
+	}
+	if got := len(s.stored("orders", 0)); got != 6 {
+		t.Errorf("%d records are stored, want 6", got)
+	}
+}
+
+func TestPagesThatAreAllowedSeeAnswers(t *testing.T) {
+	for _, c := range []struct {
+		allowed []string
+		origin  string
+		want    string
+	}{
+		{nil, page, ""},
+		{[]string{page}, page, page},
+		{[]string{page}, stranger, ""},
+		{[]string{page}, "", ""},
+		{[]string{"*"}, stranger, stranger},
+		{[]string{"*"}, "null", "null"},
+	} {
+		s := newServer(t, seb.Options{}, Options{AllowOrigins: c.allowed})
+		s.append("orders", "a")
+		var header []string
+		if c.origin != "" {
+			header = []string{"Origin", c.origin}
+		}
+		answers := []answer{s.get(ordersPath, header...), s.get("/v1/none", header...)}
+		follow := s.follow("", header...)
+		for _, a := range append(answers, answer{Response: follow.resp}) {
+			a.wantHeader(t, "Access-Control-Allow-Origin", c.want)
+			if c.want != "" {
+				a.wantHeader(t, "Access-Control-Expose-Headers", "*")
+			}
+			if c.allowed != nil && a.Header.Values("Vary")[0] != "Origin" {
+				t.Errorf("caches are not told: %q", a.Header.Values("Vary"))
+			}
+		}
+	}
+}
+
+func TestPreflight(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{AllowOrigins: []string{page}})
+	ask := []string{"Access-Control-Request-Method", "PUT", "Access-Control-Request-Headers", "authorization,seb-key"}
+	a := s.do("OPTIONS", ordersPath, nil, append(ask, "Origin", page)...)
+	a.want(t, http.StatusNoContent)
+	a.wantHeader(t, "Access-Control-Allow-Origin", page)
+	a.wantHeader(t, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
+	a.wantHeader(t, "Access-Control-Allow-Headers", "authorization,seb-key")
+	a.wantHeader(t, "Access-Control-Max-Age", "7200")
+	refused := s.do("OPTIONS", ordersPath, nil, append(ask, "Origin", stranger)...)
+	refused.wantProblem(t, http.StatusMethodNotAllowed, codeMethodNotAllowed)
+	refused.wantHeader(t, "Access-Control-Allow-Origin", "")
+}
+
+func TestCheckOrigin(t *testing.T) {
+	for _, good := range []string{"*", page, "http://localhost:3000", "https://[::1]:8443", "app://page"} {
+		if err := CheckOrigin(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "example.com", "https://example.com/", "https://example.com/a", "https://Example.com", "null",
+		"https://a@example.com", "https://example.com?x", "https://*.example.com/", "https://", "a b"} {
+		if err := CheckOrigin(bad); seb.CodeOf(err) != seb.CodeInvalidRequest {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
