@@ -96,6 +96,7 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route("/v1/version", methods{"GET": {needsNothing, h.getVersion}})
 	h.route("/livez", methods{"GET": {needsNothing, h.livez}})
 	h.route("/readyz", methods{"GET": {needsNothing, h.readyz}})
+	h.route("/openapi.yaml", methods{"GET": {needsNothing, h.getOpenAPI}})
 	h.originalRoutes()
 	if g != nil {
 		h.route("/metrics", methods{"GET": {needsAnyKey, gathered(g)}})

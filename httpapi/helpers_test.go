@@ -192,7 +192,9 @@ func (s *server) do(method, path string, body io.Reader, header ...string) answe
 	if resp.Header.Get(requestIDHeader) == "" {
 		s.t.Errorf("%s %s: the answer has no %s", method, path, requestIDHeader)
 	}
-	return answer{resp, string(b)}
+	a := answer{resp, string(b)}
+	s.wantDescribed(a)
+	return a
 }
 
 func (s *server) get(path string, header ...string) answer {

@@ -25,8 +25,11 @@ func (s *server) exchange(request string) answer {
 	}
 	defer func() { _ = conn.Close() }()                  // the answer has come, or its absence was told
 	go func() { _, _ = io.WriteString(conn, request) }() // a refused body's rest may find no reader
-	method, _, _ := strings.Cut(request, " ")
-	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	sent, err := http.ReadRequest(bufio.NewReader(strings.NewReader(request)))
+	if err != nil {
+		s.t.Fatalf("%.80q: %v", request, err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), sent)
 	if err != nil {
 		s.t.Fatalf("%.80q: read answer: %v", request, err)
 	}
@@ -35,7 +38,9 @@ func (s *server) exchange(request string) answer {
 	if err != nil {
 		s.t.Fatalf("%.80q: read answer: %v", request, err)
 	}
-	return answer{resp, string(body)}
+	a := answer{resp, string(body)}
+	s.wantDescribed(a)
+	return a
 }
 
 // originalGet is a GET as the original's client sends it; accept is "" for none.

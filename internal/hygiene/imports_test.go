@@ -119,6 +119,9 @@ var homes = []home{
 	{"github.com/rogpeppe/go-internal", nil, "testscript is for tests"},
 	{"github.com/google/go-cmp", nil, "go-cmp is for tests"},
 	{"github.com/anishathalye/porcupine", []string{"internal/sim"}, "it checks histories of simulated runs"},
+	{"github.com/getkin/kin-openapi", nil, "what is served is the OpenAPI document itself; only its tests read it"},
+	{"github.com/oasdiff/yaml", nil, "only the tests of the OpenAPI document read YAML"},
+	{"github.com/santhosh-tekuri/jsonschema", nil, "only the tests of the OpenAPI document validate by it"},
 	{"pgregory.net/rapid", nil, "rapid is for tests"},
 }
 

@@ -1,0 +1,240 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/oasdiff/yaml"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// document is openapi.yaml, as the tests look at it.
+//
+// To add a route, describe it there. TestOpenAPIHasEveryRoute tells which are
+// missing; every answer that a test of this package gets is checked by
+// [document.conforms]; TestOpenAPIExamples plays the examples.
+//
+// The schemas are stricter here than for readers: an answer may have no field
+// that isn't described.
+type document struct {
+	*openapi3.T
+	compiler *jsonschema.Compiler
+
+	mu      sync.Mutex
+	schemas map[string]*jsonschema.Schema // by JSON pointer
+	seen    map[string]bool               // "GET /path 200": answers that conformed
+}
+
+const documentName = "openapi.json"
+
+// described loads the document once.
+var described = sync.OnceValues(func() (*document, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(openAPI)
+	if err != nil {
+		return nil, err
+	}
+	text, err := yaml.YAMLToJSON(openAPI)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	closeObjects(raw)
+	d := &document{T: doc, compiler: jsonschema.NewCompiler(), schemas: map[string]*jsonschema.Schema{}, seen: map[string]bool{}}
+	d.compiler.DefaultDraft(jsonschema.Draft2020)
+	d.compiler.AssertFormat()
+	d.compiler.AssertContent()
+	return d, d.compiler.AddResource(documentName, raw)
+})
+
+func openDocument(t testing.TB) *document {
+	t.Helper()
+	d, err := described()
+	if err != nil {
+		t.Fatalf("openapi.yaml: %v", err)
+	}
+	return d
+}
+
+// closeObjects makes every schema with properties refuse others.
+func closeObjects(node any) {
+	switch node := node.(type) {
+	case map[string]any:
+		for _, child := range node {
+			closeObjects(child)
+		}
+		_, has := node["properties"].(map[string]any)
+		if _, open := node["additionalProperties"]; node["type"] == "object" && has && !open {
+			node["additionalProperties"] = false
+		}
+	case []any:
+		for _, child := range node {
+			closeObjects(child)
+		}
+	}
+}
+
+// check validates value by the schema at pointer.
+func (d *document) check(pointer string, value any) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	schema := d.schemas[pointer]
+	if schema == nil {
+		var err error
+		if schema, err = d.compiler.Compile(documentName + pointer); err != nil {
+			return err
+		}
+		d.schemas[pointer] = schema
+	}
+	return schema.Validate(value)
+}
+
+// operation returns what serves method at path, a pattern of the handler's; nil
+// if nothing is described. HEAD is GET without a body.
+func (d *document) operation(method, path string) *openapi3.Operation {
+	item := d.Paths.Value(path)
+	if item == nil {
+		return nil
+	}
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	return item.GetOperation(method)
+}
+
+// credentials returns the names of what callers of op may show; none if they
+// need nothing.
+func (d *document) credentials(op *openapi3.Operation) []string {
+	required := d.Security
+	if op.Security != nil {
+		required = *op.Security
+	}
+	names := []string{}
+	for _, r := range required {
+		names = slices.AppendSeq(names, maps.Keys(r))
+	}
+	return names
+}
+
+// answerAt is a description of answers, and where it stands.
+type answerAt struct {
+	*openapi3.Response
+	pointer string
+}
+
+// shared returns one of components/responses.
+func (d *document) shared(name string) answerAt {
+	return answerAt{d.Components.Responses[name].Value, "#/components/responses/" + name}
+}
+
+// answerTo returns how the answer with status to method at path is described.
+func (d *document) answerTo(method, path string, status int) (answerAt, error) {
+	op := d.operation(method, path)
+	switch {
+	case d.Paths.Value(path) == nil && status == http.StatusInternalServerError:
+		return d.shared("ServerError"), nil // a route that a test adds, for its panic
+	case d.Paths.Value(path) == nil:
+		return d.shared("RouteNotFound"), nil
+	case op == nil && slices.Contains(originalPaths, path):
+		return d.shared("PlainMethodNotAllowed"), nil
+	case op == nil:
+		return d.shared("MethodNotAllowed"), nil
+	}
+	ref := op.Responses.Value(strconv.Itoa(status))
+	if ref == nil {
+		return answerAt{}, errors.New("this status is not described")
+	}
+	if ref.Ref != "" {
+		return answerAt{ref.Value, ref.Ref}, nil
+	}
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	return answerAt{ref.Value, fmt.Sprintf("#/paths/%s/%s/responses/%d", escapePointer(path), strings.ToLower(method), status)}, nil
+}
+
+// media returns the described media type that stands for mediaType, and where
+// its schema is.
+func (a answerAt) media(mediaType string) (content *openapi3.MediaType, pointer string) {
+	name, _, _ := strings.Cut(mediaType, ";")
+	for _, name := range []string{strings.TrimSpace(name), "*/*"} {
+		if m := a.Content[name]; m != nil {
+			return m, a.pointer + "/content/" + escapePointer(name)
+		}
+	}
+	return nil, ""
+}
+
+// escapePointer is for names within a JSON pointer within a URL.
+func escapePointer(s string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(s)
+}
+
+// each calls f for every answer of every operation, and of components/responses.
+func (d *document) each(f func(where string, status string, a *openapi3.Response)) {
+	for path, item := range d.Paths.Map() {
+		for method, op := range item.Operations() {
+			for status, a := range op.Responses.Map() {
+				f(method+" "+path, status, a.Value)
+			}
+		}
+	}
+	for _, name := range []string{"RouteNotFound", "MethodNotAllowed"} { // no operation's
+		a := d.Components.Responses[name].Value
+		f(name, problemStatus(a), a)
+	}
+	f("PlainMethodNotAllowed", strconv.Itoa(http.StatusMethodNotAllowed), d.Components.Responses["PlainMethodNotAllowed"].Value)
+}
+
+// problemStatus returns the status that the schema of a problem demands; "" if a
+// is no problem.
+func problemStatus(a *openapi3.Response) string {
+	for _, s := range problemSchemas(a) {
+		if p := s.Properties["status"]; p != nil && p.Value.Const != nil {
+			return fmt.Sprint(p.Value.Const)
+		}
+	}
+	return ""
+}
+
+// isPlain tells whether a is an error in plain text, as the original's paths have it.
+func isPlain(a *openapi3.Response) bool { return a.Extensions["x-codes"] != nil }
+
+// problemCodes returns the codes that the schema of a problem allows; for an
+// error in plain text, those that it lists.
+func problemCodes(a *openapi3.Response) []string {
+	codes := listed(a.Extensions, "x-codes")
+	for _, s := range problemSchemas(a) {
+		if p := s.Properties["code"]; p != nil {
+			for _, code := range p.Value.Enum {
+				codes = append(codes, code.(string))
+			}
+		}
+	}
+	slices.Sort(codes)
+	return slices.Compact(codes)
+}
+
+// problemSchemas returns the schema of a problem and what stands beside its $ref.
+func problemSchemas(a *openapi3.Response) []*openapi3.Schema {
+	m := a.Content["application/problem+json"]
+	if m == nil {
+		return nil
+	}
+	schemas := []*openapi3.Schema{m.Schema.Value}
+	for _, s := range m.Schema.Value.AllOf {
+		schemas = append(schemas, s.Value)
+	}
+	return schemas
+}

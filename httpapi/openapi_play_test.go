@@ -1,0 +1,214 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/simple-event-broker/seb"
+)
+
+// keys are the secrets of API keys that examples show.
+type keys struct{ ops, dashboard string }
+
+func newKeys(t *testing.T, b *seb.Broker) (k keys) {
+	t.Helper()
+	_, k.ops = newKey(t, b, "ops", seb.ScopeAdmin)
+	_, k.dashboard = newKey(t, b, "dashboard", seb.ScopeRead, "orders", "payments.*")
+	return k
+}
+
+// shownIn returns what is to be added to the header and to the query of the
+// request of an example.
+func (k keys) shownIn(t *testing.T, name string) (header []string, query string) {
+	t.Helper()
+	switch name {
+	case "no_key":
+		return nil, ""
+	case "other_scope":
+		return bearer(k.dashboard), ""
+	case "signed":
+		return nil, "&" + tokenParameter + "=" + signedFor(t, k.dashboard, "orders")
+	default:
+		return bearer(k.ops), ""
+	}
+}
+
+// exampleServer has what examples find.
+func exampleServer(t *testing.T) (*server, keys) {
+	s := newServer(t, seb.Options{}, Options{Version: "v1.2.3", Gatherer: prometheus.NewRegistry()})
+	s.do("PUT", "/v1/topics/payments", strings.NewReader(`{"partitions":2}`)).want(t, http.StatusCreated)
+	s.append("orders", "ordered\npaid\nshipped\n", "Content-Type", typeNDJSON, "Idempotency-Key", "the-first-three",
+		"Seb-Key", "42", "Seb-Timestamp", "2026-01-31T12:00:00.25Z", "Seb-Header-Source", "shop")
+	return s, newKeys(t, s.broker)
+}
+
+func (d *document) play(t *testing.T, method, path, name, status string, want shown) {
+	s, keys := exampleServer(t)
+	target, header, body, err := d.request(method, path, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(d.credentials(d.operation(method, path))) > 0 {
+		credential, query := keys.shownIn(t, name)
+		target, header = target+query, append(header, credential...)
+	}
+	a := s.do(method, target, strings.NewReader(body), header...)
+	if strconv.Itoa(a.StatusCode) != status {
+		t.Fatalf("%s %s: status %d, want %s: %s", method, target, a.StatusCode, status, a.body)
+	}
+	if want.mediaType != "" {
+		a.wantShown(t, want)
+	}
+}
+
+// wantShown checks that a has the type and the body of an example.
+func (a answer) wantShown(t *testing.T, want shown) {
+	t.Helper()
+	got := a.Header.Get("Content-Type")
+	if want.mediaType == typeForm || want.mediaType == "text/plain" {
+		got, _, _ = strings.Cut(got, ";") // a boundary, or a charset
+	}
+	if want.mediaType != "*/*" && got != want.mediaType {
+		t.Fatalf("Content-Type %q, want %q", got, want.mediaType)
+	}
+	if want.mediaType == typeForm {
+		a.body = a.formAsJSON(t)
+	}
+	text, err := encodeExample(want.value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(inForm(t, want.mediaType, text), inForm(t, want.mediaType, a.body)); diff != "" {
+		t.Errorf("not as shown (-want +got):\n%s", diff)
+	}
+}
+
+// request builds the request of an exchange.
+func (d *document) request(method, path, name string) (target string, header []string, body string, err error) {
+	item := d.Paths.Value(path)
+	op := item.GetOperation(method)
+	query := url.Values{}
+	target = path
+	for _, p := range slices.Concat(item.Parameters, op.Parameters) {
+		example := p.Value.Examples[name]
+		if example == nil && p.Value.Required {
+			if example = p.Value.Examples["usual"]; example == nil {
+				return "", nil, "", fmt.Errorf("parameter %s has no usual example", p.Value.Name)
+			}
+		}
+		if example == nil {
+			continue
+		}
+		value := fmt.Sprint(example.Value.Value)
+		switch p.Value.In {
+		case "path":
+			target = strings.ReplaceAll(target, "{"+p.Value.Name+"}", url.PathEscape(value))
+		case "query":
+			query.Set(p.Value.Name, value)
+		case "header":
+			header = append(header, p.Value.Name, value)
+		default:
+			return "", nil, "", fmt.Errorf("parameter %s is in %s", p.Value.Name, p.Value.In)
+		}
+	}
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	contentType, body, err := requestBody(op, name)
+	if contentType != "" {
+		header = append(header, "Content-Type", contentType)
+	}
+	return target, header, body, err
+}
+
+// requestBody returns the body of an exchange, and of which type it is.
+func requestBody(op *openapi3.Operation, name string) (contentType, body string, err error) {
+	if op.RequestBody == nil {
+		return "", "", nil
+	}
+	for mediaType, content := range op.RequestBody.Value.Content {
+		example := content.Examples[name]
+		if example == nil {
+			continue
+		}
+		if body != "" {
+			return "", "", errors.New("there are two bodies of this name")
+		}
+		switch mediaType {
+		case "*/*":
+			body, err = encodeExample(example.Value.Value)
+		case typeForm:
+			contentType = typeForm + "; boundary=" + boundary
+			body, err = encodeForm(example.Value.Value.(map[string]any))
+		default:
+			contentType = mediaType
+			body, err = encodeExample(example.Value.Value)
+		}
+		if err != nil {
+			return "", "", err
+		}
+	}
+	return contentType, body, nil
+}
+
+// encodeForm returns a form with the fields that the original's has.
+func encodeForm(fields map[string]any) (string, error) {
+	sizes, err := encodeExample(fields[sizesField])
+	return formBody(sizes, fields[recordsField].(string)), err
+}
+
+// formAsJSON returns the fields of a form as an object, as examples have them.
+func (a answer) formAsJSON(t *testing.T) string {
+	t.Helper()
+	fields := map[string]any{}
+	for _, f := range a.form(t) {
+		name, value, _ := strings.Cut(f, "=")
+		fields[name] = value
+		if name == sizesField {
+			fields[name] = json.RawMessage(value)
+		}
+	}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// encodeExample returns a text as it is, and anything else as JSON.
+func encodeExample(value any) (string, error) {
+	if text, ok := value.(string); ok {
+		return text, nil
+	}
+	text, err := json.Marshal(value)
+	return string(text), err
+}
+
+// volatile are the fields that differ from bucket to bucket and from key to key,
+// or with the format of stored objects.
+var volatile = regexp.MustCompile(`"(cluster_id|applied|bytes|created)":("[^"]*"|\d+)|"(key)":"seb_\d+_[0-9a-f]{64}"`)
+
+// inForm returns a body as it is to be compared: JSON decoded, without what
+// is volatile.
+func inForm(t *testing.T, mediaType, body string) any {
+	t.Helper()
+	if mediaType != typeJSON && mediaType != typeForm && mediaType != "application/problem+json" {
+		return body
+	}
+	var decoded any
+	if err := json.Unmarshal(volatile.ReplaceAll([]byte(body), []byte(`"$1$3":null`)), &decoded); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	return decoded
+}
