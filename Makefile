@@ -27,6 +27,7 @@ GOVERSION := $(shell go env GOVERSION)
 pinned = $(shell awk '$$1 == "$(2)" { print $$2 }' tools/$(1)/go.mod)
 VERSITYGW := $(TOOLS)/versitygw-$(call pinned,versitygw,github.com/versity/versitygw)-$(GOVERSION)
 LINTER := $(TOOLS)/golangci-lint-$(call pinned,lint,github.com/golangci/golangci-lint/v2)-$(GOVERSION)
+SCHEMATHESIS := $(TOOLS)/schemathesis-$(shell awk -F '==' '$$1 == "schemathesis" { print $$2 }' tools/schemathesis/requirements.txt)
 GOTESTSUM := $(TOOLS)/gotestsum-$(call pinned,gotestsum,gotest.tools/gotestsum)-$(GOVERSION)
 
 # $(call install,DIR,PACKAGE) builds a tool of module tools/DIR as $@. The name
@@ -108,11 +109,15 @@ bench: ## run the benchmarks that match BENCH (.)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem $(PKG)
 
 .PHONY: tools
-tools: $(VERSITYGW) $(LINTER) $(GOTESTSUM) ## build the pinned tools into the cache
+tools: $(VERSITYGW) $(SCHEMATHESIS)/whole $(LINTER) $(GOTESTSUM) ## build the pinned tools into the cache
 
 .PHONY: versitygw
 versitygw: $(VERSITYGW) ## build the S3 server that store tests run against, print its path
 	@echo $(VERSITYGW)
+
+.PHONY: schemathesis
+schemathesis: $(SCHEMATHESIS)/whole ## install what asks the API as its document says, print its path
+	@echo $(SCHEMATHESIS)/bin/schemathesis
 
 .PHONY: gotestsum
 gotestsum: $(GOTESTSUM) ## build the test runner that .ci/run uses, print its path
@@ -128,6 +133,14 @@ clean: ## remove what the other targets left in the tree
 
 $(VERSITYGW):
 	$(call install,versitygw,github.com/versity/versitygw/cmd/versitygw)
+
+# Programs in a Python environment know its path, so it is made where it stays;
+# the empty file says that it is whole.
+$(SCHEMATHESIS)/whole:
+	@mkdir -p $(TOOLS)
+	python3 -m venv --clear $(SCHEMATHESIS)
+	$(SCHEMATHESIS)/bin/pip install --quiet --disable-pip-version-check --requirement tools/schemathesis/requirements.txt
+	@touch $@
 
 $(LINTER):
 	$(call install,lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)

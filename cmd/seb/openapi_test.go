@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// What openapi.yaml says, a generator of requests believes: it sends what is
+// allowed and what isn't, and every answer must be one that is described. The
+// seed is fixed, so that a finding stays one.
+func TestGeneratedRequestsAreAnsweredAsDescribed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a quarter of a minute")
+	}
+	generator := findSchemathesis(t)
+	broker := serve(t, nil, "--store", "memory:")
+	told, err := filepath.Abs("../../tools/schemathesis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), generator, "--config-file", filepath.Join(told, "schemathesis.toml"), "--no-color",
+		"run", broker.url+"/openapi.yaml", "--phases", "coverage,fuzzing", "--max-examples", "15", "--seed", "1",
+		"--continue-on-failure", "--no-shrink", "--request-timeout", "10")
+	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "SCHEMATHESIS_HOOKS="+filepath.Join(told, "hooks.py"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("schemathesis: %v\n%s", err, out)
+	}
+}
+
+// findSchemathesis returns the program that SEB_TEST_SCHEMATHESIS names, else
+// the one of the PATH. If there is none the test is skipped, or fails if
+// SEB_TEST_REQUIRE is 1.
+func findSchemathesis(t *testing.T) string {
+	t.Helper()
+	name := os.Getenv("SEB_TEST_SCHEMATHESIS")
+	if name == "" {
+		name = "schemathesis"
+	}
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	const missing = "schemathesis is missing: run SEB_TEST_SCHEMATHESIS=$(make --silent schemathesis) go test ./cmd/seb"
+	if os.Getenv("SEB_TEST_REQUIRE") == "1" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
+	return ""
+}
