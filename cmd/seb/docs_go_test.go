@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"go/format"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 // docImports are what the Go of the pages may use without saying so.
 var docImports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "http": "net/http", "json": "encoding/json", "log": "log", "net": "net",
-	"os": "os", "signal": "os/signal", "slog": "log/slog", "time": "time", "strconv": "strconv",
+	"os": "os", "testing": "testing", "signal": "os/signal", "slog": "log/slog", "time": "time", "strconv": "strconv",
 	"prometheus": "github.com/prometheus/client_golang/prometheus",
 	"seb":        "github.com/simple-event-broker/seb",
 	"httpapi":    "github.com/simple-event-broker/seb/httpapi",
@@ -22,7 +23,7 @@ var docImports = map[string]string{
 	"storetest":  "github.com/simple-event-broker/seb/objstore/storetest",
 }
 
-// The Go of the pages compiles. A block is a whole file, declarations, or the
+// The Go of the pages is formatted and compiles. A block is a whole file, declarations, or the
 // body of a function that has ctx, broker and store and returns an error.
 func TestDocGoCompiles(t *testing.T) {
 	dir := t.TempDir()
@@ -33,6 +34,9 @@ func TestDocGoCompiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, block := range goBlocks(string(text)) {
+			if formatted, err := format.Source([]byte(block)); err == nil && string(formatted) != block {
+				t.Errorf("%s: not formatted:\n%s\nshould be\n%s", page, block, formatted)
+			}
 			name := filepath.Join(dir, fmt.Sprintf("%s_%d.go", strings.NewReplacer("/", "_", ".", "_").Replace(page), i))
 			if err := os.WriteFile(name, []byte(goFile(block)), 0o600); err != nil {
 				t.Fatal(err)
@@ -73,13 +77,17 @@ func goFile(block string) string {
 	}
 	body := block
 	if !strings.HasPrefix(block, "func ") && !strings.HasPrefix(block, "type ") && !strings.HasPrefix(block, "//") {
-		body = "func _(ctx context.Context, broker *seb.Broker, store objstore.Store) error {\n{\n" + block + "\n}\nreturn nil\n}"
+		end := "\n}\nreturn nil\n}"
+		if last := block[strings.LastIndex(block, "\n")+1:]; strings.HasPrefix(last, "return ") {
+			end = "\n}\n}"
+		}
+		body = "func _(ctx context.Context, broker *seb.Broker, store objstore.Store) error {\n{\n" + block + end
 	}
 	var file strings.Builder
 	file.WriteString("package docs\n")
 	code := goComment.ReplaceAllString(body, "")
 	for name, path := range docImports {
-		if strings.Contains(code, name+".") {
+		if regexp.MustCompile(`\b` + name + `\.`).MatchString(code) {
 			fmt.Fprintf(&file, "import %q\n", path)
 		}
 	}

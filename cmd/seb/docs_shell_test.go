@@ -22,7 +22,7 @@ const docPrologue = `set -m
 trap 'kill -9 $(jobs -p) 2>/dev/null; wait 2>/dev/null' EXIT
 ready() {
 	for i in $(seq 300); do
-		curl -s -o /dev/null "http://127.0.0.1:$1/livez" && return
+		curl -s -o /dev/null "http://127.0.0.1:$1/livez" 2>/dev/null && return
 		sleep 0.1
 	done
 	echo "nobody serves port $1:"; cat broker.log
@@ -79,13 +79,17 @@ func compareDoc(t *testing.T, page string, c docCommand, ports *strings.Replacer
 		t.Errorf("%s, line %d: %s\nended with %s:\n%s", page, c.line, c.text, code, output)
 		return
 	}
-	output = strings.TrimSpace(output)
+	output = strings.ReplaceAll(output, "\r\n", "\n") // of HTTP headers
+	output = strings.TrimSpace(jobNotice.ReplaceAllLiteralString(output, ""))
 	if c.output != "" && !docPattern(ports.Replace(c.output)).MatchString(output) {
 		t.Errorf("%s, line %d: %s\nprints\n%s\nwhere the page has\n%s", page, c.line, c.text, output, c.output)
 	}
 }
 
-var servesPort = regexp.MustCompile(`(?:--http|--port) \S*?:?(\d+)\b`)
+// jobNotice is the shell's word, at any later time, on a job that was killed.
+var jobNotice = regexp.MustCompile(`(?m)^bash: line \d+: +\d+ Killed .*\n?`)
+
+var servesPort = regexp.MustCompile(`--(?:http|port) (?:\S*:)?(\d+)`)
 
 // shellCommand is c as the shell gets it: a broker's words go to a file, and the
 // next command waits for it.

@@ -13,8 +13,8 @@ import (
 // each page in a shell and an empty directory of its own. So that this stays
 // simple, the pages keep to a convention:
 //
-//   - A "console" block has commands, each after "$ ", going on after a backslash,
-//     and below each what it prints. If it prints something that is not shown, it
+//   - A "console" block has commands, each after "$ ", going on after a backslash
+//     and within single quotes, and below each what it prints. If it prints something that is not shown, it
 //     shows nothing. In what is shown, "..." stands for anything within a line, as
 //     a line of its own for any lines, and every time stands for any other.
 //   - An "sh" block is a script.
@@ -114,7 +114,7 @@ func consoleCommands(line int, block []string) []docCommand {
 			continue
 		}
 		c := docCommand{line: line + i}
-		for strings.HasSuffix(command, `\`) && i+1 < len(block) {
+		for goesOn(command) && i+1 < len(block) {
 			i++
 			command += "\n" + block[i]
 		}
@@ -130,6 +130,11 @@ func consoleCommands(line int, block []string) []docCommand {
 	return commands
 }
 
+// goesOn tells whether command has its end on a later line.
+func goesOn(command string) bool {
+	return strings.HasSuffix(command, `\`) || strings.Count(command, "'")%2 == 1
+}
+
 var docTime = regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\\\.\d+)?Z`)
 
 // docPattern returns what matches output.
@@ -142,13 +147,13 @@ func docPattern(output string) *regexp.Regexp {
 }
 
 func TestDocConvention(t *testing.T) {
-	const page = "<!-- run: seb serve & -->\n```console\n$ one \\\n    two\n$ three\n3\n...\nat 2026-01-31T12:00:00.250Z, ...\n\n$ four\n```\n" +
+	const page = "<!-- run: seb serve & -->\n```console\n$ one \\\n    two\n$ three '\n3'\n3\n...\nat 2026-01-31T12:00:00.250Z, ...\n\n$ four\n```\n" +
 		"<!-- not run: it would take an hour -->\n```sh\nsleep 3600\n```\ntext\n```sh\na\nb\n```\n```json\n{}\n```\n"
 	commands, err := docCommands(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `[{1 seb serve & } {3 one \` + "\n" + `    two } {5 three 3` + "\n...\nat 2026-01-31T12:00:00.250Z, ...} {10 four } {18 a\nb }]"
+	want := `[{1 seb serve & } {3 one \` + "\n" + `    two } {5 three '` + "\n3' 3\n...\nat 2026-01-31T12:00:00.250Z, ...} {11 four } {19 a\nb }]"
 	if got := fmt.Sprint(commands); got != want {
 		t.Errorf("commands are %s, want %s", got, want)
 	}
