@@ -12,6 +12,39 @@
 //
 // It is the engine behind the seb command and its HTTP API, which use nothing
 // but what is exported here. All methods of a Broker are safe for concurrent use.
+//
+// # Topics
+//
+// A topic has one or more partitions, each an ordered log of records. The first
+// append creates it, with one partition, unless [Options].NoAutoCreate is set;
+// [Broker.CreateTopic] makes one with more. A record goes to the partition that
+// the append names, else to the one that its key chooses, else to the next in turn.
+//
+// # Appending
+//
+// An append returns when the store has its records: all of them, or none. Appends
+// of all callers share commits, as [Options].Batching says, since each commit
+// costs a request and the time that the store takes. A caller that goes on
+// meanwhile uses [Broker.AppendAsync].
+//
+// # Reading
+//
+// [Broker.Read] iterates to the end, [Broker.Follow] goes on from there, and
+// [Broker.Fetch] returns a page and where the next one begins. Nothing is kept of
+// readers: a consumer stores the offset after the last record that it has dealt
+// with, best where it stores what it did.
+//
+// # Errors
+//
+// Every error is an [*Error] with a [Code] that programs may compare ([CodeOf]).
+// If a write failed, [OutcomeOf] tells whether it is certainly not in the log or
+// may be; with an [IdempotencyKey] it can then be sent again.
+//
+// # Ending
+//
+// [Broker.Close] commits what waits. A process that is killed instead loses
+// nothing that was acknowledged. A broker that finds its log damaged stops by
+// itself: see [Broker.Stopped] and [Broker.Status].
 package seb
 
 import (

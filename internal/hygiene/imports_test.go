@@ -3,6 +3,7 @@ package hygiene
 import (
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"path"
 	"slices"
@@ -225,6 +226,49 @@ func linksAWS(t *testing.T, pkg string) bool {
 		t.Fatalf("list what package %s links: %v\n%s", pkg, err, &stderr)
 	}
 	return strings.Contains(string(out), "github.com/aws/")
+}
+
+// linked are the modules that an embedder of the broker on a directory gets, with
+// the reason for each. A new one is a decision.
+var linked = map[string]string{
+	"github.com/simple-event-broker/seb":  "itself",
+	"github.com/klauspost/compress":       "batches may be compressed by zstd, gzip or snappy",
+	"github.com/pierrec/lz4/v4":           "or by lz4",
+	"github.com/prometheus/client_golang": "metrics",
+	"github.com/prometheus/client_model":  "of metrics",
+	"github.com/prometheus/common":        "of metrics",
+	"github.com/prometheus/procfs":        "of metrics",
+	"github.com/beorn7/perks":             "of metrics",
+	"github.com/cespare/xxhash/v2":        "of metrics",
+	"github.com/munnerz/goautoneg":        "of metrics",
+	"google.golang.org/protobuf":          "of metrics",
+	"golang.org/x/sync":                   "groups of goroutines",
+	"golang.org/x/sys":                    "the clock since boot, locks of directories",
+}
+
+// The library, with the directory store and the HTTP API, links no cloud SDK, no
+// framework and no command line.
+func TestLibraryLinksLittle(t *testing.T) {
+	var stderr strings.Builder
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".", "./objstore", "./httpapi")
+	cmd.Dir, cmd.Stderr = root, &stderr
+	cmd.Env = append(os.Environ(), "GOOS=linux") // elsewhere some are left out
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("list what the library links: %v\n%s", err, &stderr)
+	}
+	found := map[string]bool{}
+	for module := range strings.FieldsSeq(string(out)) {
+		if linked[module] == "" && !found[module] {
+			t.Errorf("the library links %s: is it worth that to everyone who embeds it?", module)
+		}
+		found[module] = true
+	}
+	for module := range linked {
+		if !found[module] {
+			t.Errorf("the library no longer links %s: take it out of the table", module)
+		}
+	}
 }
 
 func TestImportChecksFind(t *testing.T) {
