@@ -40,17 +40,19 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (Access, error)
 	if err := b.usable(); err != nil {
 		return Access{}, err
 	}
-	_, err := b.authenticate(c)
+	a, err := b.authenticate(c)
 	switch {
 	case errors.Is(err, errNotHere):
 		err = b.lookForKey(ctx)
-	case err == nil:
+	case err != nil || b.fresh():
+		return a, err
+	default:
 		err = b.freshen(ctx)
 	}
 	if err != nil {
 		return Access{}, notSent(err)
 	}
-	return b.authenticate(c)
+	return b.authenticate(c) // as things are now
 }
 
 // AuthenticateKnown is [Broker.Authenticate] by what this broker knows, however

@@ -10,6 +10,9 @@
 // same log. An append that failed tells by its [Outcome] whether its records may
 // be there all the same.
 //
+// A broker lets its embedder do everything. Who serves others checks them with
+// [Broker.Authenticate] against API keys that [Broker.CreateKey] made.
+//
 // It is the engine behind the seb command and its HTTP API, which use nothing
 // but what is exported here. All methods of a Broker are safe for concurrent use.
 //

@@ -176,3 +176,36 @@ func ExampleBroker_NewFollower() {
 	// partition 2, offset 0: paid
 	// 0 <nil>
 }
+
+// Whoever serves others asks what they may do. The first key closes the log.
+func ExampleBroker_Authenticate() {
+	ctx := context.Background()
+	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer broker.Close()
+
+	if _, _, err := broker.CreateKey(ctx, seb.KeyOptions{Name: "ops", Scopes: seb.ScopeAdmin}); err != nil {
+		panic(err)
+	}
+	key, secret, err := broker.CreateKey(ctx, seb.KeyOptions{Name: "shop", Scopes: seb.ScopeRead, Topics: []string{"orders.*"}})
+	if err != nil {
+		panic(err)
+	}
+	access, err := broker.Authenticate(ctx, seb.Credential{Secret: secret})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(key.Name, "reads orders.eu:", access.CheckTopic(seb.ScopeRead, "orders.eu") == nil)
+	fmt.Println(key.Name, "writes orders.eu:", access.CheckTopic(seb.ScopeWrite, "orders.eu") == nil)
+	if _, err := broker.RevokeKey(ctx, key.ID); err != nil {
+		panic(err)
+	}
+	_, err = broker.Authenticate(ctx, seb.Credential{Secret: secret})
+	fmt.Println("after it was revoked:", seb.CodeOf(err))
+	// Output:
+	// shop reads orders.eu: true
+	// shop writes orders.eu: false
+	// after it was revoked: unauthorized
+}

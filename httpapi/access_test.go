@@ -166,7 +166,7 @@ func TestKeysOverHTTP(t *testing.T) {
 	s.post("/v1/keys", body, admin...).wantProblem(t, 409, seb.CodeKeyExists)
 	for _, bad := range []string{
 		`{}`, `[]`, `{"name":"a"}`, `{"name":"a","scopes":["root"]}`, `{"name":"a","scopes":"read"}`, `{"name":"a","scopes":[1]}`,
-		`{"name":"a","scopes":["read"],"topics":["*a"]}`, `{"name":"a","scopes":["read"],"expires":"soon"}`, `{"name":"a","scopes":["read"],"ttl":"1h"}`,
+		`{"name":"a","scopes":["read"],"topics":["*a"]}`, `{"name":"a","scopes":["read"],"topics":[]}`, `{"name":"a","scopes":["read"],"topics":[null]}`, `{"name":"a","scopes":["read"],"expires":"soon"}`, `{"name":"a","scopes":["read"],"ttl":"1h"}`,
 		`{"name":"a","scopes":["read"],"expires":"2020-01-01T00:00:00Z"}`, `{"name":"a","scopes":["read"]} x`,
 	} {
 		s.post("/v1/keys", bad, admin...).wantProblem(t, 400, seb.CodeInvalidRequest)

@@ -111,6 +111,10 @@ func parseKeyOptions(body []byte) (o seb.KeyOptions, err error) {
 			return err
 		case "topics":
 			o.Topics, err = j.strings("topics")
+			if err == nil && o.Topics != nil && len(o.Topics) == 0 {
+				// Whoever makes such a list doesn't mean all.
+				return invalid("leave topics out for a key to all of them", "topics is an empty list")
+			}
 			return err
 		case "expires":
 			s, err := j.string("expires")
@@ -129,11 +133,12 @@ func parseKeyOptions(body []byte) (o seb.KeyOptions, err error) {
 	return o, j.end()
 }
 
-// strings reads a list of strings; null is an empty one.
+// strings reads a list of strings, nil for null.
 func (j *jsonReader) strings(what string) (list []string, err error) {
 	if j.null() {
 		return nil, nil
 	}
+	list = []string{}
 	err = j.list(what, func(int) error {
 		s, err := j.string("each of " + what)
 		list = append(list, string(s))
