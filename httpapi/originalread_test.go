@@ -204,6 +204,32 @@ func TestOriginalReadEndsWhenTheServerDrains(t *testing.T) {
 	})
 }
 
+// A read ends with the key that it was admitted by, and says so, whether it waits
+// for a record or for the store.
+func TestOriginalReadEndsWithItsKey(t *testing.T) {
+	var faulty *storetest.Faulty
+	open := func(t *testing.T) (s *server) { s, faulty = coldServer(t); return s }
+	for offset, waitsFor := range map[int]string{3: "a record", 0: "the store"} {
+		t.Run(waitsFor, func(t *testing.T) {
+			bubbleAround(t, open, 0, func(t *testing.T, s *server) {
+				newKey(t, s.broker, "ops", seb.ScopeAdmin)
+				_, secret, err := s.broker.CreateKey(t.Context(), seb.KeyOptions{Name: "brief", Scopes: seb.ScopeRead, Expires: time.Now().Add(3 * time.Second)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer faulty.On(objstore.VerbGet, "log/00000000000000000002", hang)()
+				request := originalGet(fmt.Sprintf("/records?topic-name=orders&offset=%d", offset), typeForm)
+				s.exchange(request).wantText(t, http.StatusUnauthorized, "")
+				start := time.Now()
+				s.exchange(strings.Replace(request, "api-key", secret, 1)).wantText(t, http.StatusUnauthorized, "expired")
+				if took := time.Since(start); took > 3*time.Second+goneFor {
+					t.Errorf("the read went on for %v", took)
+				}
+			})
+		})
+	}
+}
+
 // coldServer is a broker that has just begun with what another left: three
 // batches of a record each. faults stand before its store.
 func coldServer(t *testing.T) (*server, *storetest.Faulty) {
@@ -249,11 +275,11 @@ func TestOriginalReadDeliversWhatWasRead(t *testing.T) {
 	bubbleAround(t, open, 0, func(t *testing.T, s *server) {
 		defer faulty.On(objstore.VerbGet, "log/00000000000000000003", hang)()
 		start := time.Now()
-		a := s.exchange(originalGet("/records?topic-name=orders&offset=0&timeout=5s", typeForm))
+		a := s.exchange(originalGet("/records?topic-name=orders&offset=0&timeout=2s", typeForm))
 		a.wantForm(t, http.StatusOK, "sizes=[3]", "records=one")
-		a = s.exchange(originalGet("/records?topic-name=orders&offset=1&timeout=5s", typeForm))
+		a = s.exchange(originalGet("/records?topic-name=orders&offset=1&timeout=2s", typeForm))
 		a.wantForm(t, http.StatusPartialContent)
-		if took := time.Since(start); took != 10*time.Second {
+		if took := time.Since(start); took != 4*time.Second {
 			t.Errorf("it took %v", took)
 		}
 		s.wantNothingReserved()
