@@ -126,7 +126,13 @@ type importTarget struct {
 
 func newImportTarget(t *testing.T) *importTarget {
 	t.Helper()
-	b, err := seb.Open(t.Context(), objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
+	return importTargetOf(t, seb.Options{})
+}
+
+func importTargetOf(t *testing.T, opts seb.Options) *importTarget {
+	t.Helper()
+	opts.Batching = seb.Immediate()
+	b, err := seb.Open(t.Context(), objstore.NewMemory(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,6 +397,15 @@ func TestImportRenumbers(t *testing.T) {
 		if got, want := target.stored(t, "orders"), []string{epoch + " a", epoch + " b", epoch + " c"}; !cmp.Equal(got, want) {
 			t.Errorf("stored %q, want %q", got, want)
 		}
+	}
+}
+
+func TestImportCreatesTopicsWhereAppendsDoNot(t *testing.T) {
+	target := importTargetOf(t, seb.Options{NoAutoCreate: true})
+	from := originals{original.Name("orders", 0): originalOf("a", "b"), original.Name("clicks", 0): originalOf("c")}.dir(t)
+	target.run(t.Context(), t, from).want(t, exitOK)
+	if n := len(target.stored(t, "orders")) + len(target.stored(t, "clicks")); n != 3 {
+		t.Errorf("%d records came over", n)
 	}
 }
 

@@ -41,17 +41,11 @@ func (t *topicImport) run(ctx context.Context) error {
 			"bring back the files before it, or give the records new offsets from 0 on with --renumber")
 	}
 	t.base = t.First
-	end, exists, err := t.look(ctx)
+	end, err := t.look(ctx)
 	if err != nil {
 		return err
 	}
 	t.end, t.Found, t.End = end, end, end
-	if !exists && !t.cmd.DryRun {
-		u := t.broker.url(nil, "topics", t.Topic)
-		if _, err := t.broker.call(ctx, http.MethodPut, u, map[string]any{"partitions": 1}, nil); err != nil {
-			return fmt.Errorf("create the topic: %w", err)
-		}
-	}
 	t.group.reset()
 	err = t.copyAll(ctx)
 	t.End = t.end
@@ -185,14 +179,21 @@ func (t *topicImport) append(ctx context.Context) error {
 	defer cancel()
 	var pause backoff
 	unknown := false // whether any of the requests may have been carried out
+	created := false
 	for at := t.group.request(&t.batch); ; {
 		err := t.post(context.WithoutCancel(ctx), at)
 		if err == nil {
 			return nil
 		}
-		var e *apiError
-		if errors.As(err, &e) && e.Code == seb.CodeOffsetConflict {
+		if codeOf(err) == seb.CodeOffsetConflict {
 			return t.settle(context.WithoutCancel(ctx), err)
+		}
+		if codeOf(err) == seb.CodeTopicNotFound && t.end == 0 && !created {
+			// Where appends make no topics. It is tried last, since only an admin may.
+			created = true
+			if err = t.create(ctx); err == nil {
+				continue
+			}
 		}
 		retry, outcome := retryable(err)
 		unknown = unknown || outcome == seb.Unknown
@@ -209,7 +210,7 @@ func (t *topicImport) append(ctx context.Context) error {
 // settle tells what became of a group whose offset is taken, as conflict says: nil
 // if the group itself is there, which an earlier request brought.
 func (t *topicImport) settle(ctx context.Context, conflict error) error {
-	end, _, err := t.look(ctx)
+	end, err := t.look(ctx)
 	if err != nil {
 		return err
 	}
@@ -240,20 +241,36 @@ func (t *topicImport) notOurs(why, hint string) error {
 }
 
 // look returns where the topic in Seb ends: 0 if there is none.
-func (t *topicImport) look(ctx context.Context) (end int64, exists bool, _ error) {
+func (t *topicImport) look(ctx context.Context) (end int64, _ error) {
 	var info topicInfo
 	_, err := t.broker.call(ctx, http.MethodGet, t.broker.url(nil, "topics", t.Topic), nil, &info)
-	var e *apiError
-	if errors.As(err, &e) && e.Code == seb.CodeTopicNotFound {
-		return 0, false, nil
+	if codeOf(err) == seb.CodeTopicNotFound {
+		return 0, nil
 	}
 	if err == nil && len(info.Partitions) == 0 {
 		err = fmt.Errorf("%s describes the topic without a partition: is it a broker?", t.broker.base)
 	}
 	if err != nil {
-		return 0, false, fmt.Errorf("look at the topic's end: %w", err)
+		return 0, fmt.Errorf("look at the topic's end: %w", err)
 	}
-	return info.Partitions[0].EndOffset, true, nil
+	return info.Partitions[0].EndOffset, nil
+}
+
+func (t *topicImport) create(ctx context.Context) error {
+	u := t.broker.url(nil, "topics", t.Topic)
+	if _, err := t.broker.call(ctx, http.MethodPut, u, map[string]any{"partitions": 1}, nil); err != nil {
+		return fmt.Errorf("create the topic: %w", err)
+	}
+	return nil
+}
+
+// codeOf is the code of a broker's refusal, "" if err is none.
+func codeOf(err error) seb.Code {
+	var e *apiError
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return e.Code
 }
 
 // stored tells whether a record of the topic has this value and time.
