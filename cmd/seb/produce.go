@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type produceCmd struct {
 	BatchBytes   size          `default:"8MiB" help:"Largest request to send (default ${default})."`
 	BatchRecords int           `default:"50000" help:"Most records in a request (default ${default})."`
 	RetryFor     time.Duration `default:"2m" help:"How long to retry what is certain not to have been appended (default ${default})."`
-	RetryUnknown bool          `help:"Retry also what may have been appended: its records may then be there twice."`
+	Idempotent   bool          `help:"Retry also what may have been appended: the log knows each request again, and appends it once."`
 }
 
 // Help shows examples.
@@ -39,7 +40,7 @@ while a request is under way together.
 Examples:
 
     echo hello | seb produce greetings
-    seb produce events --file events.log
+    seb produce events --file events.log --idempotent
     tail -F app.log | seb produce app --partition 0
     printf 'alice\tpaid\n' | seb produce orders --key-separator '\t'
     seb produce pictures --format raw --file cat.png
@@ -49,6 +50,10 @@ Examples:
 
 As json, fields may be left out but for a value, and value_json holds JSON to be the value as it stands;
 offset is ignored. With raw, all of the input is one record.
+
+With --idempotent each request has a key that the log remembers for a day, so that a retry after a lost answer
+appends nothing twice. The log remembers a million keys: input that comes drop by drop, many times a second for
+hours, makes too many.
 
 If it fails, it says up to which line (or record) all are acknowledged, and how to go on.`
 }
@@ -82,7 +87,7 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	// when the other side says so, or with the process.
 	go g.read(ctx, in, c.Skip)
 
-	p := &producer{cmd: c, broker: broker, unit: form.unit, partitions: map[int32]*appendedPartition{}, acked: c.Skip, progress: newProgress(std.err, total)}
+	p := &producer{cmd: c, broker: broker, run: rand.Text(), unit: form.unit, partitions: map[int32]*appendedPartition{}, acked: c.Skip, progress: newProgress(std.err, total)}
 	err = p.sendAll(ctx, g)
 	p.progress.clear()
 	if err != nil {
@@ -159,6 +164,7 @@ type producer struct {
 	cmd      *produceCmd
 	broker   *client
 	progress *progress
+	run      string // names this run: with acked, the request
 	unit     string // of what is counted: line or record
 	acked    int64  // units from the first one on that are in the log, those skipped included
 	bytes    int64  // of the input, as far as it was acknowledged in this run
@@ -206,13 +212,14 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 		retry, this := retryable(err)
 		if this == seb.Unknown {
 			outcome = seb.Unknown
-			retry = retry && p.cmd.RetryUnknown
+			retry = retry && p.cmd.Idempotent
 		}
 		var t transportError
 		unreachable := errors.As(err, &t)
 		// A broker that never answered is more likely a wrong URL than one
-		// that is being restarted.
-		if !retry || (unreachable && !p.answered) || !pause.wait(retrying, err) {
+		// that is being restarted. What it may have taken is worth asking again.
+		hopeless := unreachable && !p.answered && (t.unsent || !p.cmd.Idempotent)
+		if !retry || hopeless || !pause.wait(retrying, err) {
 			return outcome, err
 		}
 		p.answered = p.answered || !unreachable
@@ -233,6 +240,9 @@ func (p *producer) post(ctx context.Context, batch *recordBatch) error {
 	}
 	req.ContentLength = int64(batch.size())
 	req.Header.Set("Content-Type", batch.mediaType())
+	if p.cmd.Idempotent {
+		req.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%d", p.run, p.acked))
+	}
 	res, err := p.broker.do(req)
 	if err != nil {
 		return err
@@ -264,10 +274,14 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 	}
 	done := fmt.Sprintf("%d %ss are acknowledged", p.acked, p.unit)
 	if outcome == seb.Unknown {
+		next := "; with --idempotent it would have been retried"
+		if p.cmd.Idempotent {
+			next = ""
+		}
 		return codedError{hinted(fmt.Errorf("produce %s: %ss %d to %d: %w", p.cmd.Topic, p.unit, from, to, err),
 			fmt.Sprintf("%s; %ss %d to %d may or may not be in the log: look at its end with `seb consume %s --from -1`,"+
-				" then go on with --skip %d if they are missing, --skip %d if not",
-				done, p.unit, from, to, p.cmd.Topic, p.acked, to)), exitUnknown}
+				" then go on with --skip %d if they are missing, --skip %d if not%s",
+				done, p.unit, from, to, p.cmd.Topic, p.acked, to, next)), exitUnknown}
 	}
 	goOn := fmt.Sprintf("go on with --skip %d", p.acked)
 	var e *apiError

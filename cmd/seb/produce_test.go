@@ -143,7 +143,7 @@ func TestProduceStopsAtAnUnknownOutcome(t *testing.T) {
 
 func TestProduceRetriesUnknownOutcomesIfTold(t *testing.T) {
 	f, url := newFakeBroker(t, nil, hangUp, problem(http.StatusServiceUnavailable, "store_unavailable", "unknown"))
-	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2", "--retry-unknown")
+	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2", "--idempotent")
 	r.want(t, exitOK, "5 records")
 	if diff := cmp.Diff(fiveRecords, f.accepted()); diff != "" {
 		t.Error(diff)
@@ -153,7 +153,7 @@ func TestProduceRetriesUnknownOutcomesIfTold(t *testing.T) {
 // An unknown outcome stays unknown, whatever the attempts after it were told.
 func TestProduceRemembersThatAnOutcomeIsUnknown(t *testing.T) {
 	_, url := newFakeBroker(t, nil, hangUp, problem(http.StatusRequestEntityTooLarge, "record_too_large", "not_committed"))
-	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2", "--retry-unknown")
+	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2", "--idempotent")
 	r.want(t, exitUnknown, "lines 3 to 4", "may or may not be in the log")
 }
 

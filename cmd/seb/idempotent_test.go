@@ -1,0 +1,76 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// lossyRelay passes requests on to a broker, and loses the first answer to each
+// append.
+type lossyRelay struct {
+	broker string
+
+	mu   sync.Mutex
+	keys []string // of the appends, as they came
+}
+
+func (f *lossyRelay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	req, err := http.NewRequestWithContext(r.Context(), r.Method, f.broker+r.URL.String(), r.Body)
+	if err != nil {
+		panic(err)
+	}
+	req.Header, req.ContentLength = r.Header.Clone(), r.ContentLength
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		panic(err)
+	}
+	defer res.Body.Close()
+	key := r.Header.Get("Idempotency-Key")
+	f.mu.Lock()
+	first := len(f.keys) == 0 || f.keys[len(f.keys)-1] != key
+	f.keys = append(f.keys, key)
+	f.mu.Unlock()
+	if first {
+		panic(http.ErrAbortHandler)
+	}
+	w.WriteHeader(res.StatusCode)
+	_, _ = io.Copy(w, res.Body)
+}
+
+// Every answer is lost once, and every record is there once.
+func TestProduceIdempotentAppendsOnce(t *testing.T) {
+	b := serve(t, nil, "--store", "memory:", "--linger", "1ms")
+	f := &lossyRelay{broker: b.url}
+	server := httptest.NewServer(f)
+	defer server.Close()
+	var want strings.Builder
+	for _, format := range []string{"line", "json"} {
+		in := "a\n\nc\nd\ne\n"
+		want.WriteString(in)
+		if format == "json" {
+			in = `{"value":"a"}` + "\n" + `{"value":""}` + "\n" + `{"value":"c"}` + "\n" + `{"value":"d"}` + "\n" + `{"value":"e"}`
+		}
+		r := runSeb(t, strings.NewReader(in), "produce", "orders", "--server", server.URL, "--batch-records", "2",
+			"--format", format, "--idempotent", "--output", "json")
+		r.want(t, exitOK)
+		if !strings.Contains(r.out, `"records": 5`) {
+			t.Errorf("it tells %s", r.out)
+		}
+	}
+	if r := runSeb(t, nil, "consume", "orders", "--server", b.url); r.out != want.String() {
+		t.Errorf("the topic has %q, not %q", r.out, want.String())
+	}
+	if n := len(f.keys); n != 12 || f.keys[0] == "" || f.keys[0] == f.keys[6] {
+		t.Errorf("%d requests with keys %q", n, f.keys)
+	}
+
+	// Without it, the outcome is the user's to find out.
+	runSeb(t, strings.NewReader("f"), "produce", "orders", "--server", server.URL).want(t, exitUnknown, "lines 1 to 1", "--idempotent")
+	if r := runSeb(t, nil, "consume", "orders", "--from", "-1", "--server", b.url); r.out != "f\n" {
+		t.Errorf("the topic ends with %q", r.out)
+	}
+}
