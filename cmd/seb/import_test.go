@@ -114,14 +114,16 @@ func (files originals) bucket(t *testing.T) string {
 	return storeURL
 }
 
+// postHandler gets the nth append, which serve carries out and answers.
+type postHandler func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter))
+
 // importTarget is a broker in this process, behind a server whose appends may be
 // disturbed.
 type importTarget struct {
 	broker *seb.Broker
 	url    string
 	posts  atomic.Int64
-	// onPost, if set, gets each append, which serve carries out and answers.
-	onPost func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter))
+	onPost atomic.Pointer[postHandler]
 }
 
 func newImportTarget(t *testing.T) *importTarget {
@@ -144,8 +146,8 @@ func importTargetOf(t *testing.T, opts seb.Options) *importTarget {
 	target := &importTarget{broker: b}
 	proxy := httputil.NewSingleHostReverseProxy(upstream)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && target.onPost != nil {
-			target.onPost(target.posts.Add(1), w, func(w http.ResponseWriter) { proxy.ServeHTTP(w, r) })
+		if on := target.onPost.Load(); on != nil && r.Method == http.MethodPost {
+			(*on)(target.posts.Add(1), w, func(w http.ResponseWriter) { proxy.ServeHTTP(w, r) })
 			return
 		}
 		proxy.ServeHTTP(w, r)
@@ -160,6 +162,9 @@ func importTargetOf(t *testing.T, opts seb.Options) *importTarget {
 	})
 	return target
 }
+
+// disturb has on get every append from now on.
+func (target *importTarget) disturb(on postHandler) { target.onPost.Store(&on) }
 
 // stored returns partition 0 as lines of time and value.
 func (target *importTarget) stored(t *testing.T, topic string) []string {
@@ -215,12 +220,12 @@ func TestImportGoesOnWhereItWasInterrupted(t *testing.T) {
 	for {
 		ctx, interrupt := context.WithCancel(t.Context())
 		stopAt := target.posts.Load() + 3
-		target.onPost = func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter)) {
+		target.disturb(func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter)) {
 			if n == stopAt {
 				interrupt() // while the request is under way
 			}
 			serve(w)
-		}
+		})
 		r := target.run(ctx, t, from, "--batch-bytes", "60")
 		interrupt()
 		if got := target.stored(t, "orders"); !slices.Equal(got, want[:len(got)]) {
@@ -242,7 +247,7 @@ func TestImportGoesOnWhereItWasInterrupted(t *testing.T) {
 func TestImportFindsOutWhatBecameOfAppends(t *testing.T) {
 	files, want := manyOriginals("orders")
 	from, target := files.dir(t), newImportTarget(t)
-	target.onPost = func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter)) {
+	target.disturb(func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter)) {
 		switch n {
 		case 2:
 			serve(httptest.NewRecorder())
@@ -254,7 +259,7 @@ func TestImportFindsOutWhatBecameOfAppends(t *testing.T) {
 		default:
 			serve(w)
 		}
-	}
+	})
 	target.run(t.Context(), t, from, "--batch-bytes", "500").want(t, exitOK)
 	if diff := cmp.Diff(want, target.stored(t, "orders")); diff != "" || target.posts.Load() < 5 {
 		t.Errorf("records after %d appends (-want +got):\n%s", target.posts.Load(), diff)
@@ -265,18 +270,18 @@ func TestImportFindsOutWhatBecameOfAppends(t *testing.T) {
 func TestImportGivesUpAppendsThatNeverArrive(t *testing.T) {
 	files, want := manyOriginals("orders")
 	from, target := files.dir(t), newImportTarget(t)
-	target.onPost = func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter)) {
+	target.disturb(func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter)) {
 		if n >= 3 {
 			panic(http.ErrAbortHandler)
 		}
 		serve(w)
-	}
+	})
 	r := target.run(t.Context(), t, from, "--batch-bytes", "500", "--retry-for", "300ms")
 	r.want(t, exitUnknown, "no answer from", "run again, goes on there")
 	if n := target.posts.Load(); n < 4 {
 		t.Errorf("%d appends were sent", n)
 	}
-	target.onPost = nil
+	target.onPost.Store(nil)
 	target.run(t.Context(), t, from).want(t, exitOK)
 	if diff := cmp.Diff(want, target.stored(t, "orders")); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
@@ -288,7 +293,7 @@ func TestImportGivesUpAppendsThatNeverArrive(t *testing.T) {
 func TestImportGoesOnBehindALateRequestOfItsOwn(t *testing.T) {
 	files, want := manyOriginals("orders")
 	from, target := files.dir(t), newImportTarget(t)
-	target.onPost = func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter)) {
+	target.disturb(func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter)) {
 		if n == 1 {
 			late := []seb.Record{{Value: []byte("first"), Timestamp: time.UnixMicro(1709210096789012)}}
 			if _, err := target.broker.Append(context.Background(), "orders", late); err != nil {
@@ -296,7 +301,7 @@ func TestImportGoesOnBehindALateRequestOfItsOwn(t *testing.T) {
 			}
 		}
 		serve(w)
-	}
+	})
 	target.run(t.Context(), t, from).want(t, exitFailure, "come through only now", "run again, goes on there")
 	target.run(t.Context(), t, from).want(t, exitOK)
 	if diff := cmp.Diff(want, target.stored(t, "orders")); diff != "" {
@@ -313,7 +318,7 @@ func TestImportStopsWhenOthersAppend(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := newImportTarget(t)
-			target.onPost = func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter)) {
+			target.disturb(func(n int64, w http.ResponseWriter, serve func(http.ResponseWriter)) {
 				intrude := func() {
 					if _, err := target.broker.Append(context.Background(), "orders", []seb.Record{{Value: []byte("x")}}); err != nil {
 						t.Error(err)
@@ -323,7 +328,7 @@ func TestImportStopsWhenOthersAppend(t *testing.T) {
 					intrude = func() {}
 				}
 				when(intrude, func() { serve(w) })
-			}
+			})
 			r := target.run(t.Context(), t, from, "--batch-bytes", "500")
 			r.want(t, exitRefused, "another program appends", "delete the topic")
 			if n := target.posts.Load(); n > 3 {
