@@ -240,6 +240,41 @@ func TestSignedURLReadsRecordsOfItsTopicAndNothingElse(t *testing.T) {
 	})
 }
 
+func TestStreamEndsWithItsKeyAndIsNotResumed(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		k, reader := newKey(t, s.broker, "reader", seb.ScopeRead, "orders")
+		_, brief, err := s.broker.CreateKey(t.Context(), seb.KeyOptions{Name: "brief", Scopes: seb.ScopeRead, Expires: time.Now().Add(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.append("orders", "one", bearer(ops)...)
+		query := "?offset=earliest&token=" + signedFor(t, reader, "orders")
+		stream, timed := s.follow(query), s.follow("?offset=latest&token="+signedFor(t, brief, "orders"))
+		stream.begin()
+		timed.begin()
+		id := stream.want("0/0=one")[0]
+		stream.resp.Body.Close()
+		s.append("orders", "two", bearer(ops)...)
+		stream = s.follow(query, lastEventIDHeader, id)
+		stream.begin()
+		stream.want("0/1=two")
+		if _, err := s.broker.RevokeKey(t.Context(), k.ID); err != nil {
+			t.Fatal(err)
+		}
+		stream.wantError(seb.CodeUnauthorized)
+		s.get(ordersPath+query, "Accept", typeEvents, lastEventIDHeader, id).wantProblem(t, 401, seb.CodeUnauthorized)
+
+		timed.want("0/1=two")
+		for e := timed.next(); e.name != "error"; e = timed.next() {
+			if e.data != "" {
+				t.Fatalf("got %q", e.all)
+			}
+		}
+		timed.wantEnd()
+	})
+}
+
 func TestFailedAttemptsAreCountedAndSlowed(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Registerer: metrics}, 0, func(t *testing.T, s *server) {

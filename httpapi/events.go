@@ -131,7 +131,9 @@ func (s *eventStream) run(ctx context.Context) error {
 			err = s.burst(ctx)
 		}
 		var e *seb.Error
-		switch {
+		switch over := context.Cause(ctx); {
+		case seb.CodeOf(over) == seb.CodeUnauthorized:
+			return s.fail(over) // the key was revoked, or its time is up
 		case ctx.Err() != nil || seb.CodeOf(err) == seb.CodeBrokerClosed || errors.Is(err, errTooLargeNow):
 			return s.end()
 		case err != nil && !errors.As(err, &e):
