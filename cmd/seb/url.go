@@ -15,6 +15,7 @@ const urlTTLMax = 366 * 24 * time.Hour
 
 type urlCmd struct {
 	serverFlag
+	outputFlag
 	Topic     string        `required:"" placeholder:"TOPIC" help:"Topic that may be read."`
 	From      string        `default:"latest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, or -N for the last N records (default ${default})."`
 	Partition *int32        `placeholder:"N" help:"Partition to read (default: what the broker takes)."`
@@ -60,7 +61,11 @@ func (c *urlCmd) Run(std streams) error {
 	if c.Partition != nil {
 		query.Set("partition", strconv.Itoa(int(*c.Partition)))
 	}
+	signed := broker.url(query, "topics", c.Topic, "records")
+	if c.json() {
+		return printJSON(std.out, map[string]any{"url": signed, "expires": until.UTC()})
+	}
 	note(std.err, "good until %s, unless the key is revoked before\n", until.UTC().Format(time.RFC3339))
-	_, err = fmt.Fprintln(std.out, broker.url(query, "topics", c.Topic, "records"))
+	_, err = fmt.Fprintln(std.out, signed)
 	return err
 }

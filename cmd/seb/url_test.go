@@ -1,10 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSignedURLReadsItsTopicUntilItsKeyIsRevoked(t *testing.T) {
@@ -25,6 +27,16 @@ func TestSignedURLReadsItsTopicUntilItsKeyIsRevoked(t *testing.T) {
 	signed.want(t, exitOK, "good until")
 	url := strings.TrimSpace(signed.out)
 	wantGet(t, url, http.StatusOK, `"value":"two"`)
+	asJSON := runSeb(t, nil, "url", "--topic", "orders", "--key", page, "--output", "json")
+	asJSON.want(t, exitOK)
+	var answer struct {
+		URL     string
+		Expires time.Time
+	}
+	if err := json.Unmarshal([]byte(asJSON.out), &answer); err != nil || time.Until(answer.Expires) < 59*time.Minute {
+		t.Errorf("%s: %v", asJSON.out, err)
+	}
+	wantGet(t, answer.URL, http.StatusOK, "")
 	wantGet(t, strings.Replace(url, "orders", "other", 1), http.StatusUnauthorized, "signature")
 	wantGet(t, strings.Replace(url, "/records", "", 1), http.StatusUnauthorized, "")
 	runSeb(t, nil, "key", "revoke", "page").want(t, exitOK)
