@@ -50,13 +50,17 @@ func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, 
 	if n.signed {
 		var token string
 		if token, r = takeToken(r); token != "" {
-			w.Header().Set("Access-Control-Allow-Origin", "*") // the URL alone gives access, so who knows it may use it from any page
-			w.Header().Set("Access-Control-Expose-Headers", "Seb-Next-Offset, Seb-End-Offset, Seb-Offset, "+requestIDHeader)
 			w.presence = r
 			w.token = token
 		}
 	}
 	access, err := h.authenticate(w, r, n)
+	if w.token != "" && !access.Open() {
+		// The URL alone gives access, so who knows it may use it from any page. Where
+		// there are no keys that would let any page read a broker on its user's machine.
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Access-Control-Expose-Headers", "Seb-Next-Offset, Seb-End-Offset, Seb-Offset, "+requestIDHeader)
+	}
 	if err != nil {
 		return r, nil, err
 	}

@@ -240,6 +240,15 @@ func TestSignedURLReadsRecordsOfItsTopicAndNothingElse(t *testing.T) {
 	})
 }
 
+// A page that makes up a token must not read what is open to its user alone.
+func TestTokenOpensNothingToPagesWhereThereAreNoKeys(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.append("orders", "hello")
+	a := s.get("/v1/topics/orders/records?token=madeup", "Origin", "https://elsewhere.example")
+	a.want(t, 200)
+	a.wantHeader(t, "Access-Control-Allow-Origin", "")
+}
+
 func TestStreamEndsWithItsKeyAndIsNotResumed(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
