@@ -80,7 +80,7 @@ func TestExitCodesTellUsageFromFailure(t *testing.T) {
 		{"URL for ever", []string{"url", "--topic", "t", "--key", "k", "--ttl", "9000h"}, exitUsage, "--ttl"},
 		{"URL from somewhere", []string{"url", "--topic", "t", "--key", "k", "--from", "there"}, exitUsage, "--from"},
 		{"key in memory", []string{"key", "list", "--store", "memory:"}, exitUsage, "memory:"},
-		{"keys of no log", []string{"key", "list", "--store", "no-such-directory"}, exitFailure, "no-such-directory"},
+		{"keys of no log", []string{"key", "list", "--store", "no-such-directory"}, exitRefused, "no-such-directory"},
 		{"key of two lines", []string{"topic", "list", "--key", "a\nb"}, exitUsage, "API key"},
 		{"zero", []string{"serve", "--checkpoint-commits", "0"}, exitUsage, "--checkpoint-commits"},
 		{"negative linger", []string{"serve", "--linger", "-1s"}, exitUsage, "--linger"},
