@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"mime"
 	"net/http"
@@ -70,7 +71,8 @@ func notCommitted(err error) error {
 // submit reads the body's records and copies them into the broker's open batch.
 func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.Pending, error) {
 	limit := h.limits.RequestBytes
-	if spec.mediaType == typeRecords {
+	switch spec.mediaType {
+	case typeRecords, typeEvent, typeEventBatch:
 		limit /= 2 // its list of records grows, and base64 is held beside it
 	}
 	body, err := h.readBody(w, r, limit)
@@ -106,6 +108,8 @@ func (h *Handler) records(ctx context.Context, spec *appendSpec, body []byte) (*
 		return h.batchOf(ctx, spec, body)
 	case typeRecords:
 		return h.recordsJSONOf(ctx, spec, body)
+	case typeEvent, typeEventBatch:
+		return h.eventsOf(ctx, spec, body)
 	default:
 		l, err := h.newRecordList(ctx, 1)
 		if err != nil {
@@ -169,20 +173,22 @@ func parseAppend(r *http.Request) (*appendSpec, error) {
 	return s, nil
 }
 
-// mediaType returns the lower-case media type of a body, without parameters.
+// mediaType returns the lower-case media type of a body, without parameters; ""
+// for the data of an event whose attributes are headers.
 func mediaType(header http.Header) (string, error) {
 	t, _, _ := strings.Cut(header.Get("Content-Type"), ";")
 	t = strings.ToLower(strings.TrimSpace(t))
-	cloudEvent := strings.HasPrefix(t, "application/cloudevents")
-	for name := range header {
-		cloudEvent = cloudEvent || strings.HasPrefix(name, "Ce-")
-	}
-	if cloudEvent {
+	switch {
+	case t == typeEvent || t == typeEventBatch:
+		return t, nil
+	case strings.HasPrefix(t, typeAnyEvent):
 		return "", &seb.Error{
 			Code:   codeUnsupportedMediaType,
-			Detail: "this version does not take CloudEvents",
-			Hint:   "send the event as a record of its own, with its attributes as " + headerPrefix + "NAME headers",
+			Detail: fmt.Sprintf("events as %q are not understood", t),
+			Hint:   "send " + typeEvent + ", " + typeEventBatch + ", or the data with ce- headers",
 		}
+	case isBinaryEvent(header):
+		return "", nil
 	}
 	return t, nil
 }
@@ -226,6 +232,11 @@ func (s *appendSpec) parseHeaders(header http.Header) error {
 			return invalid("known here are "+strings.Join([]string{keyHeader, timestampHeader, headerPrefix + "NAME"}, ", "), "unknown header %s", name)
 		}
 	}
+	if s.mediaType == "" && isBinaryEvent(header) {
+		if err := s.keepEvent(header); err != nil {
+			return err
+		}
+	}
 	s.keepContentType(header)
 	// Maps have no order; the sort is stable, so repeated names keep theirs.
 	slices.SortStableFunc(s.headers, func(a, b seb.Header) int { return strings.Compare(a.Name, b.Name) })
@@ -240,7 +251,7 @@ const contentTypeHeader = "content-type"
 // that it can be served with it again. What curl -d sends unasked is left out.
 func (s *appendSpec) keepContentType(header http.Header) {
 	switch s.mediaType {
-	case "", typeNDJSON, typeBatch, typeRecords, "application/octet-stream", "application/x-www-form-urlencoded":
+	case "", typeNDJSON, typeBatch, typeRecords, typeEvent, typeEventBatch, "application/octet-stream", "application/x-www-form-urlencoded":
 		return
 	}
 	given := header.Get("Content-Type")

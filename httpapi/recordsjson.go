@@ -12,6 +12,20 @@ import (
 // recordsJSONOf makes a record of each element of {"records":[…]}. Values, keys
 // and headers are slices of body, which it overwrites, unless they were in base64.
 func (h *Handler) recordsJSONOf(ctx context.Context, spec *appendSpec, body []byte) (*recordList, error) {
+	p, err := h.newRecordsParser(ctx, spec, body)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.parse(); err != nil {
+		p.out.free()
+		return nil, err
+	}
+	spec.partitions = p.partitions
+	return p.out, nil
+}
+
+// newRecordsParser returns a parser of body into an empty list, to be freed.
+func (h *Handler) newRecordsParser(ctx context.Context, spec *appendSpec, body []byte) (*recordsParser, error) {
 	j, err := newJSONReader(body)
 	if err != nil {
 		return nil, err
@@ -20,16 +34,10 @@ func (h *Handler) recordsJSONOf(ctx context.Context, spec *appendSpec, body []by
 	if err != nil {
 		return nil, err
 	}
-	p := &recordsParser{
+	return &recordsParser{
 		json: j, out: l, partition: spec.partition, headersMax: h.limits.RecordHeaders, countMax: h.checkRecordCount,
 		reserve: func(n int) error { return l.reserve(ctx, h.broker, n) },
-	}
-	if err := p.parse(); err != nil {
-		l.free()
-		return nil, err
-	}
-	spec.partitions = p.partitions
-	return l, nil
+	}, nil
 }
 
 // recordsParser reads records element by element and reserves what it allocates
