@@ -355,8 +355,8 @@ func (s *State) moveStart(p *Partition, start int64) {
 	for len(p.chunks) > 0 && p.endOf(0, len(p.chunks[0].batches)-1) <= start {
 		c := &p.chunks[0]
 		s.dropFront(p, len(c.batches))
-		s.memory -= chunkMemory
-		*c = chunk{} // the list's memory stays for a while
+		s.memory -= chunkMemory + int64(cap(c.batches))*batchMemory // what it had room for
+		*c = chunk{}                                                // the list's memory stays for a while
 		p.chunks = p.chunks[1:]
 	}
 	if len(p.chunks) == 0 {

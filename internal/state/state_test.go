@@ -371,6 +371,18 @@ func TestMovedStartGivesBatchesBack(t *testing.T) {
 	m.compare(t, s)
 }
 
+func TestStartAtTheEndGivesAllMemoryBack(t *testing.T) {
+	s := oneEach(t, 0)
+	before := s.Memory()
+	const batches = 5 // whose list has room for more
+	applyOneEach(t, s, batches)
+	c := &commitlog.Commit{Seq: s.Seq() + 1, Time: s.Time(), Items: []commitlog.Item{&commitlog.StartMoved{Topic: 1, Start: s.TopicByID(1).Partitions[0].End}}}
+	mustApply(t, s, c)
+	if left := s.Memory() - before; left != batches*objectMemory {
+		t.Fatalf("%d bytes are left, want %d", left, batches*objectMemory)
+	}
+}
+
 func TestExpiredKeysGiveMemoryBack(t *testing.T) {
 	s := sound(t)
 	before := s.Memory()
