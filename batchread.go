@@ -148,17 +148,18 @@ func (b *Broker) dataLost(l state.Location, err error) error {
 	}
 }
 
-// relocate finds the batch that holds the first record of l as the state is now,
-// which is after so many loads.
+// relocate finds the batch of l as the state is now, which is after so many loads.
 func (c *cursor) relocate(l state.Location) (now state.Location, loads uint64, err error) {
 	c.b.mu.RLock()
 	defer c.b.mu.RUnlock()
-	if _, err := c.partitionLocked(); err != nil {
+	p, err := c.partitionLocked()
+	if err != nil {
 		return l, 0, err
 	}
-	ls := c.b.state.Locate(nil, c.b.state.TopicByID(c.id), c.partition, l.Base, 1, 1)
+	// The partition may begin in the middle of the batch.
+	ls := c.b.state.Locate(nil, c.b.state.TopicByID(c.id), c.partition, max(l.Base, p.Start), 1, 1)
 	if len(ls) == 0 || ls[0].Base != l.Base {
-		return l, 0, &Error{Code: CodeOffsetOutOfRange, Detail: fmt.Sprintf("offset %d is no longer held", l.Base)}
+		return l, 0, outOfRange(c.topic, c.partition, max(l.Base, c.offset), p.Start, p.End)
 	}
 	return ls[0], c.b.loads, nil
 }

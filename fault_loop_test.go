@@ -150,3 +150,51 @@ func TestReadOvertakenByALoadIsNoLoss(t *testing.T) {
 		wantCode(t, err, seb.CodeTopicNotFound)
 	})
 }
+
+// A partition may begin in the middle of a batch, also where a load moves a read to.
+func TestReadOvertakenByALoadGoesOnInTheBatchThatTheStartIsIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		opts := forgetful()
+		other := openOnly(t, memory, opts)
+		mustAppend(t, other, "t", numbered("v", 4)...) // in slot 2
+		mustAppend(t, other, "t", "last")
+		if _, err := other.DeleteRecords(t.Context(), "t", 0, 2); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Close(); err != nil { // leaves a checkpoint: the sleeper has nothing cached
+			t.Fatal(err)
+		}
+		sleeper := open(t, faulty, opts)
+		other = openOnly(t, memory, opts)
+		for _, v := range numbered("v", 3) {
+			mustAppend(t, other, "u", v)
+		}
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Hour)
+		for _, s := range []commitlog.Seq{1, 4, 5, 6, 7, 8} {
+			remove(t, memory, commitlog.LogKey(s))
+		}
+		release := make(chan struct{})
+		faulty.On(objstore.VerbGet, commitlog.LogKey(2), storetest.Times(1, storetest.HoldReply(release)))
+		var got seb.Fetched
+		done := make(chan error)
+		go func() (err error) {
+			defer func() { done <- err }()
+			got, err = sleeper.Fetch(t.Context(), "t", 0, seb.At(2), seb.FetchOptions{Limit: 1})
+			return err
+		}()
+		synctest.Wait()
+		_, err := sleeper.Topic(t.Context(), "unknown") // has the checkpoint loaded
+		wantCode(t, err, seb.CodeTopicNotFound)
+		close(release)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Records) == 0 || got.Records[0].Offset != 2 || got.Start != 2 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
