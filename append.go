@@ -161,6 +161,10 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 		if err := b.checkIfOffset(ctx, r, id, len(records), partitions); err != nil {
 			return nil, err
 		}
+		if r.settled {
+			close(r.done)
+			return b.pending(r, r.began), nil
+		}
 	}
 	r.bytes = size + requestOverheadBytes
 	if err := b.budget.take(ctx, forBatches, r.bytes); err != nil {
@@ -182,8 +186,9 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 	return p, nil
 }
 
-// checkIfOffset refuses an append whose condition can't hold any more. Whether it
-// does, its commit decides: what is to make it true may be under way.
+// checkIfOffset refuses an append whose condition can't hold any more, unless it
+// settles it as a retry. Whether the condition holds, its commit decides: what is to
+// make it true may be under way.
 func (b *Broker) checkIfOffset(ctx context.Context, r *request, topic uint64, records int, partitions func(i int) int32) error {
 	p := partitions(0)
 	for i := range records {
@@ -204,6 +209,9 @@ func (b *Broker) checkIfOffset(ctx context.Context, r *request, topic uint64, re
 	}
 	if err := b.lookNow(ctx, false); err != nil { // so that it is the real end which is told
 		return err
+	}
+	if r.key != nil && b.replay(r, b.foldTime()) {
+		return nil // it is an earlier try of this append that moved the end
 	}
 	return offsetConflict(r, p, end())
 }

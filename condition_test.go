@@ -200,3 +200,20 @@ func TestRetryOfAConditionThatHeldGetsTheFirstAnswer(t *testing.T) {
 	wantConflict(t, err, 1)
 	wantValues(t, b, "t", "v")
 }
+
+// Whether a key is remembered the log's time decides, not the clock of a broker
+// that is a day ahead: what the retry insisted on was true the first time.
+func TestRetryOfAConditionIsNoConflictWhereTheClockIsWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		behind := func() time.Time { return time.Now().Add(-30 * time.Hour) }
+		b := open(t, objstore.NewMemory(objstore.WithClock(behind)), immediate())
+		mustCreateTopic(t, b, "t", 1)
+		for i := range 2 {
+			a, err := b.Append(t.Context(), "t", values("v"), seb.IfOffset(0), seb.IdempotencyKey("k"))
+			if err != nil || a.Replayed != (i == 1) {
+				t.Errorf("try %d: %+v, %v", i, a, err)
+			}
+		}
+		wantValues(t, b, "t", "v")
+	})
+}

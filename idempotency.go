@@ -122,6 +122,13 @@ func (b *Broker) replay(r *request, at int64) bool {
 	return true
 }
 
+// foldTime returns the time of the log's last commit, by which the log forgets keys.
+func (b *Broker) foldTime() int64 {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.state.Time()
+}
+
 // settle answers the requests of groups, which are finished, whose idempotency
 // key another commit has used meanwhile, those which have waited for too long, and
 // those for whose key there is no room. None of them goes into a commit any more.
