@@ -40,13 +40,16 @@ func (b *Broker) Read(ctx context.Context, topic string, partition int32, from P
 // Follow iterates over the records of a partition from a position on, and waits
 // for more at its end, until ctx ends or the caller stops. Records appended
 // through this broker come at once, those appended through others within
-// 250 ms while they flow, and within 10 s after a pause.
+// 250 ms while they flow, and within 10 s after a pause. Records that are deleted
+// before they were read end it with CodeOffsetOutOfRange.
 func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		c, err := b.cursor(ctx, topic, partition, from)
+		wait := time.Duration(0)
 		for err == nil {
 			var f Fetched
-			f, err = c.fetch(ctx, FetchOptions{Limit: fetchRecordsDefault, MaxBytes: fetchBytesDefault, Wait: followWait})
+			f, err = c.fetch(ctx, FetchOptions{Limit: fetchRecordsDefault, MaxBytes: fetchBytesDefault, Wait: wait})
+			c.floats, wait = false, followWait // it has begun: what comes and goes unread from here on is missed
 			for _, r := range f.Records {
 				if !yield(r, nil) {
 					return

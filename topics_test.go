@@ -132,3 +132,34 @@ func TestTopicConfig(t *testing.T) {
 		t.Errorf("after a restart: %+v, %v", topics, err)
 	}
 }
+
+// Who waits at the end of a partition misses no record without being told.
+func TestFollowIsToldOfRecordsThatWereDeletedBeforeItReadThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		b, other := open(t, memory, immediate()), open(t, memory, immediate())
+		mustCreateTopic(t, b, "t", 1)
+		mustAppend(t, b, "t", "0")
+		type met struct {
+			value string
+			err   error
+		}
+		found := make(chan met)
+		go func() {
+			for r, err := range b.Follow(t.Context(), "t", 0, seb.Latest) {
+				found <- met{string(r.Value), err}
+				return
+			}
+		}()
+		time.Sleep(30 * time.Second) // it looks for what others do every 10 s now
+		mustAppend(t, other, "t", "1")
+		if _, err := other.DeleteRecords(t.Context(), "t", 0, 2); err != nil {
+			t.Fatal(err)
+		}
+		mustAppend(t, other, "t", "2")
+		m := <-found
+		if e := wantError(t, m.err, seb.CodeOffsetOutOfRange); e.Start != 2 {
+			t.Errorf("%q, %+v", m.value, e)
+		}
+	})
+}
