@@ -91,8 +91,9 @@ func (n need) check(a seb.Access, r *http.Request) error {
 	}
 }
 
-// authenticate asks the broker who the caller is. Whoever failed too often gets
-// no look at the store any more, and no second word.
+// authenticate asks the broker who the caller is. Whoever failed too often gets no
+// second word, but is asked about as any other: what an address did says nothing of
+// the key that it shows now, which may be new, or revoked since.
 func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access, error) {
 	c, err := credentialOf(w, r, n)
 	shown := err != nil || c.Secret != "" || c.Token != ""
@@ -101,7 +102,7 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 	var a seb.Access
 	switch {
 	case err != nil:
-	case throttled || n.anyKey && !h.broker.KeysExist():
+	case n.anyKey && !h.broker.KeysExist():
 		a, err = h.broker.AuthenticateKnown(c)
 	default:
 		ctx, leave := linger(r.Context())

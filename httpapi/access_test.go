@@ -314,6 +314,33 @@ func TestFailedAttemptsAreCountedAndSlowed(t *testing.T) {
 	})
 }
 
+// Clients behind one proxy share an address, so one that fails must not decide
+// what becomes of the others' keys.
+func TestAddressThatFailedTooOftenSeesKeysAsTheyAre(t *testing.T) {
+	store := objstore.NewMemory()
+	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
+		other := openBroker(t, store, seb.Options{})
+		newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		old, oldSecret := newKey(t, s.broker, "old", seb.ScopeRead)
+		fail := func() {
+			for range 2 * attemptsBurst {
+				s.get("/metrics", bearer("garbage")...)
+				s.get("/v1/topics", bearer("garbage")...)
+			}
+		}
+		time.Sleep(time.Minute)
+		_, newSecret := newKey(t, other, "new", seb.ScopeRead)
+		fail()
+		s.get("/v1/keys", bearer(newSecret)...).wantProblem(t, 403, seb.CodeForbidden) // known, and let in
+		if _, err := other.RevokeKey(t.Context(), old.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second + time.Millisecond)
+		fail()
+		s.get("/v1/topics", bearer(oldSecret)...).wantProblem(t, 429, codeTooManyAttempts)
+	})
+}
+
 // counted returns the value of a counter by its one label.
 func counted(t testing.TB, g prometheus.Gatherer, name, label string) float64 {
 	t.Helper()

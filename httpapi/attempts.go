@@ -16,10 +16,10 @@ const (
 	attemptsAddressesMax = 4096
 )
 
-// attempts counts failed attempts to authenticate, by remote address. Who has
-// none left is not looked up in the store, and gets an answer that says nothing
-// but to wait, on a connection that ends. A good key works all the same: many
-// callers may share an address with one that fails.
+// attempts counts failed attempts to authenticate, by remote address. Who fails
+// with none left gets an answer that says nothing but to wait, on a connection that
+// ends. A good key works all the same: many callers may share an address with one
+// that fails.
 type attempts struct {
 	mu sync.Mutex
 	// until is when an address will have all its attempts back.
