@@ -209,6 +209,17 @@ func TestExpiredKeyAndTokenAreRefused(t *testing.T) {
 	})
 }
 
+// Elsewhere the zero time means never, and a token that never ends must not come
+// from a time that somebody forgot to set.
+func TestTokenWithoutAnEndIsNotSigned(t *testing.T) {
+	b := open(t, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
+	_, secret := createKey(t, b, seb.KeyOptions{Name: "ops"})
+	token, err := seb.SignRead(secret, "t", time.Time{})
+	if wantCode(t, err, seb.CodeInvalidRequest); token != "" {
+		t.Errorf("the token is %q", token)
+	}
+}
+
 func TestSignedTokenIsForReadingItsTopicAndDiesWithItsKey(t *testing.T) {
 	b := open(t, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
 	createKey(t, b, seb.KeyOptions{Name: "ops"})

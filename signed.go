@@ -35,6 +35,9 @@ func SignRead(apiKey, topic string, expires time.Time) (string, error) {
 	if err := CheckTopicName(topic); err != nil {
 		return "", err
 	}
+	if expires.IsZero() {
+		return "", refused(CodeInvalidRequest, "a token needs a time at which it ends")
+	}
 	b := make([]byte, 0, tokenSize)
 	b = append(b, tokenVersion)
 	b = binary.BigEndian.AppendUint64(b, s.id)
