@@ -65,6 +65,11 @@ func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, 
 		return r, nil, err
 	}
 	w.access = access
+	if access.Open() {
+		if err := h.origins.checkName(r); err != nil {
+			return r, nil, err
+		}
+	}
 	if err := n.check(access, r); err != nil {
 		h.metrics.refusals.WithLabelValues(refusedForbidden).Inc()
 		return r, nil, err

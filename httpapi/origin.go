@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -62,11 +63,29 @@ func (o *origins) check(w *response, r *http.Request) (done bool, err error) {
 	if o.all || o.guard.Check(r) == nil {
 		return false, nil
 	}
-	return true, &seb.Error{
-		Code: codeCrossOrigin, Outcome: seb.NotCommitted,
-		Detail: fmt.Sprintf("a page of %q may not send this", origin),
-		Hint:   "allow its origin with --allow-origin, or send the request from a page of the broker's own origin",
+	return true, errCrossOrigin("allow its origin with --allow-origin, or send the request from a page of the broker's own origin",
+		"a page of %q may not send this", origin)
+}
+
+// checkName refuses a request to this machine under a name that anybody may own,
+// where no key is needed. Whoever made the name lead here has pages that are of
+// the broker's own origin, as browsers see it.
+func (o *origins) checkName(r *http.Request) error {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	name := (&url.URL{Host: r.Host}).Hostname()
+	switch {
+	case local == nil || !local.IP.IsLoopback():
+	case !strings.Contains(name, ".") || net.ParseIP(name) != nil || strings.HasSuffix(name, ".localhost"):
+	case o.all || slices.Contains(o.allowed, "http://"+r.Host) || slices.Contains(o.allowed, "https://"+r.Host):
+	default:
+		return errCrossOrigin("use localhost or an address, allow the name's origin with --allow-origin, or create an API key",
+			"on this machine's own address, a broker without API keys is not %q", r.Host)
 	}
+	return nil
+}
+
+func errCrossOrigin(hint, format string, args ...any) error {
+	return &seb.Error{Code: codeCrossOrigin, Outcome: seb.NotCommitted, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // preflight says that the request which the browser asks for may be sent. Whether

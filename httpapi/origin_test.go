@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/simple-event-broker/seb"
@@ -72,6 +73,48 @@ func TestPagesThatAreAllowedSeeAnswers(t *testing.T) {
 				t.Errorf("caches are not told: %q", a.Header.Values("Vary"))
 			}
 		}
+	}
+}
+
+// A page of a name that its owner made lead to this machine is of the broker's own
+// origin, for the browser.
+func TestNamesThatLeadHereOpenNoLog(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{AllowOrigins: []string{page}})
+	s.append("orders", "a")
+	ask := func(method, host string, header ...string) int {
+		r, err := http.NewRequestWithContext(t.Context(), method, s.url+ordersPath, strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		for i := 0; i < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := res.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode
+	}
+	for host, good := range map[string]bool{
+		"evil.example": false, "evil.example:51313": false, "127.0.0.1.evil.example": false, "example.com": true,
+		"localhost:1": true, "seb.localhost:1": true, "127.0.0.1:1": true, "[::1]:1": true, "broker:51313": true,
+	} {
+		for method, want := range map[string]int{"GET": 200, "POST": 201} {
+			if !good {
+				want = 403
+			}
+			if got := ask(method, host); got != want {
+				t.Errorf("%s to %s: %d, want %d", method, host, got, want)
+			}
+		}
+	}
+	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+	if got := ask("POST", "broker.example", bearer(ops)...); got != 201 {
+		t.Errorf("with a key any name does: %d", got)
 	}
 }
 
