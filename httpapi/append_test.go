@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -96,6 +98,55 @@ func TestAppendChoosesPartition(t *testing.T) {
 		t.Errorf("the key was lost: %+v", got)
 	}
 	s.append("orders", "v", "Seb-Key", "") // an empty key is a key
+}
+
+// The partitions are those that the Java client's default partitioner chooses of 12.
+func TestAppendChoosesThePartitionThatKafkaWould(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.createOrders(12)
+	for key, want := range map[string]int32{
+		"21": 0, "foobar": 6, "abc": 3, "": 9, "a": 4, "ab": 2, "abcd": 8, "order-1": 10, "order-2": 3, "\xff\x80\xfe\x81\xfd\x82\xfc": 11,
+	} {
+		for name, a := range map[string]answer{
+			"query":     s.post(ordersPath+"?key="+url.QueryEscape(key), "v"),
+			"JSON":      s.post(ordersPath, fmt.Sprintf(`{"records":[{"value":"v","key_base64":%q}]}`, base64.StdEncoding.EncodeToString([]byte(key))), "Content-Type", typeRecords),
+			"every one": s.post(ordersPath+"?key="+url.QueryEscape(key), "v\nv\n", "Content-Type", typeNDJSON),
+		} {
+			a.want(t, http.StatusCreated)
+			var got struct{ Partition *int32 }
+			if a.json(t, &got); got.Partition == nil || *got.Partition != want {
+				t.Errorf("the key %q in %s went elsewhere than to %d: %s", key, name, want, a.body)
+			}
+		}
+	}
+}
+
+// Neither with HEAD nor with If-None-Match does a record's value come.
+func TestReadOneRecordWithoutItsValue(t *testing.T) {
+	s := newServerWith(t, 2)
+	tag := s.get(ordersPath + "/1").Header.Get("ETag")
+	if other := s.get(ordersPath + "/0").Header.Get("ETag"); other == tag || tag == "" {
+		t.Errorf("two records have the tags %q and %q", tag, other)
+	}
+	for name, a := range map[string]answer{
+		"HEAD":            s.do("HEAD", ordersPath+"/1", nil),
+		"the tag":         s.get(ordersPath+"/1", "If-None-Match", tag),
+		"HEAD of the tag": s.do("HEAD", ordersPath+"/1", nil, "If-None-Match", tag),
+		"any tag":         s.get(ordersPath+"/1", "If-None-Match", "*"),
+	} {
+		want := http.StatusNotModified
+		if name == "HEAD" {
+			want = http.StatusOK
+			a.wantHeader(t, "Content-Length", "1")
+		}
+		a.want(t, want)
+		a.wantHeader(t, "ETag", tag)
+		a.wantHeader(t, "Cache-Control", "private, no-cache")
+		if a.body != "" {
+			t.Errorf("%s: got %q", name, a.body)
+		}
+	}
+	s.get(ordersPath+"/1", "If-None-Match", `"another"`).want(t, http.StatusOK)
 }
 
 func TestAppendNDJSON(t *testing.T) {
