@@ -181,10 +181,10 @@ func TestReadOvertakenByALoadGoesOnInTheBatchThatTheStartIsIn(t *testing.T) {
 		faulty.On(objstore.VerbGet, commitlog.LogKey(2), storetest.Times(1, storetest.HoldReply(release)))
 		var got seb.Fetched
 		done := make(chan error)
-		go func() (err error) {
-			defer func() { done <- err }()
-			got, err = sleeper.Fetch(t.Context(), "t", 0, seb.At(2), seb.FetchOptions{Limit: 1})
-			return err
+		go func() {
+			f, err := sleeper.Fetch(t.Context(), "t", 0, seb.At(2), seb.FetchOptions{Limit: 1})
+			got = f
+			done <- err
 		}()
 		synctest.Wait()
 		_, err := sleeper.Topic(t.Context(), "unknown") // has the checkpoint loaded
