@@ -78,9 +78,9 @@ func ExampleOutcomeOf() {
 	}
 
 	store.down.Store(false)
-	appended, err := broker.Append(ctx, "orders", payment, seb.IdempotencyKey("payment-4711"))
-	if err != nil {
-		panic(err)
+	var appended seb.Appended
+	for err != nil {
+		appended, err = broker.Append(ctx, "orders", payment, seb.IdempotencyKey("payment-4711"))
 	}
 	fmt.Println("in the log, at offset", appended.Ranges[0].Offset)
 	if err := broker.Close(); err != nil {

@@ -151,7 +151,7 @@ func TestFollowIsToldOfRecordsThatWereDeletedBeforeItReadThem(t *testing.T) {
 				return
 			}
 		}()
-		time.Sleep(30 * time.Second) // it looks for what others do every 10 s now
+		time.Sleep(27 * time.Second) // it looks for what others do every 10 s now
 		mustAppend(t, other, "t", "1")
 		if _, err := other.DeleteRecords(t.Context(), "t", 0, 2); err != nil {
 			t.Fatal(err)
