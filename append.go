@@ -152,6 +152,11 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 			return nil, err
 		}
 		if b.replay(r, time.Now().UnixMicro()) {
+			err := b.lookNow(ctx, false)
+			if err == nil && !b.hasTopic(id) {
+				return b.appendAsync(ctx, topic, records, o) // to the one that has the name now
+			}
+			b.confirm(r, id, err)
 			close(r.done)
 			return b.pending(r, r.began), nil
 		}
@@ -210,8 +215,8 @@ func (b *Broker) checkIfOffset(ctx context.Context, r *request, topic uint64, re
 	if err := b.lookNow(ctx, false); err != nil { // so that it is the real end which is told
 		return err
 	}
-	if r.key != nil && b.replay(r, b.foldTime()) {
-		return nil // it is an earlier try of this append that moved the end
+	if !b.hasTopic(topic) || r.key != nil && b.replay(r, b.foldTime()) {
+		return nil // the commit tells; or it is an earlier try of this append that moved the end
 	}
 	return offsetConflict(r, p, end())
 }

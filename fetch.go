@@ -156,7 +156,7 @@ func (c *cursor) bounds() (start, end int64, err error) {
 func (c *cursor) partitionLocked() (*state.Partition, error) {
 	t := c.b.state.TopicByID(c.id)
 	if t == nil {
-		return nil, refused(CodeTopicNotFound, "topic %q was deleted", c.topic)
+		return nil, topicDeleted(c.topic)
 	}
 	if c.partition < 0 || int(c.partition) >= len(t.Partitions) {
 		return nil, partitionNotFound(c.topic, c.partition, len(t.Partitions))

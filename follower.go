@@ -115,7 +115,7 @@ func (f *Follower) partitionsLocked() ([]state.Partition, error) {
 	t := f.b.state.TopicByID(f.id)
 	switch {
 	case t == nil:
-		return nil, refused(CodeTopicNotFound, "topic %q was deleted", f.topic)
+		return nil, topicDeleted(f.topic)
 	case f.only != AllPartitions && (f.only < 0 || int(f.only) >= len(t.Partitions)):
 		return nil, partitionNotFound(f.topic, f.only, len(t.Partitions))
 	case f.only != AllPartitions:

@@ -3,6 +3,7 @@ package seb
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"hash"
 	"time"
 
@@ -101,7 +102,8 @@ func (d *digester) sum() commitlog.Digest {
 	return commitlog.Digest(d.Sum(nil)[:len(commitlog.Digest{})])
 }
 
-// replay settles a request whose key the log knows at that time.
+// replay settles a request whose key the log knows at that time. It needs
+// confirm, on a state that is not older than the request.
 func (b *Broker) replay(r *request, at int64) bool {
 	b.mu.RLock()
 	first, known := b.state.Keyed(r.key.hash, at)
@@ -109,7 +111,7 @@ func (b *Broker) replay(r *request, at int64) bool {
 	if !known {
 		return false
 	}
-	r.settled = true
+	r.settled, r.known = true, true
 	if first.Print != r.key.print {
 		r.err = keyReused()
 		return true
@@ -120,6 +122,32 @@ func (b *Broker) replay(r *request, at int64) bool {
 		r.result.Ranges = append(r.result.Ranges, Range{Partition: int32(x.Partition), Offset: Offset(x.Base), Count: int(x.Count)})
 	}
 	return true
+}
+
+// confirm makes a replay stand or fall by the end of the log, which err says could
+// not be read: a topic that was deleted takes its keys along.
+func (b *Broker) confirm(r *request, topic uint64, err error) {
+	switch {
+	case err != nil:
+		r.result, r.err = Appended{}, mayBe(err)
+	case !b.hasTopic(topic):
+		r.result, r.err = Appended{}, topicDeleted(r.topic)
+	}
+}
+
+// mayBe returns err as that of a write which may be in the log.
+func mayBe(err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.withOutcome(Unknown)
+	}
+	return err
+}
+
+func (b *Broker) hasTopic(id uint64) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.state.TopicByID(id) != nil
 }
 
 // foldTime returns the time of the log's last commit, by which the log forgets keys.

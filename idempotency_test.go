@@ -123,6 +123,38 @@ func TestKeyOfADeletedTopicIsFree(t *testing.T) {
 	wantValues(t, b, "t", "old")
 }
 
+// A broker that has not heard of the deletion knows the key of the topic before, or
+// learns it on its way there: that is no answer for the topic of now.
+func TestKeyOfATopicThatWasDeletedElsewhereIsFree(t *testing.T) {
+	for name, known := range map[string]bool{"the key is known": true, "the key is learned": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := objstore.NewMemory()
+				b, other := open(t, memory, immediate()), open(t, memory, immediate())
+				mustCreateTopic(t, b, "t", 1)
+				wantValues(t, other, "t")
+				mustAppendKeyed(t, b, "k", "v")
+				if known {
+					mustAppendKeyed(t, other, "k", "v")
+				}
+				if err := b.DeleteTopic(t.Context(), "t"); err != nil {
+					t.Fatal(err)
+				}
+				mustCreateTopic(t, b, "t", 1)
+				a, err := other.Append(t.Context(), "t", values("v"), seb.IdempotencyKey("k"))
+				if seb.CodeOf(err) == seb.CodeTopicNotFound { // found out too late to begin anew
+					wantOutcome(t, err, seb.NotCommitted)
+					a, err = other.Append(t.Context(), "t", values("v"), seb.IdempotencyKey("k"))
+				}
+				if err != nil || a.Replayed {
+					t.Errorf("the append to the new topic: %+v, %v", a, err)
+				}
+				wantValues(t, other, "t", "v")
+			})
+		})
+	}
+}
+
 // While the first is under way its retries wait for it, and it stays as long as
 // one of them does.
 func TestRetriesJoinTheAppendThatIsUnderWay(t *testing.T) {

@@ -78,9 +78,16 @@ type building struct {
 	refusal map[*request]error
 }
 
-// hopeful tells whether an append was refused for an end that its partition has
-// not reached here, and may have reached through another broker.
-func (x *building) hopeful() bool {
+// doubtful tells whether only the end of the log can tell what to answer: an append
+// was refused for an end that its partition has not reached here, and may have
+// reached through another broker; or one has a key that is known here, of a topic
+// that may be deleted.
+func (x *building) doubtful() bool {
+	for _, g := range x.groups {
+		if slices.ContainsFunc(g.requests, func(r *request) bool { return r.known }) {
+			return true
+		}
+	}
 	for r, err := range x.refusal {
 		var e *Error
 		if errors.As(err, &e) && e.Code == CodeOffsetConflict && int64(e.End) < r.ifOffset {
@@ -112,7 +119,7 @@ func (b *Broker) commit(looks []*look) {
 	b.building = &building{groups: groups, refusal: map[*request]error{}}
 	defer func() { b.building = nil }()
 	c, err := b.log.Commit(b.life, b.build, b.reportCommit)
-	if c == nil && err == nil && b.building.hopeful() {
+	if c == nil && err == nil && !slices.ContainsFunc(groups, b.useless) && b.building.doubtful() {
 		if err = b.log.Look(b.life); err == nil {
 			c, err = b.log.Commit(b.life, b.build, b.reportCommit)
 		}
@@ -189,8 +196,11 @@ func (b *Broker) stop(err error) {
 func (b *Broker) finish(groups []*group, outcome func(*request) error) {
 	for _, g := range groups {
 		for _, r := range g.requests {
-			if !r.settled {
-				r.err = outcome(r)
+			switch err := outcome(r); {
+			case !r.settled:
+				r.err = err
+			case r.known:
+				b.confirm(r, r.parts[0].batch.key.topic, err)
 			}
 			switch {
 			case r.settled:
@@ -289,7 +299,7 @@ func (b *Broker) buildBatch(c *commitlog.Commit, d *state.Draft, t *batch) bool 
 	end, ok := d.End(t.key.topic, uint32(t.key.partition))
 	if !ok {
 		for _, p := range t.parts {
-			b.building.refusal[p.request] = refused(CodeTopicNotFound, "topic %q was deleted", p.request.topic)
+			b.building.refusal[p.request] = topicDeleted(p.request.topic)
 		}
 		return false
 	}

@@ -320,6 +320,10 @@ func topicNotFound(name string) *Error {
 	return e
 }
 
+func topicDeleted(name string) *Error {
+	return refused(CodeTopicNotFound, "topic %q was deleted", name)
+}
+
 // lookUp finds a topic, after a look at the log if it isn't known here.
 func (b *Broker) lookUp(ctx context.Context, name string) (id uint64, partitions int, err error) {
 	if err := CheckTopicName(name); err != nil {
