@@ -62,7 +62,7 @@ type request struct {
 	ifOffset int64           // the end offset that the append insists on, -1 if on none
 	key      *idempotencyKey // nil if it has none
 	settled  bool            // by the commit loop, before a commit took it: result or err is set
-	known    bool            // settled, since the log knows its key; see confirm
+	doubtful bool            // settled by what is known of its key here; see confirm
 
 	// Guarded by gather.mu until the group is sealed, then unchanging.
 	holders   int // callers that wait for it, less those who gave up

@@ -111,7 +111,7 @@ func (b *Broker) replay(r *request, at int64) bool {
 	if !known {
 		return false
 	}
-	r.settled, r.known = true, true
+	r.settled, r.doubtful = true, true
 	if first.Print != r.key.print {
 		r.err = keyReused()
 		return true
@@ -124,14 +124,20 @@ func (b *Broker) replay(r *request, at int64) bool {
 	return true
 }
 
-// confirm makes a replay stand or fall by the end of the log, which err says could
-// not be read: a topic that was deleted takes its keys along.
+// confirm makes what was said of a request's key stand or fall by the end of the
+// log, which err says could not be read: a topic that was deleted takes its keys
+// along, and a key that there was no room for may be known there.
 func (b *Broker) confirm(r *request, topic uint64, err error) {
 	switch {
 	case err != nil:
 		r.result, r.err = Appended{}, mayBe(err)
 	case !b.hasTopic(topic):
 		r.result, r.err = Appended{}, topicDeleted(r.topic)
+	case CodeOf(r.err) == CodeIdempotencyKeysFull:
+		full := r.err
+		if r.err = nil; !b.replay(r, b.foldTime()) {
+			r.err = full
+		}
 	}
 }
 
@@ -173,7 +179,7 @@ func (b *Broker) settle(groups []*group, at int64) {
 				r.settled, r.err = true, waitedTooLong()
 				changed = true
 			case room <= 0:
-				r.settled, r.err = true, keysFull(b.opts.Limits.IdempotencyKeys)
+				r.settled, r.doubtful, r.err = true, true, keysFull(b.opts.Limits.IdempotencyKeys)
 				changed = true
 			default:
 				room--

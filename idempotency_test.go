@@ -325,6 +325,23 @@ func TestKeysAreForgottenAfterADayAndNotBefore(t *testing.T) {
 	})
 }
 
+// A broker that has no room for a key may not have heard yet that it is remembered.
+func TestRetryIsKnownWhereThereIsNoRoomForItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		b := open(t, memory, immediate())
+		opts := immediate()
+		opts.Limits.IdempotencyKeys = 1
+		full := open(t, memory, opts)
+		mustCreateTopic(t, b, "t", 1)
+		mustAppendKeyed(t, full, "a", "a")
+		first := mustAppendKeyed(t, b, "b", "b")
+		wantReplay(t, mustAppendKeyed(t, full, "b", "b"), first)
+		_, err := full.Append(t.Context(), "t", values("c"), seb.IdempotencyKey("c"))
+		wantCode(t, err, seb.CodeIdempotencyKeysFull)
+	})
+}
+
 // A broker that sleeps over an append for longer than the log remembers its retry
 // must not commit it when it wakes.
 func TestAppendThatSleptForADayIsNotCommittedTwice(t *testing.T) {

@@ -80,11 +80,10 @@ type building struct {
 
 // doubtful tells whether only the end of the log can tell what to answer: an append
 // was refused for an end that its partition has not reached here, and may have
-// reached through another broker; or one has a key that is known here, of a topic
-// that may be deleted.
+// reached through another broker; or it was settled by what is known of its key here.
 func (x *building) doubtful() bool {
 	for _, g := range x.groups {
-		if slices.ContainsFunc(g.requests, func(r *request) bool { return r.known }) {
+		if slices.ContainsFunc(g.requests, func(r *request) bool { return r.doubtful }) {
 			return true
 		}
 	}
@@ -199,7 +198,7 @@ func (b *Broker) finish(groups []*group, outcome func(*request) error) {
 			switch err := outcome(r); {
 			case !r.settled:
 				r.err = err
-			case r.known:
+			case r.doubtful:
 				b.confirm(r, r.parts[0].batch.key.topic, err)
 			}
 			switch {
