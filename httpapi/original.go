@@ -62,10 +62,13 @@ func originalText(p problem) string {
 }
 
 // originalStatus is p's status as the original's clients know it: they take every
-// one but 401, 404 and 413 for success.
+// one but 401, 404 and 413 for success, so whoever is not let in must get the first.
 func originalStatus(p problem) int {
-	if p.Code == seb.CodeOffsetOutOfRange {
+	switch p.Code {
+	case seb.CodeOffsetOutOfRange:
 		return http.StatusNotFound
+	case seb.CodeForbidden, codeCrossOrigin, codeTooManyAttempts:
+		return http.StatusUnauthorized
 	}
 	return p.Status
 }

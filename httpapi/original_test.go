@@ -163,6 +163,21 @@ func TestOriginalAppendOfManyRecords(t *testing.T) {
 	s.wantNothingReserved()
 }
 
+// The original's client takes every status but 401, 404 and 413 for success.
+func TestOriginalClientsLearnThatTheyAreNotLetIn(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+	_, reader := newKey(t, s.broker, "reader", seb.ScopeRead)
+	post := func(key string) answer {
+		return s.exchange(strings.Replace(originalPost("/records?topic-name=orders", formBody("[1]", "a")), "api-key", key, 1))
+	}
+	post(ops).want(t, http.StatusCreated)
+	post(reader).want(t, http.StatusUnauthorized)
+	for range 2 * attemptsBurst {
+		post("seb_gone").want(t, http.StatusUnauthorized)
+	}
+}
+
 func TestOriginalAppendRefuses(t *testing.T) {
 	s := newServer(t, seb.Options{Limits: seb.Limits{RequestBytes: 64 << 10, RecordBytes: 1 << 10}}, Options{})
 	good := formBody("[1]", "a")
