@@ -158,6 +158,9 @@ func TestFollowIsToldOfRecordsThatWereDeletedBeforeItReadThem(t *testing.T) {
 		}
 		mustAppend(t, other, "t", "2")
 		m := <-found
+		if m.err == nil && m.value == "1" {
+			return // it was read between the two, when its broker followed the log
+		}
 		if e := wantError(t, m.err, seb.CodeOffsetOutOfRange); e.Start != 2 {
 			t.Errorf("%q, %+v", m.value, e)
 		}
