@@ -70,7 +70,11 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 		err = errInterrupted
 	}
 	err = fmt.Errorf("consume %s: %w", c.Topic, err)
-	if r.written > 0 && !errors.As(err, new(hintError)) {
+	switch {
+	case errors.As(err, new(outputError)):
+		err = hinted(err, fmt.Sprintf("%d records were written, then perhaps some more, and a part of one; what follows the %[1]d begins at %s",
+			r.written, r.positions()))
+	case r.written > 0 && !errors.As(err, new(hintError)):
 		err = hinted(err, fmt.Sprintf("%d records were written; go on with %s", r.written, r.positions()))
 	}
 	return err

@@ -197,6 +197,44 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
+// What stays in a buffer was not written: who goes on where it says loses nothing.
+func TestConsumeCountsWhatTheOutputTook(t *testing.T) {
+	records := make([]string, 30000)
+	for i := range records {
+		records[i] = strconv.Itoa(i)
+	}
+	for name, test := range map[string]struct {
+		room int
+		want string
+	}{
+		"nothing":   {0, "0 records were written, then perhaps some more, and a part of one; what follows the 0 begins at --from 0\n"},
+		"a buffer":  {64 << 10, "0 records were written, then perhaps some more, and a part of one; what follows the 0 begins at --from 0\n"},
+		"an answer": {150000, "20000 records were written, then perhaps some more, and a part of one; what follows the 20000 begins at --from 20000\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := newFakeLog(t, &fakeLog{records: records, perFetch: 20000})
+			var stderr bytes.Buffer
+			out := &fullDisk{room: test.room}
+			code := run(t.Context(), []string{"consume", "orders", "--server", url}, streams{nil, out, &stderr})
+			if code != exitFailure || !strings.Contains(stderr.String(), test.want) {
+				t.Errorf("exit code %d, %s", code, &stderr)
+			}
+		})
+	}
+}
+
+// fullDisk takes so many bytes.
+type fullDisk struct{ room int }
+
+func (f *fullDisk) Write(p []byte) (int, error) {
+	n := min(len(p), f.room)
+	f.room -= n
+	if n < len(p) {
+		return n, syscall.ENOSPC
+	}
+	return n, nil
+}
+
 func TestConsumeRefusesAnswersThatMakeNoSense(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"no headers": func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "\x00\x00\x00\x00") },

@@ -30,6 +30,12 @@ const (
 // errAtLimit ends the reading of all partitions.
 var errAtLimit = errors.New("all records of --limit were written")
 
+// outputError says that the output did not take records, or only some of them.
+type outputError struct{ error }
+
+func (e outputError) Error() string { return "write records: " + e.error.Error() }
+func (e outputError) Unwrap() error { return e.error }
+
 // consumer is one run of consume.
 type consumer struct {
 	cmd       *consumeCmd
@@ -175,20 +181,25 @@ func (r *consumer) watch(ctx context.Context, added func(*partitionReader)) {
 // positions says how to go on where the readers are.
 func (r *consumer) positions() string {
 	if len(r.readers) == 1 {
-		return fmt.Sprintf("--from %d", r.readers[0].next)
+		return "--from " + r.readers[0].position()
 	}
 	var parts []string
 	for _, p := range r.readers {
-		if p.next < 0 {
-			continue
-		}
 		if len(parts) == positionsShown {
 			parts = append(parts, "...")
 			break
 		}
-		parts = append(parts, fmt.Sprintf("--partition %d --from %d", p.partition, p.next))
+		parts = append(parts, fmt.Sprintf("--partition %d --from %s", p.partition, p.position()))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// position is where the reader is as --from has it.
+func (p *partitionReader) position() string {
+	if p.next < 0 {
+		return p.cmd.From
+	}
+	return strconv.FormatInt(p.next, 10)
 }
 
 // copyAll writes the partition's records to its end, or follows it.
@@ -252,7 +263,8 @@ func (p *partitionReader) fetch(ctx context.Context) (f fetched, err error) {
 }
 
 // write writes what was fetched, and tells whether that was all. Limits that
-// others reached meanwhile count.
+// others reached meanwhile count. Records count as written once the output took
+// all of them.
 func (p *partitionReader) write(f fetched) (done bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -267,19 +279,22 @@ func (p *partitionReader) write(f fetched) (done bool, err error) {
 	if p.cmd.Limit > 0 {
 		stop = min(stop, f.first+p.cmd.Limit-p.written)
 	}
+	p.next = f.first
+	var size int64
 	for f.first < stop {
 		record := f.pop()
 		if err := p.form.write(p.out, record); err != nil {
-			return true, fmt.Errorf("write records: %w", err)
+			return true, outputError{err}
 		}
-		p.written++
-		p.bytes += int64(len(record))
+		size += int64(len(record))
 	}
 	if err := p.out.Flush(); err != nil {
-		return true, fmt.Errorf("write records: %w", err)
+		return true, outputError{err}
 	}
+	p.written += f.first - p.next
+	p.bytes += size
 	p.progress.update(time.Now(), p.written, p.bytes)
-	p.next = max(stop, f.first)
+	p.next = f.first
 	p.from = url.Values{"offset": {strconv.FormatInt(p.next, 10)}}
 	if p.cmd.Limit > 0 && p.written >= p.cmd.Limit {
 		return true, errAtLimit

@@ -49,6 +49,20 @@ func TestConsumeReadsAllPartitions(t *testing.T) {
 	}
 }
 
+// Who is told where to go on learns of every partition, also of one that was
+// not begun.
+func TestConsumeTellsWhereEveryPartitionGoesOn(t *testing.T) {
+	r := &consumer{cmd: &consumeCmd{From: "-5"}}
+	r.readers = []*partitionReader{{consumer: r, next: 3}, {consumer: r, partition: 1, next: -1}}
+	if got := r.positions(); got != "--partition 0 --from 3, --partition 1 --from -5" {
+		t.Error(got)
+	}
+	r.readers = r.readers[1:]
+	if got := r.positions(); got != "--from -5" {
+		t.Error(got)
+	}
+}
+
 func TestFollowReadsPartitionsThatAreAdded(t *testing.T) {
 	b := serve(t, nil, "--store", "memory:", "--linger", "1ms")
 	runSeb(t, nil, "topic", "create", "orders", "--server", b.url).want(t, exitOK)
