@@ -105,7 +105,7 @@ func exitCode(ctx context.Context, err error) int {
 	case errors.As(err, &t):
 		return exitUnreachable
 	case errors.As(err, &broker):
-		return exitCodeOf(broker.Code)
+		return brokerExitCode(broker)
 	case errors.Is(err, objstore.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return exitRefused
 	case isUnreachable(err):
@@ -128,6 +128,25 @@ func (e *apiError) exitCode() int {
 		return exitRefused
 	}
 	return exitFailure
+}
+
+// brokerExitCode is that of an error of a broker in this process. It is the
+// same as if the broker had been asked by HTTP.
+func brokerExitCode(e *seb.Error) int {
+	if e.Outcome == seb.Unknown {
+		return exitUnknown
+	}
+	if code := exitCodeOf(e.Code); code != exitFailure {
+		return code
+	}
+	switch e.Code {
+	case seb.CodeOverMemoryBudget, seb.CodeOverStateBudget, seb.CodeIdempotencyKeysFull, seb.CodeBrokerClosed:
+		return exitUnreachable
+	case seb.CodeCanceled:
+		return exitFailure
+	default:
+		return exitRefused
+	}
 }
 
 // exitCodeOf returns what a broker's code alone says.

@@ -38,6 +38,9 @@ func TestExitCodeSaysWhatKindOfErrorItIs(t *testing.T) {
 		{&seb.Error{Code: seb.CodeBrokerStopped}, exitDamage},
 		{&seb.Error{Code: seb.CodeStoreUnusable}, exitDamage},
 		{&seb.Error{Code: seb.CodeStoreUnavailable}, exitUnreachable},
+		{&seb.Error{Code: seb.CodeStoreUnavailable, Outcome: seb.Unknown}, exitUnknown},
+		{&seb.Error{Code: seb.CodeOverStateBudget}, exitUnreachable},
+		{&seb.Error{Code: seb.CodeKeyExists, Outcome: seb.NotCommitted}, exitRefused},
 		{transportError{context.DeadlineExceeded, false}, exitUnreachable},
 		{codedError{hinted(refused(503, seb.CodeStoreUnavailable), ""), exitUnknown}, exitUnknown},
 		{objstore.ErrNotFound, exitRefused},
@@ -51,6 +54,14 @@ func TestExitCodeSaysWhatKindOfErrorItIs(t *testing.T) {
 			t.Errorf("%v ends with %d, not %d", err, code, test.code)
 		}
 	}
+}
+
+// Keys of a store that is opened here are refused as a broker would refuse them.
+func TestRefusalsHaveOneCodeWithAndWithoutABroker(t *testing.T) {
+	dir := t.TempDir()
+	runSeb(t, nil, "key", "create", "ops", "--scope", "admin", "--store", dir).want(t, exitOK)
+	runSeb(t, nil, "key", "create", "ops", "--scope", "admin", "--store", dir).want(t, exitRefused, "key_exists")
+	runSeb(t, nil, "key", "revoke", "shop", "--store", dir).want(t, exitRefused, "no such key")
 }
 
 // A write that got no answer may have been carried out; a read changes nothing.

@@ -176,8 +176,8 @@ func takeInventory(ctx context.Context, source importSource, topics []string) (*
 	}
 	for topic, offsets := range v.topics {
 		slices.Sort(offsets)
-		if err := seb.CheckTopicName(topic); err != nil {
-			return nil, hinted(fmt.Errorf("topic %q can't be imported under its name: %w", topic, err),
+		if seb.CheckTopicName(topic) != nil {
+			return nil, hinted(fmt.Errorf("topic %q can't be imported under its name: Seb's have 1 to 249 of a-z, A-Z, 0-9, ., _ and -", topic),
 				"name the topics to import with --topic")
 		}
 	}

@@ -185,5 +185,5 @@ func findKey(ctx context.Context, keys keyring, which string) (keyInfo, error) {
 			return k, nil
 		}
 	}
-	return keyInfo{}, hinted(fmt.Errorf("there is no such key"), "see `seb key list`")
+	return keyInfo{}, codedError{hinted(errors.New("there is no such key"), "see `seb key list`"), exitRefused}
 }

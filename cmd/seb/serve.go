@@ -120,7 +120,11 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	broker, err := seb.Open(ctx, store, c.options(batching(c.Batch, linger, c.CommitBytes), log, metrics))
 	if err != nil {
-		return fmt.Errorf("open the log in %s: %w", c.Store, err)
+		err = fmt.Errorf("open the log in %s: %w", c.Store, err)
+		if seb.CodeOf(err) == seb.CodeInvalidRequest { // what the flags ask for, which no restart changes
+			return codedError{err, exitUsage}
+		}
+		return err
 	}
 	if err := c.checkKeys(broker); err != nil {
 		return errors.Join(err, broker.Close())
