@@ -37,6 +37,8 @@ const (
 	backoffMax = 5 * time.Second
 	// The longest pause that an answer can ask for.
 	retryAfterMax = time.Minute
+	// The longest text of a server that is no broker that is shown.
+	plainLineMax = 200
 )
 
 // serverFlag names a broker, on every command that talks to one.
@@ -152,12 +154,12 @@ func (c *client) call(ctx context.Context, method, u string, body, answer any) (
 	}
 	res, err := c.do(req)
 	if err != nil {
-		return 0, c.unsure(method, err)
+		return 0, c.unsure(method, u, err)
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
 	if err != nil {
-		return 0, c.unsure(method, unanswered(c.base, err))
+		return 0, c.unsure(method, u, unanswered(c.base, err))
 	}
 	if answer == nil {
 		return res.StatusCode, nil
@@ -169,11 +171,15 @@ func (c *client) call(ctx context.Context, method, u string, body, answer any) (
 }
 
 // unsure says in err, if the request was to change something, that it may have.
-func (c *client) unsure(method string, err error) error {
+func (c *client) unsure(method, u string, err error) error {
 	if _, outcome := retryable(err); method == http.MethodGet || outcome != seb.Unknown {
 		return err
 	}
-	return codedError{hinted(err, "it may have been done all the same: look with `seb topic list` before you try again"), exitUnknown}
+	look := "look with `seb topic list` before you try again"
+	if strings.HasPrefix(u, c.url(nil, "keys")) {
+		look = "look with `seb key list`, with --store if that needs a key, and revoke a key that was made but never shown"
+	}
+	return codedError{hinted(err, "it may have been done all the same: "+look), exitUnknown}
 }
 
 // transportError is a request that got no answer. unsent tells that it never
@@ -236,7 +242,7 @@ func readProblem(res *http.Response) error {
 	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
 	if err != nil || json.Unmarshal(b, e) != nil {
 		// The status alone still decides what happened.
-		*e = apiError{}
+		*e = apiError{Detail: plainLine(b)}
 	}
 	e.Status = res.StatusCode
 	if to := res.Header.Get("Location"); to != "" && e.Detail == "" {
@@ -252,6 +258,16 @@ func readProblem(res *http.Response) error {
 		return hinted(e, e.Hint)
 	}
 	return e
+}
+
+// plainLine returns what a server says that is no broker, such as one that
+// speaks HTTPS to who does not, if it is a line of text.
+func plainLine(body []byte) string {
+	s := string(bytes.TrimSpace(body))
+	if len(s) > plainLineMax || strings.HasPrefix(s, "<") || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return ""
+	}
+	return s
 }
 
 // retryable tells whether asking again may help, and what became of the

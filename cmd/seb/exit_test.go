@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -70,6 +71,35 @@ func TestUnknownOutcomesHaveTheirCode(t *testing.T) {
 	defer server.Close()
 	for command, code := range map[string]int{"create": exitUnknown, "delete": exitUnknown, "show": exitUnreachable} {
 		runSeb(t, nil, "topic", command, "orders", "--server", server.URL).want(t, code)
+	}
+}
+
+// A key that may have been made is to be found among keys.
+func TestUnknownOutcomesOfKeysSayWhereToLook(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(hangUp))
+	defer server.Close()
+	runSeb(t, nil, "key", "create", "ops", "--scope", "admin", "--server", server.URL).want(t, exitUnknown, "seb key list")
+	runSeb(t, nil, "topic", "create", "orders", "--server", server.URL).want(t, exitUnknown, "seb topic list")
+}
+
+// http:// to a port that speaks TLS is told by that side.
+func TestWhatIsNoBrokerIsHeard(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	server.StartTLS()
+	defer server.Close()
+	url := "http://" + strings.TrimPrefix(server.URL, "https://")
+	runSeb(t, nil, "topic", "list", "--server", url).want(t, exitRefused, "status 400: Client sent an HTTP request to an HTTPS server.")
+}
+
+func TestOnlyALineOfTextIsShown(t *testing.T) {
+	for body, want := range map[string]string{
+		"no healthy upstream\n": "no healthy upstream", "": "", "<p>no</p>": "", "a\nb": "", "\x1b[2J": "",
+		strings.Repeat("a", plainLineMax+1): "",
+	} {
+		if got := plainLine([]byte(body)); got != want {
+			t.Errorf("%.20q is shown as %q", body, got)
+		}
 	}
 }
 
