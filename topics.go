@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -28,6 +29,21 @@ type TopicConfig struct {
 	Retention time.Duration
 	// RetentionBytes is how much of each partition is kept at least.
 	RetentionBytes int64
+}
+
+// kept says how long records are kept.
+func (c TopicConfig) kept() string {
+	var limits []string
+	if c.Retention > 0 {
+		limits = append(limits, fmt.Sprintf("a retention of %v", c.Retention))
+	}
+	if c.RetentionBytes > 0 {
+		limits = append(limits, fmt.Sprintf("a retention of %d bytes", c.RetentionBytes))
+	}
+	if len(limits) == 0 {
+		return "no limit of retention"
+	}
+	return strings.Join(limits, " and ")
 }
 
 func (c TopicConfig) check() error {
@@ -148,7 +164,11 @@ func differs(name string, opts TopicOptions, partitions uint32, config TopicConf
 	if partitions == uint32(opts.Partitions) && want == config {
 		return nil
 	}
-	return refused(CodeTopicExists, "topic %q exists with %d partitions, a retention of %v and of %d bytes", name, partitions, config.Retention, config.RetentionBytes)
+	has := fmt.Sprintf("topic %q exists with %d partitions", name, partitions)
+	if want.Retention != config.Retention || want.RetentionBytes != config.RetentionBytes {
+		has += ", " + config.kept()
+	}
+	return refused(CodeTopicExists, "%s", has)
 }
 
 func (b *Broker) checkPartitionCount(n int32) error {

@@ -2,6 +2,7 @@ package seb_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,6 +113,9 @@ func TestTopicConfig(t *testing.T) {
 	}
 	_, err := create(seb.TopicConfig{Retention: time.Hour})
 	wantCode(t, err, seb.CodeTopicExists)
+	if !strings.Contains(err.Error(), "partitions, a retention of ") {
+		t.Errorf("%v doesn't say what differs", err)
+	}
 
 	topic, err := b.UpdateTopic(t.Context(), "t", seb.TopicUpdate{Retention: new(time.Duration), Partitions: new(int32(3))})
 	want.Retention = 0
