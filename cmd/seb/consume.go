@@ -70,7 +70,9 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 		err = errInterrupted
 	}
 	err = fmt.Errorf("consume %s: %w", c.Topic, err)
+	var refusal *apiError
 	switch {
+	case errors.As(err, &refusal) && refusal.Code == seb.CodeTopicNotFound: // positions are of the topic that is gone
 	case errors.As(err, new(outputError)):
 		err = hinted(err, fmt.Sprintf("%d records were written, then perhaps some more, and a part of one; what follows the %[1]d begins at %s",
 			r.written, r.positions()))
