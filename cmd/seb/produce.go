@@ -291,6 +291,9 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 	if errors.As(err, &e) && e.Code == seb.CodePartitionNotFound && p.cmd.Format == formatJSON && p.cmd.Partition == nil {
 		goOn += " and --repartition, which lets keys choose the partitions"
 	}
+	if count > 0 {
+		err = fmt.Errorf("%ss %d to %d: %w", p.unit, from, to, err)
+	}
 	return hinted(fmt.Errorf("produce %s: %w", p.cmd.Topic, err),
 		fmt.Sprintf("%s, and none after them is in the log; %s", done, goOn))
 }

@@ -160,7 +160,7 @@ func TestProduceRemembersThatAnOutcomeIsUnknown(t *testing.T) {
 func TestProduceSaysHowToGoOn(t *testing.T) {
 	f, url := newFakeBroker(t, nil, problem(http.StatusRequestEntityTooLarge, "record_too_large", "not_committed"))
 	r := runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--batch-records", "2")
-	r.want(t, exitRefused, "record_too_large", "2 lines are acknowledged, and none after them", "--skip 2")
+	r.want(t, exitRefused, "produce orders: lines 3 to 4: record_too_large", "2 lines are acknowledged, and none after them", "--skip 2")
 
 	r = runSeb(t, strings.NewReader(fiveLines), "produce", "orders", "--server", url, "--skip", "2")
 	r.want(t, exitOK, "3 records")
