@@ -69,8 +69,9 @@ func originalStatus(p problem) int {
 		return http.StatusNotFound
 	case seb.CodeForbidden, codeCrossOrigin, codeTooManyAttempts:
 		return http.StatusUnauthorized
+	default:
+		return p.Status
 	}
-	return p.Status
 }
 
 // originalQuery is a query on one of the original's paths.
