@@ -122,7 +122,7 @@ func CheckTopicName(name string) error {
 // CreateTopic creates a topic. created is false if there was one of that name with
 // as many partitions already, and with the same config where opts gives one; if it
 // differs, that is CodeTopicExists.
-func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions) (t Topic, created bool, err error) {
+func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions) (_ Topic, created bool, _ error) {
 	def(&opts.Partitions, 1)
 	if err := CheckTopicName(name); err != nil {
 		return Topic{}, false, err
@@ -133,15 +133,16 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 	if err := b.stateRoom(); err != nil {
 		return Topic{}, false, err
 	}
-	err = b.change(ctx, name, func(d *state.Draft) ([]commitlog.Item, *Error) {
-		created = false
+	var creates bool // the commit loop's until the outcome is known
+	err := b.change(ctx, name, func(d *state.Draft) ([]commitlog.Item, *Error) {
+		creates = false
 		if id, n, ok := d.TopicID(name); ok {
 			return nil, differs(name, opts, n, configOf(d.TopicConfig(id)))
 		}
 		if d.TopicCount() >= b.opts.Limits.Topics {
 			return nil, limited(CodeTooManyTopics, b.opts.Limits.Topics, "there are %d topics already", b.opts.Limits.Topics)
 		}
-		created = true
+		creates = true
 		id := d.NextTopicID()
 		items := []commitlog.Item{&commitlog.TopicCreated{ID: id, Partitions: uint32(opts.Partitions), Name: name}}
 		if opts.Config != (TopicConfig{}) {
@@ -152,8 +153,8 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 	if err != nil {
 		return Topic{}, false, err
 	}
-	t, err = b.describeChanged(name)
-	return t, created, err
+	t, err := b.describeChanged(name)
+	return t, creates, err
 }
 
 // differs refuses to create a topic that exists otherwise.
