@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -118,6 +119,10 @@ func nextAnswer(t *testing.T, in *bufio.Reader, r *http.Request) bool {
 			t.Fatalf("%s %s: no request id", r.Method, r.URL)
 		case resp.StatusCode >= 500 && resp.StatusCode != http.StatusNotImplemented && resp.StatusCode != http.StatusServiceUnavailable:
 			t.Fatalf("%s %s: status %d: %s", r.Method, r.URL, resp.StatusCode, body)
+		case resp.StatusCode >= 400 && slices.Contains(originalPaths, r.URL.Path):
+			if got := resp.Header.Get("Content-Type"); got != "text/plain; charset=utf-8" {
+				t.Fatalf("%s %s: status %d as %s: %s", r.Method, r.URL, resp.StatusCode, got, body)
+			}
 		case resp.StatusCode >= 400 && r.Method != http.MethodHead:
 			var p wireProblem
 			if err := json.Unmarshal(body, &p); err != nil || p.Status != resp.StatusCode || p.Code == "" {
