@@ -30,8 +30,9 @@ func TestProbeAsksAgainWhereARacerGotNoAnswer(t *testing.T) {
 	}
 }
 
-// A proxy that repeats a create answers "exists" to the one that won; and one
-// answer may lack its date. Neither shows that the store breaks its promise.
+// A proxy that repeats a create answers "exists" to the one that won; one answer
+// may lack its date; and some may be bent on the way. None of these shows that the
+// store breaks its promise.
 func TestProbeAsksAgainWhereAnAnswerProvesNothing(t *testing.T) {
 	twice := func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 		if _, err := next(ctx, r); err != nil {
@@ -47,6 +48,7 @@ func TestProbeAsksAgainWhereAnAnswerProvesNothing(t *testing.T) {
 	}{
 		"own success answered as exists": {objstore.VerbCreate, twice, racers},
 		"no date":                        {objstore.VerbGet, storetest.NoTime, 1},
+		"bent on the way":                {objstore.VerbGet, storetest.FlipByte(0), 4},
 	}
 	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {

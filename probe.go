@@ -16,7 +16,7 @@ import (
 const (
 	probeRacers  = 8
 	probeTries   = 3
-	probeAnswers = 5 // creates that a racer sends at most
+	probeAnswers = 5 // creates that a racer sends at most, and reads of what it has created
 )
 
 // probe has several creates race for one key: at most one may be told that it
@@ -67,24 +67,45 @@ func (b *Broker) probeOnce(ctx context.Context) (err error) {
 			return r.err // no answer: nothing is proven either way
 		}
 	}
-	o, err := b.store.Get(ctx, key, 0, -1)
-	if err != nil {
-		return err
-	}
-	if winners == 0 && len(o.Body) == 1 && int(o.Body[0]) < probeRacers && racers[o.Body[0]].unsure {
-		winner, winners = int(o.Body[0]), 1 // its reply was lost
-	}
-	switch {
-	case winners > 1:
+	if winners > 1 {
 		return noConditions(errBroken, "%d of %d racing creates of one object were told that they won", winners, probeRacers)
-	case winners == 0: // or who won was told so by an answer that went astray
+	}
+	o, held, err := b.readProbe(ctx, key, func(body []byte) bool {
+		if len(body) != 1 || int(body[0]) >= probeRacers {
+			return false
+		}
+		// If none was told that it won, it may be one whose reply was lost.
+		return int(body[0]) == winner || winners == 0 && racers[body[0]].unsure
+	})
+	switch {
+	case err != nil:
+		return err
+	case !held && winners == 0: // or who won was told so by an answer that went astray
 		return noConditions(nil, "none of %d racing creates of one object was told that it won", probeRacers)
-	case len(o.Body) != 1 || int(o.Body[0]) != winner:
+	case !held:
 		return noConditions(nil, "the object does not hold what the winner of racing creates wrote")
 	case o.Time.IsZero():
 		return noConditions(nil, "its answers carry no date")
 	}
 	return nil
+}
+
+// readProbe reads the object that racers have created until it holds what it
+// should, some times: an answer may be bent on its way, and a store that is
+// refused for it would be refused for nothing.
+func (b *Broker) readProbe(ctx context.Context, key string, should func(body []byte) bool) (o objstore.Object, held bool, err error) {
+	for try := range probeAnswers {
+		if try > 0 {
+			pause(ctx, try)
+		}
+		if o, err = b.store.Get(ctx, key, 0, -1); err != nil {
+			return o, false, err
+		}
+		if should(o.Body) {
+			return o, true, nil
+		}
+	}
+	return o, false, nil
 }
 
 // errBroken is the cause where no second try can show anything else.
