@@ -76,6 +76,7 @@ type Broker struct {
 	budget  *budget
 	gather  *gather
 	metrics *metrics
+	use     storeUse
 	uploads chan struct{} // a token for each upload under way
 	turn    atomic.Uint32 // partition of the next append without a key
 
@@ -83,6 +84,10 @@ type Broker struct {
 	mu    sync.RWMutex
 	state *state.State
 	loads uint64 // checkpoints loaded
+
+	began   time.Time // Open, which was done at opened and had sent what opening says
+	opened  time.Time
+	opening StoreUse
 
 	waiters  waiters
 	tail     tail
@@ -125,6 +130,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 		loopDone: make(chan struct{}),
 		closed:   make(chan struct{}),
 		metrics:  newMetrics(),
+		began:    time.Now(),
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.store = objstore.Observe(store, b.observe)
@@ -142,6 +148,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 			return nil, errors.Join(fmt.Errorf("register metrics: %w", err), b.cache.Close())
 		}
 	}
+	b.opened, b.opening = time.Now(), b.use.load()
 	go b.loop()
 	return b, nil
 }
@@ -216,6 +223,7 @@ func damageHint(err error) string {
 // observe takes note of every store request.
 func (b *Broker) observe(op objstore.Op) {
 	b.metrics.storeRequest(op)
+	b.use.add(op)
 	switch {
 	case op.Outcome != objstore.OutcomeError:
 		b.storeErr.Store(nil)

@@ -26,6 +26,9 @@ type Options struct {
 	// the API from a browser; "*" means all. Default: none but the API's own. See
 	// [CheckOrigin].
 	AllowOrigins []string
+	// Prices are what the broker's store asks, for GET /v1/bill. Default: it tells
+	// what was used, not what that costs.
+	Prices *Prices
 	// Version is what GET /v1/version tells.
 	Version string
 }
@@ -43,6 +46,7 @@ type Handler struct {
 	mux     *http.ServeMux
 	origins *origins
 	version string
+	prices  *Prices
 	tempo   tempo
 
 	attempts *attempts
@@ -65,6 +69,7 @@ func New(b *seb.Broker, opts Options) *Handler {
 		mux:     http.NewServeMux(),
 		origins: newOrigins(opts.AllowOrigins),
 		version: opts.Version,
+		prices:  opts.Prices,
 		tempo:   tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
 
 		attempts: newAttempts(),
@@ -94,6 +99,7 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route("/v1/keys", methods{"GET": {readsKeys, h.listKeys}, "POST": {changesKeys, h.createKey}})
 	h.route("/v1/keys/{id}", methods{"DELETE": {changesKeys, h.revokeKey}})
 	h.route("/v1/version", methods{"GET": {needsNothing, h.getVersion}})
+	h.route("/v1/bill", methods{"GET": {needsAnyKey, h.getBill}})
 	h.route("/livez", methods{"GET": {needsNothing, h.livez}})
 	h.route("/readyz", methods{"GET": {needsNothing, h.readyz}})
 	h.route("/openapi.yaml", methods{"GET": {needsNothing, h.getOpenAPI}})

@@ -18,9 +18,7 @@ const (
 	lingerDirectory = 10 * time.Millisecond
 	lingerS3        = 250 * time.Millisecond
 
-	// AWS's list price for PUT in most regions, in dollars. Others ask less.
-	dollarsPerMillionPuts = 5.0
-	secondsPerMonth       = 30 * 24 * 3600
+	secondsPerMonth = 30 * 24 * 3600
 )
 
 // linger is how long a timed batch gathers unless told otherwise: a directory
@@ -35,6 +33,7 @@ func (k storeKind) linger() time.Duration {
 // cost says in words what the commits of a busy month cost at worst.
 func (k storeKind) cost(batch string, linger time.Duration) string {
 	const idle = "; an idle broker sends none"
+	dollarsPerMillionPuts := amazon.ClassA // others ask less
 	switch {
 	case k != kindS3:
 		return "no request fees"

@@ -49,6 +49,7 @@ type cli struct {
 	Consume consumeCmd `cmd:"" group:"data" help:"Write a topic's records, such as a line each."`
 	Import  importCmd  `cmd:"" group:"data" help:"Bring over topics of the original Seb, offsets kept."`
 	Top     topCmd     `cmd:"" group:"operations" help:"Show live what a broker and its topics do."`
+	Bill    billCmd    `cmd:"" group:"operations" help:"Show what a broker's use of its store costs."`
 	Key     keyCmd     `cmd:"" group:"operations" help:"Create, list and revoke API keys."`
 	URL     urlCmd     `cmd:"" group:"operations" name:"url" help:"Sign a URL that reads a topic without a key."`
 	Doctor  doctorCmd  `cmd:"" group:"operations" help:"Probe a store, and say what it may be used for."`

@@ -59,6 +59,8 @@ type serveCmd struct {
 	KeysMax            int  `default:"1000" placeholder:"N" help:"Most API keys (default ${default})."`
 	IdempotencyKeysMax int  `default:"1000000" placeholder:"N" help:"Most idempotency keys that are remembered, for a day each (default ${default})."`
 
+	Prices pricesFlag `placeholder:"NAME|A,B,STORAGE" help:"What the store asks, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (not known), or dollars for a million requests of class A, of class B, and a GB and month (default: by the store's address)."`
+
 	DeleteDelay time.Duration `default:"24h" help:"For a new bucket: how long objects stay after the log stopped needing them (default ${default})."`
 	Margin      time.Duration `default:"1h" help:"For a new bucket: the largest error of the store's clocks (default ${default})."`
 
@@ -130,7 +132,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		return errors.Join(err, broker.Close())
 	}
 	server := httpapi.NewServer(httpapi.New(broker, httpapi.Options{
-		Logger: log, Registerer: metrics, Gatherer: metrics, AllowOrigins: c.AllowOrigin, Version: version(),
+		Logger: log, Registerer: metrics, Gatherer: metrics, AllowOrigins: c.AllowOrigin, Prices: c.Prices.of(store), Version: version(),
 	}), log)
 	failed := make(chan error, 1)
 	limited := httpapi.LimitConnections(server, listener, c.MaxConnections)

@@ -252,7 +252,7 @@ func requireSame(t rapid.TB, got, want *State) {
 		t.Fatalf("the states' snapshots differ")
 	}
 	if got.Seq() != want.Seq() || got.Time() != want.Time() || got.DataFloor() != want.DataFloor() ||
-		got.Batches() != want.Batches() || got.Objects() != want.Objects() || got.nextTopic != want.nextTopic ||
+		got.Batches() != want.Batches() || got.Objects() != want.Objects() || got.ObjectBytes() != want.ObjectBytes() || got.nextTopic != want.nextTopic ||
 		got.NextKeyID() != want.NextKeyID() || !cmp.Equal(got.Keys(), want.Keys()) ||
 		!cmp.Equal(got.keyed.list, want.keyed.list, cmpopts.EquateEmpty()) || len(got.keyed.index) != len(want.keyed.index) {
 		t.Fatalf("the states differ: %s and %s", summary(got), summary(want))

@@ -36,6 +36,7 @@ func (o *object) Object() Object {
 type objects struct {
 	first  uint64
 	count  int
+	bytes  int64 // their sizes together
 	chunks []*[objectsChunk]object
 }
 
@@ -55,6 +56,7 @@ func (o *objects) add(x Object) {
 		e.seq |= dataBit
 	}
 	o.count++
+	o.bytes += int64(x.Size)
 	*o.entry(o.next() - 1) = e
 }
 

@@ -113,6 +113,9 @@ func (s *State) Batches() int { return s.batches }
 // Objects returns the number of objects that the state knows, live or dead.
 func (s *State) Objects() int { return s.objects.count }
 
+// ObjectBytes returns the sizes of those objects together.
+func (s *State) ObjectBytes() int64 { return s.objects.bytes }
+
 // Topic returns the topic of that name, nil if there is none.
 func (s *State) Topic(name string) *Topic { return s.names[name] }
 

@@ -344,6 +344,13 @@ func TestAllObjectsTellsTheLiveFromTheDead(t *testing.T) {
 	for range s.AllObjects() {
 		break // a walk may end early
 	}
+	bytes := int64(0)
+	for o := range s.AllObjects() {
+		bytes += int64(o.Size)
+	}
+	if got := s.ObjectBytes(); got != bytes || got == 0 {
+		t.Errorf("all objects have %d bytes together, and are said to have %d", bytes, got)
+	}
 }
 
 func TestMovedStartGivesBatchesBack(t *testing.T) {

@@ -110,6 +110,10 @@ func open(ctx context.Context, config Config) (*Store, error) {
 	return s, nil
 }
 
+// Endpoint returns the base URL of the server, which the URL named, or the
+// environment; "" if it is Amazon's own.
+func (s *Store) Endpoint() string { return aws.ToString(s.client.Options().BaseEndpoint) }
+
 func (c *Config) apply(o *s3.Options) {
 	if c.Endpoint != "" {
 		o.BaseEndpoint = &c.Endpoint

@@ -1,0 +1,133 @@
+package httpapi
+
+import (
+	"errors"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// Prices are what a store asks, in dollars, before taxes, discounts and what an
+// account has free each month.
+type Prices struct {
+	Name   string `json:"name"`             // short, such as s3
+	Of     string `json:"of"`               // whose they are, and of what
+	AsOf   string `json:"as_of,omitempty"`  // the month in which they were read, such as 2026-11
+	Source string `json:"source,omitempty"` // where
+
+	ClassA  float64 `json:"class_a_per_million"`  // of PUT and LIST
+	ClassB  float64 `json:"class_b_per_million"`  // of GET
+	Storage float64 `json:"storage_per_gb_month"` // of 10^9 bytes
+
+	Note string `json:"note,omitempty"` // what else counts
+}
+
+// Check returns an error if p can't be anybody's prices.
+func (p Prices) Check() error {
+	for _, price := range []float64{p.ClassA, p.ClassB, p.Storage} {
+		if math.IsNaN(price) || price < 0 || price > dollarsMax {
+			return errors.New("a price is 0 or more, and less than a million dollars")
+		}
+	}
+	return nil
+}
+
+const (
+	dollarsMax = 1e6
+	month      = 30 * 24 * time.Hour
+	// servedMin is for how long requests are counted before a month is told by them.
+	servedMin = time.Minute
+)
+
+// bill is what a broker's use of its store comes to.
+type bill struct {
+	Since    string       `json:"since"`
+	Serving  string       `json:"serving"`
+	Requests billRequests `json:"requests"`
+	Bytes    billBytes    `json:"bytes"`
+	Stored   billStored   `json:"stored"`
+	Prices   *Prices      `json:"prices"` // null: not known
+	SoFar    *cost        `json:"so_far"` // null as well
+	Month    *cost        `json:"month"`  // null also while it is too early to tell
+	Hint     string       `json:"hint,omitempty"`
+}
+
+// billRequests are requests as stores bill them.
+type billRequests struct {
+	ClassA int64 `json:"class_a"`
+	ClassB int64 `json:"class_b"`
+	Free   int64 `json:"free"`
+}
+
+type billBytes struct {
+	Sent     int64 `json:"sent"`
+	Received int64 `json:"received"`
+}
+
+type billStored struct {
+	Objects int64  `json:"objects"`
+	Bytes   int64  `json:"bytes"`
+	Covers  string `json:"covers"`
+}
+
+const storedCovers = "objects that hold records of the log, whichever broker wrote them; not those without records, checkpoints, or older versions"
+
+// cost is in dollars.
+type cost struct {
+	Requests float64 `json:"requests"`
+	Storage  float64 `json:"storage"`
+	Total    float64 `json:"total"`
+}
+
+func requestsOf(u seb.StoreUse) billRequests {
+	return billRequests{ClassA: u.Creates + u.Lists, ClassB: u.Gets, Free: u.Deletes}
+}
+
+// requests is what those cost.
+func (p *Prices) requests(r billRequests) float64 {
+	return (float64(r.ClassA)*p.ClassA + float64(r.ClassB)*p.ClassB) / 1e6
+}
+
+// storage is what so many bytes cost in a month.
+func (p *Prices) storage(bytes int64) float64 { return float64(bytes) / 1e9 * p.Storage }
+
+func costOf(requests, storage float64) *cost {
+	return &cost{dollars(requests), dollars(storage), dollars(requests + storage)}
+}
+
+// dollars are told to a billionth: a GET costs less than a millionth.
+func dollars(d float64) float64 { return math.Round(d*1e9) / 1e9 }
+
+// billOf is the bill for u. A month goes on as the time since the start did,
+// without what the start itself took, and with what is stored now.
+func billOf(u seb.Usage, p *Prices) bill {
+	b := bill{
+		Since: u.Since.UTC().Format(timestampLayout), Serving: u.Serving.Round(time.Millisecond).String(),
+		Requests: requestsOf(u.Store),
+		Bytes:    billBytes{u.Store.SentBytes, u.Store.ReceivedBytes},
+		Stored:   billStored{u.StoredObjects, u.StoredBytes, storedCovers},
+		Prices:   p,
+	}
+	if p == nil {
+		b.Hint = "what this store asks is not known: start the broker with --prices for an estimate"
+		return b
+	}
+	months := u.Serving.Hours() / month.Hours()
+	requests, storage := p.requests(b.Requests), p.storage(u.StoredBytes)
+	b.SoFar = costOf(requests, storage*months)
+	if u.Serving < servedMin {
+		b.Hint = "a month is estimated once the broker has served for a minute"
+		return b
+	}
+	b.Month = costOf((requests-p.requests(requestsOf(u.Opening)))/months, storage)
+	return b
+}
+
+func (h *Handler) getBill(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, billOf(h.broker.Usage(), h.prices))
+}

@@ -1,0 +1,115 @@
+package httpapi
+
+import (
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// dear are prices of which every sum is easy to see.
+var dear = Prices{Name: "dear", Of: "a shop", ClassA: 5, ClassB: 0.4, Storage: 0.02}
+
+func TestBillOfADay(t *testing.T) {
+	u := seb.Usage{
+		Since:         time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC),
+		Store:         seb.StoreUse{Creates: 99_000, Lists: 1_010, Gets: 50_030, Deletes: 7, SentBytes: 11, ReceivedBytes: 22},
+		Opening:       seb.StoreUse{Creates: 9, Lists: 1, Gets: 30, Deletes: 7},
+		Serving:       24 * time.Hour,
+		StoredObjects: 3, StoredBytes: 15e9,
+	}
+	want := bill{
+		Since: "2026-01-31T12:00:00.000Z", Serving: "24h0m0s",
+		Requests: billRequests{ClassA: 100_010, ClassB: 50_030, Free: 7}, Bytes: billBytes{Sent: 11, Received: 22},
+		Stored: billStored{Objects: 3, Bytes: 15e9, Covers: storedCovers}, Prices: &dear,
+		// 100,010 at $5 and 50,030 at $0.40 a million; 15 GB for a 30th of a month at $0.02.
+		SoFar: &cost{Requests: 0.520062, Storage: 0.01, Total: 0.530062},
+		// 30 times 100,000 and 50,000 of each; 15 GB.
+		Month: &cost{Requests: 15.6, Storage: 0.3, Total: 15.9},
+	}
+	if diff := cmp.Diff(want, billOf(u, &dear)); diff != "" {
+		t.Errorf("the bill of a day (-want +got):\n%s", diff)
+	}
+}
+
+func TestBillOfAnIdleBrokerIsItsStorage(t *testing.T) {
+	start := seb.StoreUse{Creates: 20, Gets: 40, Lists: 3}
+	b := billOf(seb.Usage{Store: start, Opening: start, Serving: 10 * time.Minute, StoredBytes: 1e9}, &dear)
+	if *b.Month != (cost{Storage: 0.02, Total: 0.02}) || b.SoFar.Requests != 0.000131 {
+		t.Errorf("month %+v, so far %+v", b.Month, b.SoFar)
+	}
+}
+
+func TestBillTellsNoMonthByItsFirstMinute(t *testing.T) {
+	b := billOf(seb.Usage{Store: seb.StoreUse{Creates: 1}, Serving: time.Minute - 1}, &dear)
+	if b.Month != nil || b.SoFar == nil || !strings.Contains(b.Hint, "a minute") {
+		t.Errorf("%+v", b)
+	}
+	if b = billOf(seb.Usage{Serving: time.Minute}, &dear); b.Month == nil || b.Hint != "" {
+		t.Errorf("%+v", b)
+	}
+}
+
+func TestPricesThatCannotBe(t *testing.T) {
+	if err := dear.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, p := range []Prices{{ClassA: -1}, {ClassB: math.NaN()}, {Storage: math.Inf(1)}} {
+		if p.Check() == nil {
+			t.Errorf("%+v passes", p)
+		}
+	}
+}
+
+func TestBillOverHTTP(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{Prices: &dear})
+	s.append("orders", "what creates the topic")
+	var before, after bill
+	s.get("/v1/bill").json(t, &before)
+	s.append("orders", "x")
+	s.get("/v1/bill").json(t, &after)
+	if got := after.Requests.ClassA - before.Requests.ClassA; got != 1 || after.Requests.ClassB != before.Requests.ClassB {
+		t.Errorf("an append is said to be %d requests of class A; before %+v, after %+v", got, before.Requests, after.Requests)
+	}
+	if after.Bytes.Sent-before.Bytes.Sent != after.Stored.Bytes-before.Stored.Bytes || before.Stored.Objects != 1 || after.Stored.Objects != 2 {
+		t.Errorf("before %+v %+v, after %+v %+v", before.Bytes, before.Stored, after.Bytes, after.Stored)
+	}
+	if want := float64(after.Requests.ClassA*50+after.Requests.ClassB*4) / 1e7; after.SoFar == nil || math.Abs(after.SoFar.Requests-want) > 1e-12 {
+		t.Errorf("so far %+v, want $%v for %+v", after.SoFar, want, after.Requests)
+	}
+	if since, err := time.Parse(time.RFC3339, after.Since); err != nil || time.Since(since) > time.Hour || after.Prices == nil || *after.Prices != dear {
+		t.Errorf("since %s, prices %+v", after.Since, after.Prices)
+	}
+	s.get("/v1/bill?month=1").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+}
+
+func TestBillWithoutPricesTellsWhatWasUsed(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	a := s.get("/v1/bill")
+	var b bill
+	a.json(t, &b)
+	if b.Requests.ClassA == 0 || b.Prices != nil || b.SoFar != nil || b.Month != nil || !strings.Contains(b.Hint, "--prices") {
+		t.Errorf("%s", a.body)
+	}
+	if !strings.Contains(a.body, `"month":null`) {
+		t.Errorf("null is not told: %s", a.body)
+	}
+}
+
+func TestBillSendsNoRequest(t *testing.T) {
+	store := &brokenStore{Store: objstore.NewMemory()}
+	s := newServerOn(t, store, seb.Options{}, Options{})
+	store.down.Store(true)
+	defer store.down.Store(false)
+	var before, after bill
+	s.get("/v1/bill").json(t, &before)
+	s.get("/v1/bill").json(t, &after)
+	if before.Requests != after.Requests {
+		t.Errorf("%+v, then %+v", before.Requests, after.Requests)
+	}
+}
