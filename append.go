@@ -71,6 +71,9 @@ func IfOffset(end Offset) AppendOption {
 //
 // The records and what they point to may be used again when Append has returned.
 //
+// An append without records is refused: there would be nothing for an option to be
+// about, and nothing to tell.
+//
 // An error's [Outcome] tells whether the records may be in the log all the
 // same. If ctx ends, or [Options.AppendTimeout] passes, before the records are
 // part of a commit, they are withdrawn and the outcome is [NotCommitted]; later
@@ -123,10 +126,10 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 	if err != nil {
 		return nil, err
 	}
-	if o.partitions != nil && len(o.partitions) != len(records) {
-		return nil, refused(CodeInvalidRequest, "%d partitions for %d records", len(o.partitions), len(records))
+	if err := o.check(len(records)); err != nil {
+		return nil, err
 	}
-	id, count, err := b.topicForAppend(ctx, topic)
+	id, count, err := b.topicForAppend(ctx, topic, o)
 	if err != nil {
 		return nil, err
 	}
@@ -142,15 +145,8 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 		}
 	}
 	r := &request{topic: topic, count: len(records), ifOffset: o.ifOffset, began: time.Now(), boot: b.opts.boot(), done: make(chan struct{})}
-	if len(records) == 0 {
-		r.result = Appended{Topic: topic}
-		close(r.done)
-		return b.pending(r, r.began), nil
-	}
 	if o.keyed {
-		if r.key, err = newIdempotencyKey(id, records, o); err != nil {
-			return nil, err
-		}
+		r.key = newIdempotencyKey(id, records, o)
 		if b.replay(r, time.Now().UnixMicro()) {
 			err := b.lookNow(ctx, false)
 			if err == nil && !b.hasTopic(id) {
@@ -191,6 +187,32 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 	return p, nil
 }
 
+// check refuses what no append of so many records can be.
+func (o appendOptions) check(records int) error {
+	switch {
+	case records == 0:
+		e := refused(CodeInvalidRequest, "the append has no records")
+		e.Hint = "append one or more, or nothing"
+		return e
+	case o.partitions != nil && len(o.partitions) != records:
+		return refused(CodeInvalidRequest, "%d partitions for %d records", len(o.partitions), records)
+	case o.keyed && (o.key == "" || len(o.key) > idempotencyKeyBytesMax):
+		return refused(CodeInvalidRequest, "an idempotency key has 1 to %d bytes, not %d", idempotencyKeyBytesMax, len(o.key))
+	}
+	return nil
+}
+
+// checkNew refuses what can't be appended to a topic that it would have to create.
+func (o appendOptions) checkNew(topic string) error {
+	if err := checkPartitions(topic, o, 1); err != nil {
+		return err
+	}
+	if o.ifOffset > 0 {
+		return offsetConflict(topic, 0, 0, o.ifOffset)
+	}
+	return nil
+}
+
 // checkIfOffset refuses an append whose condition can't hold any more, unless it
 // settles it as a retry. Whether the condition holds, its commit decides: what is to
 // make it true may be under way.
@@ -218,11 +240,12 @@ func (b *Broker) checkIfOffset(ctx context.Context, r *request, topic uint64, re
 	if !b.hasTopic(topic) || r.key != nil && b.replay(r, b.foldTime()) {
 		return nil // the commit tells; or it is an earlier try of this append that moved the end
 	}
-	return offsetConflict(r, p, end())
+	return offsetConflict(r.topic, p, end(), r.ifOffset)
 }
 
-func offsetConflict(r *request, partition int32, end int64) *Error {
-	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, r.topic, end, r.ifOffset)
+// offsetConflict says that a partition does not end where an append insisted.
+func offsetConflict(topic string, partition int32, end, insisted int64) *Error {
+	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, topic, end, insisted)
 	e.End = Offset(end)
 	e.Hint = "read what was appended before that offset, and decide anew"
 	return e

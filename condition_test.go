@@ -217,3 +217,30 @@ func TestRetryOfAConditionIsNoConflictWhereTheClockIsWrong(t *testing.T) {
 		wantValues(t, b, "t", "v")
 	})
 }
+
+// What can't be appended to a topic that is not there does not create it.
+func TestRefusedAppendCreatesNoTopic(t *testing.T) {
+	b := open(t, objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
+	try := func(records []seb.Record, opts ...seb.AppendOption) error {
+		t.Helper()
+		_, err := b.Append(t.Context(), "t", records, opts...)
+		if topics, listErr := b.Topics(t.Context()); len(topics) > 0 || listErr != nil {
+			t.Fatalf("after %v there are topics %v, %v", err, topics, listErr)
+		}
+		return err
+	}
+	wantConflict(t, try(values("v"), seb.IfOffset(1)), 0)
+	wantConflict(t, try(values("v"), seb.IfOffset(1), seb.IdempotencyKey("k")), 0)
+	wantCode(t, try(values("v"), seb.ToPartition(1)), seb.CodePartitionNotFound)
+	wantCode(t, try(values("v"), seb.ToPartitions([]int32{3})), seb.CodePartitionNotFound)
+	wantCode(t, try(values("v"), seb.IdempotencyKey("")), seb.CodeInvalidRequest)
+	for _, opts := range [][]seb.AppendOption{nil, {seb.IfOffset(0)}, {seb.IfOffset(1)}, {seb.IdempotencyKey("k")}} {
+		if e := wantError(t, try(nil, opts...), seb.CodeInvalidRequest); e.Outcome != seb.NotCommitted || e.Hint == "" {
+			t.Errorf("an append without records is refused with %+v", e)
+		}
+	}
+	if _, err := b.Append(t.Context(), "t", values("v"), seb.IfOffset(0)); err != nil {
+		t.Error(err)
+	}
+	wantValues(t, b, "t", "v")
+}

@@ -40,14 +40,11 @@ type idempotencyKey struct {
 	print commitlog.Digest // of all that was asked for
 }
 
-func newIdempotencyKey(topic uint64, records []Record, o appendOptions) (*idempotencyKey, error) {
-	if o.key == "" || len(o.key) > idempotencyKeyBytesMax {
-		return nil, refused(CodeInvalidRequest, "an idempotency key has 1 to %d bytes, not %d", idempotencyKeyBytesMax, len(o.key))
-	}
+func newIdempotencyKey(topic uint64, records []Record, o appendOptions) *idempotencyKey {
 	d := digester{sha256.New(), nil}
 	d.number(int64(topic))
 	d.bytes([]byte(o.key))
-	return &idempotencyKey{hash: d.sum(), print: printOf(records, o)}, nil
+	return &idempotencyKey{hash: d.sum(), print: printOf(records, o)}
 }
 
 // printOf returns a hash of an append's records and options. A timestamp that the

@@ -304,7 +304,7 @@ func (b *Broker) buildBatch(c *commitlog.Commit, d *state.Draft, t *batch) bool 
 	}
 	if r := t.only; r != nil {
 		if r.parts[0].batch == t && end != r.ifOffset {
-			b.building.refusal[r] = offsetConflict(r, t.key.partition, end)
+			b.building.refusal[r] = offsetConflict(r.topic, t.key.partition, end, r.ifOffset)
 		}
 		if b.building.refusal[r] != nil {
 			return false

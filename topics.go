@@ -370,12 +370,15 @@ func (b *Broker) lookUp(ctx context.Context, name string) (id uint64, partitions
 }
 
 // topicForAppend finds a topic, or creates it if that is allowed.
-func (b *Broker) topicForAppend(ctx context.Context, name string) (id uint64, partitions int, err error) {
+func (b *Broker) topicForAppend(ctx context.Context, name string, o appendOptions) (id uint64, partitions int, err error) {
 	if err := b.stateRoom(); err != nil {
 		return 0, 0, err
 	}
 	id, partitions, err = b.lookUp(ctx, name)
 	if CodeOf(err) == CodeTopicNotFound && !b.opts.NoAutoCreate {
+		if err := o.checkNew(name); err != nil {
+			return 0, 0, err
+		}
 		_, _, err = b.CreateTopic(ctx, name, TopicOptions{})
 		if err != nil && CodeOf(err) != CodeTopicExists {
 			return 0, 0, err
