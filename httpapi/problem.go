@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,6 +71,50 @@ var statuses = map[seb.Code]int{
 	codeInternal:             http.StatusInternalServerError,
 }
 
+// hints say what to do next where the error itself doesn't. A test demands one for
+// every code.
+var hints = map[seb.Code]string{
+	seb.CodeInvalidRequest:       "GET /openapi.yaml says what each request may hold",
+	seb.CodeInvalidTopicName:     "use 1 to 249 of a-z, A-Z, 0-9, ., _ and -, but not . or ..",
+	seb.CodeTopicNotFound:        "create it first, or append to it; GET /v1/topics lists those there are",
+	seb.CodeTopicExists:          "use it as it is, change it with PATCH, or choose another name",
+	seb.CodePartitionNotFound:    "use one of those that GET /v1/topics/TOPIC shows, or add some with PATCH",
+	seb.CodeTopicRecreated:       "begin anew, at earliest or latest",
+	seb.CodeOffsetOutOfRange:     "use earliest, latest, or an offset inside",
+	seb.CodeOffsetConflict:       "read what was appended before that offset, and decide anew",
+	seb.CodeRecordTooLarge:       "keep large values elsewhere and append where they are, or have --record-bytes-max of seb serve raised",
+	seb.CodeRequestTooLarge:      "send the records in several requests, or have --request-bytes-max of seb serve raised",
+	seb.CodeTooManyHeaders:       "send fewer headers with a record, or have --headers-max of seb serve raised",
+	seb.CodeTooManyTopics:        "delete a topic that nobody needs, or have --topics-max of seb serve raised",
+	seb.CodeTooManyPartitions:    "use fewer partitions, or have --partitions-max of seb serve raised",
+	seb.CodeUnauthorized:         "send an API key that is good, as Authorization: Bearer KEY",
+	seb.CodeForbidden:            "use a key with that scope for that topic",
+	seb.CodeKeyNotFound:          "list the keys to see which there are",
+	seb.CodeKeyExists:            "choose another name, or revoke that key first",
+	seb.CodeTooManyKeys:          "revoke keys that nobody uses, or have --keys-max of seb serve raised",
+	seb.CodeOverMemoryBudget:     "try again after Retry-After seconds, with smaller or fewer requests at a time",
+	seb.CodeOverStateBudget:      "delete topics that nobody needs, or have --state-memory of seb serve raised",
+	seb.CodeIdempotencyKeyReused: "use a new key for each append, and the same one only to send the same records again",
+	seb.CodeIdempotencyKeysFull:  "append without a key, or wait: each is forgotten after 24 hours",
+	seb.CodeStoreUnavailable:     "try again after Retry-After seconds; if it goes on, the broker's log says what its store answers",
+	seb.CodeStoreUnusable:        "seb doctor says what is wrong with the store",
+	seb.CodeDataLost:             "tell who runs this Seb: the broker's log names the object, seb fsck finds what else is damaged",
+	seb.CodeBrokerStopped:        "tell who runs this Seb: the broker's log says why, docs/operations.md what to do",
+	seb.CodeBrokerClosed:         "send the request to another broker, or to this one when it is back",
+	seb.CodeCanceled:             "send the request again, and wait for its answer",
+
+	codeRouteNotFound:        "GET /openapi.yaml lists what there is",
+	codeMethodNotAllowed:     "use a method that the Allow header names",
+	codeNotAcceptable:        "leave the Accept header out, or name a type that this path serves",
+	codeChooseMediaType:      "leave the Accept header out, or name the type that this path serves",
+	codeUnsupportedMediaType: "GET /openapi.yaml says what each request may hold",
+	codeUnsupportedEncoding:  "send the body as it is, or as gzip or zstd",
+	codeRequestTimeout:       "send the body without pauses, or a smaller one",
+	codeTooManyAttempts:      "wait, and send an API key that is good",
+	codeCrossOrigin:          "seb serve --allow-origin names the origins whose pages may use it",
+	codeInternal:             "tell who runs this Seb: the broker's log has it under the id in " + requestIDHeader,
+}
+
 // problem is the body of every error: RFC 9457, and ours.
 type problem struct {
 	Type        string      `json:"type"` // about:blank: Code says more than a URI would
@@ -77,7 +122,7 @@ type problem struct {
 	Status      int         `json:"status"`
 	Detail      string      `json:"detail"`
 	Code        seb.Code    `json:"code"`
-	Hint        string      `json:"hint,omitempty"`
+	Hint        string      `json:"hint"`
 	Outcome     seb.Outcome `json:"outcome,omitempty"`
 	Limit       int64       `json:"limit,omitempty"`
 	StartOffset *seb.Offset `json:"start_offset,omitempty"`
@@ -92,10 +137,7 @@ type problem struct {
 func problemOf(err error) problem {
 	var e *seb.Error
 	if !errors.As(err, &e) {
-		e = &seb.Error{
-			Code: codeInternal, Detail: "the broker met an error of its own",
-			Hint: "the broker's log has it under the id in " + requestIDHeader,
-		}
+		e = &seb.Error{Code: codeInternal, Detail: "the broker met an error of its own"}
 	}
 	status, known := statuses[e.Code]
 	if !known {
@@ -106,7 +148,7 @@ func problemOf(err error) problem {
 	}
 	p := problem{
 		Type: "about:blank", Title: http.StatusText(status), Status: status,
-		Code: e.Code, Detail: e.Detail, Hint: e.Hint, Outcome: e.Outcome, Limit: e.Limit,
+		Code: e.Code, Detail: e.Detail, Hint: cmp.Or(e.Hint, hints[e.Code]), Outcome: e.Outcome, Limit: e.Limit,
 		retryAfter: e.RetryAfter, cause: err,
 	}
 	if e.Code == seb.CodeOffsetOutOfRange {

@@ -43,6 +43,27 @@ func TestEveryCodeHasAStatus(t *testing.T) {
 	}
 }
 
+// Whatever goes wrong, the answer says what to do next, and says it on one line.
+func TestEveryCodeHasAHint(t *testing.T) {
+	for code := range statuses {
+		p := problemOf(&seb.Error{Code: code, Detail: "no"})
+		if p.Hint == "" || strings.Contains(p.Hint, "\n") {
+			t.Errorf("%s: the hint is %q", code, p.Hint)
+		}
+	}
+	for code := range hints {
+		if statuses[code] == 0 {
+			t.Errorf("%s has a hint and no status", code)
+		}
+	}
+	if p := problemOf(errors.New("a bug")); p.Code != codeInternal || !strings.Contains(p.Hint, requestIDHeader) {
+		t.Errorf("an error of its own is told as %+v", p)
+	}
+	if p := problemOf(&seb.Error{Code: seb.CodeTopicNotFound, Hint: "its own"}); p.Hint != "its own" {
+		t.Errorf("the hint is %q", p.Hint)
+	}
+}
+
 func TestNotReadyIs503WhateverTheReason(t *testing.T) {
 	p := problemOf(notReady{&seb.Error{Code: seb.CodeDataLost, Detail: "log/7 is missing"}})
 	if p.Status != http.StatusServiceUnavailable || p.Code != seb.CodeDataLost || p.Detail != "log/7 is missing" {
