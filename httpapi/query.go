@@ -60,18 +60,31 @@ func (q query) partition(otherwise int32) (int32, error) {
 // position returns where to begin: at the offset, or at the first record of the
 // time or later.
 func (q query) position() (seb.Position, error) {
-	at, given := q["time"]
-	if !given {
-		return seb.ParsePosition(q["offset"])
-	}
-	if _, both := q["offset"]; both {
+	offset, given := q["offset"]
+	at, timed := q["time"]
+	switch {
+	case given && timed:
 		return seb.Position{}, invalid("leave one of them out", "offset and time both say where to begin")
+	case given:
+		return parseOffset(offset)
+	case !timed:
+		return seb.Earliest, nil
 	}
 	t, err := parseTimestamp(at)
 	if err != nil {
 		return seb.Position{}, invalid(`write + as %2B in a query`, "time is %q; it must be RFC 3339, such as 2026-01-31T12:00:00Z, from 1970 on", at)
 	}
 	return seb.AtTime(t), nil
+}
+
+// parseOffset reads a position that is no time: those have a parameter of their own.
+func parseOffset(s string) (seb.Position, error) {
+	p, err := seb.ParsePosition(s)
+	if _, timeErr := time.Parse(time.RFC3339Nano, s); err != nil || timeErr == nil || s == "" {
+		return seb.Position{}, invalid("use earliest, latest, an offset such as 41, or -10 for the last ten records; time=2026-01-31T12:00:00Z is for times",
+			"offset is %q, which is none", s)
+	}
+	return p, nil
 }
 
 // duration returns the duration under name, which must be 0 to hi; 0 if it isn't given.

@@ -17,7 +17,7 @@ type urlCmd struct {
 	serverFlag
 	outputFlag
 	Topic     string        `required:"" placeholder:"TOPIC" help:"Topic that may be read."`
-	From      string        `default:"latest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, or -N for the last N records (default ${default})."`
+	From      string        `default:"latest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, or a time such as 2026-01-31T12:00:00Z (default ${default})."`
 	Partition *int32        `placeholder:"N" help:"Partition to read (default: what the broker takes)."`
 	TTL       time.Duration `name:"ttl" default:"1h" placeholder:"DURATION" help:"How long it is good (default ${default})."`
 }
@@ -58,6 +58,9 @@ func (c *urlCmd) Run(std streams) error {
 		return fmt.Errorf("sign a URL for topic %s: %w", c.Topic, err)
 	}
 	query := url.Values{"offset": {c.From}, "token": {token}}
+	if at, err := time.Parse(time.RFC3339Nano, c.From); err == nil {
+		query = url.Values{"time": {at.UTC().Format(time.RFC3339Nano)}, "token": {token}}
+	}
 	if c.Partition != nil {
 		query.Set("partition", strconv.Itoa(int(*c.Partition)))
 	}

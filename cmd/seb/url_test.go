@@ -37,6 +37,9 @@ func TestSignedURLReadsItsTopicUntilItsKeyIsRevoked(t *testing.T) {
 		t.Errorf("%s: %v", asJSON.out, err)
 	}
 	wantGet(t, answer.URL, http.StatusOK, "")
+	timed := runSeb(t, nil, "url", "--topic", "orders", "--from", "2020-01-31T13:00:00+01:00", "--partition", "0", "--key", page)
+	timed.want(t, exitOK)
+	wantGet(t, strings.TrimSpace(timed.out), http.StatusOK, `"value":"one"`)
 	wantGet(t, strings.Replace(url, "orders", "other", 1), http.StatusUnauthorized, "signature")
 	wantGet(t, strings.Replace(url, "/records", "", 1), http.StatusUnauthorized, "")
 	runSeb(t, nil, "key", "revoke", "page").want(t, exitOK)
