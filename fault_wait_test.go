@@ -102,6 +102,40 @@ func TestReadAtLogEndWaits(t *testing.T) {
 	}
 }
 
+// A reader that begins to wait hears of other brokers soon, however long nothing
+// came before: looks for others' sake have told nothing about what it waits for.
+func TestFirstReaderToWaitForSomeTimeIsNotLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		b, foreign := open(t, faulty, immediate()), open(t, memory, immediate())
+		mustCreateTopic(t, b, "t", 1)
+		at := seb.Offset(0)
+		for range 3 {
+			for range 30 { // reads that don't wait
+				wantAtEnd(t, b)
+				time.Sleep(time.Second)
+			}
+			done := fetching(t.Context(), b, "t", at, time.Hour)
+			time.Sleep(100 * time.Millisecond)
+			at = mustAppend(t, foreign, "t", "v") + 1
+			if got := <-done; got.err != nil || len(got.Records) != 1 || got.took > time.Second {
+				t.Errorf("%d records after %v, %v", len(got.Records), got.took, got.err)
+			}
+			time.Sleep(time.Minute)
+		}
+		// Who waits again at once, as clients that poll do, costs no more than one that stays.
+		before := faulty.Count(objstore.VerbGet, "")
+		for range 60 {
+			if got := <-fetching(t.Context(), b, "t", at, time.Minute); got.err != nil || len(got.Records) != 0 {
+				t.Fatal(got.Records, got.err)
+			}
+		}
+		if n := faulty.Count(objstore.VerbGet, "") - before; n > 360+10 {
+			t.Errorf("%d GETs in an hour of polls that wait", n)
+		}
+	})
+}
+
 func TestWaitingReaderHearsThatTheBrokerStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()

@@ -21,6 +21,7 @@ type tail struct {
 	mu       sync.Mutex
 	looks    []*look
 	waiting  int           // readers at the end of the log
+	leftAt   time.Time     // when the last of them did
 	provenAt time.Time     // last proof: a covered 404, or a commit of our own
 	triedAt  time.Time     // last attempt
 	interval time.Duration // between looks while readers wait
@@ -60,14 +61,20 @@ func (t *tail) takeLooks() []*look {
 }
 
 // wait counts a reader at the end of the log until the returned function is called.
+// The first for some time begins the intervals anew: that nothing came while nobody
+// waited says nothing. Who waits again and again is not made out to be new.
 func (t *tail) wait() (leave func()) {
 	t.mu.Lock()
+	if t.waiting == 0 && time.Since(t.leftAt) > followIntervalMax {
+		t.interval = followIntervalMin
+	}
 	t.waiting++
 	t.mu.Unlock()
 	t.wakeLoop()
 	return func() {
 		t.mu.Lock()
 		t.waiting--
+		t.leftAt = time.Now()
 		t.mu.Unlock()
 	}
 }
