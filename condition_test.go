@@ -145,6 +145,35 @@ func TestConditionIsDecidedAnewAfterALostRace(t *testing.T) {
 	}
 }
 
+// A broker may learn late of a commit of its own, and does not tell that as the end
+// if others have appended since.
+func TestConflictTellsTheEndOfTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		b := open(t, faulty, immediate())
+		mustCreateTopic(t, b, "t", 1)
+		other := open(t, memory, immediate())
+		release := make(chan struct{})
+		faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Times(1, storetest.HoldReply(release)))
+		first, err := b.AppendAsync(t.Context(), "t", values("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		mustAppend(t, other, "t", "from another broker")
+		second, err := b.AppendAsync(t.Context(), "t", values("b"), seb.IfOffset(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		close(release)
+		if _, err := first.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		_, err = second.Wait(t.Context())
+		wantConflict(t, err, 2)
+	})
+}
+
 // Counters that read, add one and append if nothing came between lose no count.
 func TestReadComputeAppendThroughThreeBrokersLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

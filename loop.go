@@ -79,17 +79,16 @@ type building struct {
 }
 
 // doubtful tells whether only the end of the log can tell what to answer: an append
-// was refused for an end that its partition has not reached here, and may have
-// reached through another broker; or it was settled by what is known of its key here.
+// was refused for where its partition ends as far as is known here, which other
+// brokers may have moved; or it was settled by what is known of its key here.
 func (x *building) doubtful() bool {
 	for _, g := range x.groups {
 		if slices.ContainsFunc(g.requests, func(r *request) bool { return r.doubtful }) {
 			return true
 		}
 	}
-	for r, err := range x.refusal {
-		var e *Error
-		if errors.As(err, &e) && e.Code == CodeOffsetConflict && int64(e.End) < r.ifOffset {
+	for _, err := range x.refusal {
+		if CodeOf(err) == CodeOffsetConflict {
 			return true
 		}
 	}
