@@ -19,6 +19,7 @@ func (s *simulation) check(final *log) {
 	ops := slices.Clone(s.history.ops)
 	slices.SortStableFunc(ops, func(a, b *op) int { return cmp.Compare(a.call, b.call) })
 	x.checkAppends(ops)
+	x.checkConditions(ops)
 	x.checkOrder(ops)
 	x.checkReads(ops)
 	x.checkLinear(ops)

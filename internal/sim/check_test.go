@@ -41,6 +41,17 @@ func (p *past) read(life string, at, end int, found ...string) *op {
 	return o
 }
 
+// appendIf adds an append of x that insists on an end, and after it was answered.
+func (p *past) appendIf(end seb.Offset, failure seb.Code) *op {
+	outcome := seb.NotCommitted
+	if failure == "" {
+		outcome = ""
+	}
+	o := p.append("i", 9, outcome, len(p.log), "x")
+	o.ifOffset, o.failure = &end, failure
+	return o
+}
+
 func (p *past) check() []string {
 	s := &simulation{plan: plan{topics: []topic{{"t", 1}}}, history: p.history, begins: p.lives}
 	s.check(&log{records: map[place][]string{{"t", 0}: p.log}})
@@ -87,6 +98,22 @@ func TestHistoriesThatDoNotAddUpAreFound(t *testing.T) {
 		"data that is said to be lost":           {func(p *past) { p.fail(seb.CodeDataLost) }, "LossIsLoud"},
 		"a store that is said to be unavailable": {func(p *past) { p.fail(seb.CodeStoreUnavailable) }, ""},
 		"a read of what was sent only later":     {func(p *past) { p.lives["B1"] = 0; p.read("B1", 0, 3) }, "SlotAgreement"},
+		"a condition that held":                  {func(p *past) { p.appendIf(3, ""); p.log = append(p.log, "x") }, ""},
+		"a condition that did not hold":          {func(p *past) { p.appendIf(2, ""); p.log = append(p.log, "x") }, "Condition"},
+		"a condition that held nowhere": {func(p *past) {
+			p.appendIf(2, "").outcome = seb.Unknown
+			p.log = append(p.log, "x")
+		}, "Condition"},
+		"a conflict":                             {func(p *past) { p.appendIf(2, seb.CodeOffsetConflict).end = 3 }, ""},
+		"a conflict without one":                 {func(p *past) { p.appendIf(3, seb.CodeOffsetConflict).end = 3 }, "Condition"},
+		"a conflict that nobody asked for":       {func(p *past) { p.appendIf(2, seb.CodeOffsetConflict).ifOffset = nil }, "Condition"},
+		"a conflict with an end that never was":  {func(p *past) { p.appendIf(2, seb.CodeOffsetConflict).end = 4 }, "SlotAgreement"},
+		"a conflict with an end that has passed": {func(p *past) { p.appendIf(3, seb.CodeOffsetConflict).end = 2 }, "SlotAgreement"},
+		"a conflict with one that is under way": {func(p *past) {
+			p.append("c", 5, seb.Unknown, 0, "y")
+			p.log = append(p.log, "y")
+			p.appendIf(3, seb.CodeOffsetConflict).end = 4
+		}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -85,6 +85,8 @@ func (c *client) operate() {
 	switch what := c.rng.IntN(20); {
 	case what < 1:
 		c.create(l, stays)
+	case what < 10 && chance(c.rng, 0.2):
+		c.appendIf(l, place{stays.name, c.rng.IntN(stays.partitions)})
 	case what < 10:
 		c.append(l, stays.name, stays.partitions)
 	case what < 13:
@@ -132,7 +134,11 @@ func (c *client) append(l *life, topic string, partitions int) {
 	if o.partition < 0 && chance(c.rng, 0.5) {
 		key = fmt.Sprintf("k%d", c.rng.IntN(4))
 	}
-	var values []string
+	c.deliver(l, o, key, c.compose(o))
+}
+
+// compose makes up the records of an append.
+func (c *client) compose(o *op) (values []string) {
 	for range pick(c.rng, 1, 1, 2, 5) {
 		c.sent++
 		id := fmt.Sprintf("%s.%d", c.name, c.sent)
@@ -144,6 +150,11 @@ func (c *client) append(l *life, topic string, partitions int) {
 		c.sim.history.send(id, v)
 		o.values, values = append(o.values, id), append(values, v)
 	}
+	return values
+}
+
+// deliver does an append, perhaps with an idempotency key.
+func (c *client) deliver(l *life, o *op, key string, values []string) {
 	if chance(c.rng, 0.3) {
 		c.sent++
 		o.key = fmt.Sprintf("%s.%d", c.name, c.sent)
@@ -152,7 +163,7 @@ func (c *client) append(l *life, topic string, partitions int) {
 		c.call(l, o, func(ctx context.Context, by caller) { by.append(ctx, o, key, values) })
 	}
 	for _, r := range o.ranges {
-		p := place{topic, int(r.Partition)}
+		p := place{o.topic, int(r.Partition)}
 		c.ends[p] = max(c.ends[p], r.Offset+seb.Offset(r.Count))
 	}
 }
@@ -178,18 +189,22 @@ func (c *client) insist(l *life, o *op, key string, values []string) {
 
 // try sends an append with its idempotency key, and notes in o what is known of it after that.
 func (c *client) try(l *life, o *op, key string, values []string) {
-	t := &op{kind: appends, topic: o.topic, partition: o.partition, values: o.values, key: o.key}
+	t := &op{kind: appends, topic: o.topic, partition: o.partition, values: o.values, key: o.key, ifOffset: o.ifOffset}
 	c.send(l, t, func(ctx context.Context, by caller) { by.append(ctx, t, key, values) })
 	switch {
 	case t.failure == seb.CodeIdempotencyKeyReused:
 		c.sim.history.violate("AtMostOnce", "a retry is taken for another append: %v", t)
 	case o.acked() && o.broker != "": // by an earlier try
-		if t.acked() && !slices.Equal(t.ranges, o.ranges) {
+		if t.acked() && !slices.Equal(t.ranges, o.ranges) || t.conflicts() {
 			c.sim.history.violate("AtMostOnce", "a retry is answered otherwise: %v, then %v", o, t)
 		}
-	case !t.acked() && o.outcome == seb.Unknown: // as it was
+	case o.passed() && t.acked():
+		c.sim.history.violate("Condition", "a conflict became a success: %v, then %v", o, t)
+	case o.passed(): // and so it stays
+	case !t.passed() && !t.acked() && o.outcome == seb.Unknown: // as it was
 	default:
-		o.broker, o.via, o.ranges, o.failure, o.outcome, o.detail = t.broker, viaHTTP, t.ranges, t.failure, t.outcome, t.detail
+		o.broker, o.via, o.ranges, o.end = t.broker, viaHTTP, t.ranges, t.end
+		o.failure, o.outcome, o.detail = t.failure, t.outcome, t.detail
 	}
 }
 

@@ -38,6 +38,8 @@ type op struct {
 
 	values []string // ids of what an append sends, in order
 	key    string   // its idempotency key, "" if it has none
+	// ifOffset is the end that an append insists on, nil if on none.
+	ifOffset *seb.Offset
 
 	// What came back. A failure is an error's code, "" if the answer was
 	// useful; a write's outcome tells what became of it.
@@ -69,6 +71,9 @@ func (o *op) String() string {
 		fmt.Fprintf(&s, "appends %v to %s/%d", o.values, o.topic, o.partition)
 		if o.key != "" {
 			fmt.Fprintf(&s, " by key %s", o.key)
+		}
+		if o.ifOffset != nil {
+			fmt.Fprintf(&s, " if it ends at %d", *o.ifOffset)
 		}
 		for _, r := range o.ranges {
 			fmt.Fprintf(&s, ": %d/%d+%d", r.Partition, r.Offset, r.Count)

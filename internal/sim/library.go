@@ -37,6 +37,9 @@ func (l library) append(ctx context.Context, o *op, key string, values []string)
 	if o.key != "" {
 		opts = append(opts, seb.IdempotencyKey(o.key))
 	}
+	if o.ifOffset != nil {
+		opts = append(opts, seb.IfOffset(*o.ifOffset))
+	}
 	a, err := l.broker.Append(ctx, o.topic, records, opts...)
 	o.ranges = a.Ranges
 	o.fail(err)

@@ -38,7 +38,8 @@ const linearTimeout = time.Minute
 // checkLinear looks for an order of all operations on a partition that explains
 // every answer and lies between each operation's call and its return. An append
 // of unknown outcome may take effect at any later time; a read may tell what its
-// broker knew before it was asked.
+// broker knew before it was asked, and a conflict tells an end that the partition
+// had since the append was asked for.
 func (x *checker) checkLinear(ops []*op) {
 	for p := range x.final.records {
 		if !x.stays(p.topic) {
@@ -71,6 +72,9 @@ func (x *checker) step(before []*op, o *op, p place) (s step, call, ret time.Dur
 	case o.kind == reads && o.partition == p.partition && o.acked():
 		s.before, s.after = o.end, o.end
 		return s, x.freshSince(o), o.ret, true
+	case o.conflicts() && o.partition == p.partition:
+		s.before, s.after = o.end, o.end
+		return s, o.call, o.ret, true
 	case o.kind != appends:
 		return s, 0, 0, false
 	}

@@ -39,7 +39,9 @@ type Result struct {
 // Counts tell what a run consisted of.
 type Counts struct {
 	Acked, NotCommitted, Unknown, Reads, FailedReads int
-	Lives, Commits, Checkpoints, Deleted, Ghosts     int
+	// Conditional are among Acked, Conflicts among NotCommitted.
+	Conditional, Conflicts                       int
+	Lives, Commits, Checkpoints, Deleted, Ghosts int
 }
 
 // Add adds the counts of another run.
@@ -49,6 +51,8 @@ func (c *Counts) Add(o Counts) {
 	c.Unknown += o.Unknown
 	c.Reads += o.Reads
 	c.FailedReads += o.FailedReads
+	c.Conditional += o.Conditional
+	c.Conflicts += o.Conflicts
 	c.Lives += o.Lives
 	c.Commits += o.Commits
 	c.Checkpoints += o.Checkpoints
@@ -250,6 +254,12 @@ func (s *simulation) count() Counts {
 	defer s.mu.Unlock()
 	c := s.counts
 	for _, o := range s.history.ops {
+		switch {
+		case o.conflicts():
+			c.Conflicts++
+		case o.ifOffset != nil && o.acked():
+			c.Conditional++
+		}
 		switch {
 		case o.kind == reads && o.failure == "":
 			c.Reads++

@@ -41,6 +41,9 @@ func (w wire) append(ctx context.Context, o *op, key string, values []string) {
 	if key != "" {
 		query.Set("key", key)
 	}
+	if o.ifOffset != nil {
+		query.Set("if_offset", strconv.FormatInt(int64(*o.ifOffset), 10))
+	}
 	var body []byte
 	contentType := typeBatch
 	switch {
