@@ -90,7 +90,7 @@ var layers = []layer{
 		why: "it proves the log's decisions by driving them, without a store or a fold",
 	},
 	{
-		pkg: "internal/sim", may: []string{".", "httpapi", "objstore", "objstore/storetest", "objstore/s3store", "internal/commitlog", "internal/state"},
+		pkg: "internal/sim", may: []string{".", "httpapi", "objstore", "objstore/storetest", "objstore/s3store", "internal/commitlog", "internal/record", "internal/state"},
 		why: "it runs whole brokers as their users do, and looks inside only at what they leave in the bucket",
 	},
 	{

@@ -11,8 +11,8 @@ import (
 // check compares the history with the log that is left in the end.
 func (s *simulation) check(final *log) {
 	x := &checker{sim: s, history: s.history, final: final, at: map[string][]position{}}
-	for p, ids := range final.records {
-		for i, id := range ids {
+	for p, found := range final.partitions {
+		for i, id := range found.ids {
 			x.at[id] = append(x.at[id], position{p, seb.Offset(i)})
 		}
 	}
@@ -143,7 +143,7 @@ func (x *checker) checkReads(ops []*op) {
 			continue
 		}
 		p := place{o.topic, o.partition}
-		x.checkFound(o, x.final.records[p])
+		x.checkFound(o, x.final.ids(p))
 		known := x.known(ops[:i], o, p)
 		switch {
 		case o.acked() && o.end < known:
@@ -186,7 +186,7 @@ func (x *checker) checkFound(o *op, log []string) {
 
 // asked returns the offset from which a read was to begin, if it named one.
 func (x *checker) asked(o *op) (seb.Offset, bool) {
-	for at := range seb.Offset(len(x.final.records[place{o.topic, o.partition}]) + 3) {
+	for at := range seb.Offset(len(x.final.ids(place{o.topic, o.partition})) + 3) {
 		if o.from == seb.At(at) {
 			return at, true
 		}

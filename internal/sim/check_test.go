@@ -34,7 +34,7 @@ func (p *past) read(life string, at, end int, found ...string) *op {
 	o := &op{client: "r", broker: life, kind: reads, topic: "t", from: seb.At(0), call: time.Duration(at) * time.Second}
 	o.ret = o.call + time.Second
 	for i, id := range found {
-		o.records = append(o.records, record{seb.Offset(i), id})
+		o.records = append(o.records, seen{seb.Offset(i), id})
 	}
 	o.next, o.end = seb.Offset(len(found)), seb.Offset(end)
 	p.add(o)
@@ -54,7 +54,7 @@ func (p *past) appendIf(end seb.Offset, failure seb.Code) *op {
 
 func (p *past) check() []string {
 	s := &simulation{plan: plan{topics: []topic{{"t", 1}}}, history: p.history, begins: p.lives}
-	s.check(&log{records: map[place][]string{{"t", 0}: p.log}})
+	s.check(&log{partitions: map[place]*partition{{"t", 0}: {ids: p.log}}})
 	return p.violations
 }
 
@@ -85,7 +85,7 @@ func TestHistoriesThatDoNotAddUpAreFound(t *testing.T) {
 		}, "Order"},
 		"another record at an offset": {func(p *past) { p.read("A1", 9, 3, "b") }, "DenseOffsets"},
 		"a read beyond the end":       {func(p *past) { p.read("A1", 9, 4) }, "DenseOffsets"},
-		"a read with a hole":          {func(p *past) { p.read("A1", 9, 3, "a", "b").records[1] = record{2, "c"} }, "DenseOffsets"},
+		"a read with a hole":          {func(p *past) { p.read("A1", 9, 3, "a", "b").records[1] = seen{2, "c"} }, "DenseOffsets"},
 		"a read from elsewhere":       {func(p *past) { p.read("A1", 9, 3, "a").from = seb.At(1) }, "DenseOffsets"},
 		"a read that says a wrong next": {func(p *past) {
 			p.read("A1", 9, 3, "a", "b").next = 3

@@ -49,13 +49,13 @@ type op struct {
 	ranges  []seb.Range // of an append
 
 	from      seb.Position
-	records   []record // of a read
+	records   []seen // of a read
 	next, end seb.Offset
 	start     seb.Offset // beside end, of one that was out of range
 }
 
-// record is what a read found.
-type record struct {
+// seen is a record that a read found.
+type seen struct {
 	offset seb.Offset
 	id     string
 }

@@ -85,5 +85,5 @@ func (o *op) found(h *history, at seb.Offset, value string) {
 	if !ok {
 		h.violate("NoPhantom", "%s/%d holds %.40q at %d, which nobody sent", o.topic, o.partition, value, at)
 	}
-	o.records = append(o.records, record{at, id})
+	o.records = append(o.records, seen{at, id})
 }

@@ -41,7 +41,7 @@ const linearTimeout = time.Minute
 // broker knew before it was asked, and a conflict tells an end that the partition
 // had since the append was asked for.
 func (x *checker) checkLinear(ops []*op) {
-	for p := range x.final.records {
+	for p := range x.final.partitions {
 		if !x.stays(p.topic) {
 			continue
 		}

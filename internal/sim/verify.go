@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
-	"github.com/simple-event-broker/seb/internal/state"
 )
 
 const (
@@ -115,97 +113,4 @@ func (s *simulation) finalReads(l *life, p place) {
 		}
 		at = o.next
 	}
-}
-
-// verifyBucket compares what the bucket means with all that anybody was told.
-func (s *simulation) verifyBucket() {
-	if err := s.replay(); err != nil {
-		s.history.violate("Determinism", "%v", err)
-	}
-	b, err := seb.Open(context.Background(), s.bucket, s.cfg.Virtual(s.plan.options(stream(s.cfg.Seed, "last"))))
-	if err != nil {
-		s.history.violate("LossIsLoud", "the bucket can't be opened in the end: %v", err)
-		return
-	}
-	final := &log{records: map[place][]string{}}
-	topics, err := b.Topics(context.Background())
-	for _, t := range topics {
-		for p := range t.Partitions {
-			if err == nil {
-				err = final.readAll(b, s.history, place{t.Name, p})
-			}
-		}
-	}
-	if err != nil {
-		s.history.violate("LossIsLoud", "a recovery in the end can't read everything: %v", err)
-	}
-	if err := b.Close(); err != nil {
-		s.history.violate("Liveness", "close: %v", err)
-	}
-	s.final = final
-}
-
-// log is what the bucket means: the ids of all records.
-type log struct {
-	records map[place][]string
-}
-
-func (l *log) readAll(b *seb.Broker, h *history, p place) error {
-	l.records[p] = []string{}
-	for r, err := range b.Read(context.Background(), p.topic, int32(p.partition), seb.Earliest) {
-		if err != nil {
-			return fmt.Errorf("%s/%d: %w", p.topic, p.partition, err)
-		}
-		id, ok := h.identify(string(r.Value))
-		if !ok {
-			h.violate("NoPhantom", "%s/%d holds %.40q at %d, which nobody sent", p.topic, p.partition, r.Value, r.Offset)
-		}
-		if int(r.Offset) != len(l.records[p]) {
-			h.violate("DenseOffsets", "%s/%d: offset %d comes after %d records", p.topic, p.partition, r.Offset, len(l.records[p]))
-		}
-		l.records[p] = append(l.records[p], id)
-	}
-	return nil
-}
-
-// replay folds all commits that were ever first in their slots, and compares
-// the state on the way with every checkpoint that was ever written.
-func (s *simulation) replay() error {
-	st := state.New()
-	var hash commitlog.Hash
-	for q := commitlog.Seq(1); ; q++ {
-		body := s.bucket.original(commitlog.LogKey(q))
-		if body == nil {
-			return s.noneAbove(q)
-		}
-		c, err := commitlog.DecodeCommit(body)
-		if err != nil {
-			return fmt.Errorf("slot %d: %w", q, err)
-		}
-		if c.Seq != q || c.Prev != hash {
-			return fmt.Errorf("slot %d holds a commit for slot %d after %v; the head before it has %v", q, c.Seq, c.Prev, hash)
-		}
-		if err := st.Apply(c); err != nil {
-			return fmt.Errorf("slot %d: %w", q, err)
-		}
-		hash = c.Hash
-		if body := s.bucket.original(commitlog.CheckpointKey(q)); body != nil {
-			k, err := commitlog.DecodeCheckpoint(body)
-			if err != nil {
-				return fmt.Errorf("checkpoint %d: %w", q, err)
-			}
-			if k.Hash != hash || string(k.Body) != string(st.View().Encode()) {
-				return fmt.Errorf("checkpoint %d is not what a replay of slots 1 to %d comes to", q, q)
-			}
-		}
-	}
-}
-
-// noneAbove expects no slot at or above q to be taken.
-func (s *simulation) noneAbove(q commitlog.Seq) error {
-	slots, err := s.bucket.seqs(commitlog.LogPrefix)
-	if n := len(slots); n > 0 && slots[n-1] >= q {
-		return fmt.Errorf("slot %d is taken, slot %d never was", slots[n-1], q)
-	}
-	return err
 }

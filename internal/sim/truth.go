@@ -1,0 +1,197 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// truth is what all commits say that were ever first in their slots, with the
+// objects they refer to, whether those still stand or not: every topic there ever
+// was, by its id.
+type truth map[uint64]*incarnation
+
+// incarnation is a topic from its creation to its end.
+type incarnation struct {
+	name       string
+	partitions []partition
+	deleted    bool
+}
+
+// partition is every record it ever held, by offset, and every start it was moved to.
+type partition struct {
+	ids    []string
+	starts []seb.Offset
+}
+
+func (p *partition) start() seb.Offset {
+	if n := len(p.starts); n > 0 {
+		return p.starts[n-1]
+	}
+	return 0
+}
+
+// replay folds all commits that were ever first in their slots, and compares
+// the state on the way with every checkpoint that was ever written.
+func (s *simulation) replay() (truth, error) {
+	st, all := state.New(), truth{}
+	var hash commitlog.Hash
+	for q := commitlog.Seq(1); ; q++ {
+		body := s.bucket.original(commitlog.LogKey(q))
+		if body == nil {
+			return all, s.noneAbove(q)
+		}
+		c, err := commitlog.DecodeCommit(body)
+		if err != nil {
+			return nil, fmt.Errorf("slot %d: %w", q, err)
+		}
+		if c.Seq != q || c.Prev != hash {
+			return nil, fmt.Errorf("slot %d holds a commit for slot %d after %v; the head before it has %v", q, c.Seq, c.Prev, hash)
+		}
+		if err := st.Apply(c); err != nil {
+			return nil, fmt.Errorf("slot %d: %w", q, err)
+		}
+		if err := s.tell(all, c, body); err != nil {
+			return nil, fmt.Errorf("slot %d: %w", q, err)
+		}
+		hash = c.Hash
+		if body := s.bucket.original(commitlog.CheckpointKey(q)); body != nil {
+			k, err := commitlog.DecodeCheckpoint(body)
+			if err != nil {
+				return nil, fmt.Errorf("checkpoint %d: %w", q, err)
+			}
+			if k.Hash != hash || string(k.Body) != string(st.View().Encode()) {
+				return nil, fmt.Errorf("checkpoint %d is not what a replay of slots 1 to %d comes to", q, q)
+			}
+		}
+	}
+}
+
+// noneAbove expects no slot at or above q to be taken.
+func (s *simulation) noneAbove(q commitlog.Seq) error {
+	slots, err := s.bucket.seqs(commitlog.LogPrefix)
+	if n := len(slots); n > 0 && slots[n-1] >= q {
+		return fmt.Errorf("slot %d is taken, slot %d never was", slots[n-1], q)
+	}
+	return err
+}
+
+// tell adds a commit, which a fold has taken, to the truth.
+func (s *simulation) tell(all truth, c *commitlog.Commit, object []byte) error {
+	for _, item := range c.Items {
+		switch x := item.(type) {
+		case *commitlog.TopicCreated:
+			all[x.ID] = &incarnation{name: x.Name, partitions: make([]partition, x.Partitions)}
+		case *commitlog.PartitionsAdded:
+			t := all[x.Topic]
+			t.partitions = append(t.partitions, make([]partition, int(x.Partitions)-len(t.partitions))...)
+		case *commitlog.TopicDeleted:
+			all[x.ID].deleted = true
+		case *commitlog.StartMoved:
+			p := &all[x.Topic].partitions[x.Partition]
+			p.starts = append(p.starts, seb.Offset(x.Start))
+		case *commitlog.Batch:
+			from, at := object, c.PayloadStart+x.Pos
+			if x.Object > 0 {
+				from, at = s.bucket.original(c.Data[x.Object-1].Key()), commitlog.DataPayloadStart+x.Pos
+			}
+			if len(from) < int(at)+int(x.Size) {
+				return fmt.Errorf("a batch at %d of %d bytes, where %d were created", at, x.Size, len(from))
+			}
+			if err := s.tellBatch(&all[x.Topic].partitions[x.Partition], from[at:at+x.Size]); err != nil {
+				return fmt.Errorf("%s/%d: %w", all[x.Topic].name, x.Partition, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *simulation) tellBatch(p *partition, raw []byte) error {
+	head, err := record.Parse(raw)
+	if err != nil {
+		return err
+	}
+	for r, err := range head.Records(raw, int64(len(p.ids)), record.Limits{}) {
+		if err != nil {
+			return err
+		}
+		id, ok := s.history.identify(string(r.Value))
+		if !ok {
+			return fmt.Errorf("%.40q is at %d, which nobody sent", r.Value, r.Offset)
+		}
+		p.ids = append(p.ids, id)
+	}
+	return nil
+}
+
+// verifyBucket compares what the bucket means with all that anybody was told.
+func (s *simulation) verifyBucket() {
+	all, err := s.replay()
+	if err != nil {
+		s.history.violate("Determinism", "%v", err)
+		return
+	}
+	b, err := seb.Open(context.Background(), s.bucket, s.cfg.Virtual(s.plan.options(stream(s.cfg.Seed, "last"))))
+	if err != nil {
+		s.history.violate("LossIsLoud", "the bucket can't be opened in the end: %v", err)
+		return
+	}
+	final := &log{partitions: map[place]*partition{}}
+	topics, err := b.Topics(context.Background())
+	if err != nil {
+		s.history.violate("LossIsLoud", "a recovery in the end knows no topics: %v", err)
+	}
+	for _, t := range topics {
+		for i, p := range t.Partitions {
+			at, want := place{t.Name, i}, &all[t.ID].partitions[i]
+			final.partitions[at] = want
+			if err := s.compare(b, at, p, want); err != nil {
+				s.history.violate("LossIsLoud", "a recovery in the end can't read everything of %v: %v", at, err)
+			}
+		}
+	}
+	if err := b.Close(); err != nil {
+		s.history.violate("Liveness", "close: %v", err)
+	}
+	s.final = final
+}
+
+// log is what the bucket means: the partitions of all topics that are there.
+type log struct {
+	partitions map[place]*partition
+}
+
+// ids returns every record that a partition ever held.
+func (l *log) ids(p place) []string {
+	if x := l.partitions[p]; x != nil {
+		return x.ids
+	}
+	return nil
+}
+
+// compare expects a recovery to know the partition as it is.
+func (s *simulation) compare(b *seb.Broker, at place, p seb.Partition, want *partition) error {
+	if p.Start != want.start() || int(p.End) != len(want.ids) {
+		s.history.violate("AckDurable", "%v recovers as %d to %d, and should as %d to %d", at, p.Start, p.End, want.start(), len(want.ids))
+	}
+	next := p.Start
+	for r, err := range b.Read(context.Background(), at.topic, int32(at.partition), seb.Earliest) {
+		if err != nil {
+			return err
+		}
+		id, ok := s.history.identify(string(r.Value))
+		if r.Offset != next || !ok || int(next) >= len(want.ids) || id != want.ids[next] {
+			s.history.violate("DenseOffsets", "%v holds %.40q at %d, where %d is due", at, r.Value, r.Offset, next)
+			return nil
+		}
+		next++
+	}
+	if int(next) != len(want.ids) {
+		s.history.violate("AckDurable", "%v can be read up to %d, and should up to %d", at, next, len(want.ids))
+	}
+	return nil
+}
