@@ -20,6 +20,7 @@ func (s *simulation) check(final *log) {
 	slices.SortStableFunc(ops, func(a, b *op) int { return cmp.Compare(a.call, b.call) })
 	x.checkAppends(ops)
 	x.checkConditions(ops)
+	x.checkTrims(ops)
 	x.checkOrder(ops)
 	x.checkReads(ops)
 	x.checkLinear(ops)
@@ -146,16 +147,16 @@ func (x *checker) checkReads(ops []*op) {
 		x.checkFound(o, x.final.ids(p))
 		known := x.known(ops[:i], o, p)
 		switch {
-		case o.acked() && o.end < known:
-			x.history.violate("AckDurable", "a read that ends at %d, when its broker must have known %d records: %v", o.end, known, o)
+		case o.acked() && o.end < known.end:
+			x.history.violate("AckDurable", "a read that ends at %d, when its broker must have known %d records: %v", o.end, known.end, o)
+		case o.acked() && o.first() < known.start:
+			x.history.violate("StartAsAsked", "a read of what its broker must have known to be gone, before %d: %v", known.start, o)
 		case o.failure == seb.CodeTopicNotFound, o.failure == seb.CodePartitionNotFound:
 			x.history.violate("LossIsLoud", "the topic was there: %v", o)
 		case o.failure == seb.CodeDataLost:
 			x.history.violate("LossIsLoud", "nothing was lost: %v", o)
 		case o.failure == seb.CodeOffsetOutOfRange:
-			if at, ok := x.asked(o); ok && at <= x.acknowledged(ops, p, o.call) {
-				x.history.violate("AckDurable", "refused though it had been acknowledged before it was asked for: %v", o)
-			}
+			x.checkOutOfRange(ops, o)
 		}
 	}
 }
@@ -194,17 +195,17 @@ func (x *checker) asked(o *op) (seb.Offset, bool) {
 	return 0, false
 }
 
-// known returns how many records of a partition the broker of a read must have
-// known when it was asked: all that anybody was told of before then, or through
-// that life of the broker.
-func (x *checker) known(before []*op, o *op, p place) (end seb.Offset) {
+// known returns the bounds of a partition that the broker of a read must have
+// known when it was asked, at least: those that anybody was told of before then,
+// or through that life of the broker.
+func (x *checker) known(before []*op, o *op, p place) (known bounds) {
 	fresh := x.freshSince(o)
 	for _, b := range before {
 		if b.ret <= fresh || b.broker == o.broker && b.ret <= o.call {
-			end = max(end, told(b, p))
+			known = known.later(told(b, p))
 		}
 	}
-	return end
+	return known
 }
 
 // staleMax is more than brokers are configured with, and than a look takes.
@@ -225,24 +226,30 @@ func (x *checker) freshSince(o *op) time.Duration {
 func (x *checker) acknowledged(ops []*op, p place, then time.Duration) (end seb.Offset) {
 	for _, o := range ops {
 		if o.ret <= then {
-			end = max(end, told(o, p))
+			end = max(end, told(o, p).end)
 		}
 	}
 	return end
 }
 
-// told returns how many records of a partition an operation's answer speaks of.
-func told(o *op, p place) (end seb.Offset) {
-	if o.topic != p.topic || !o.acked() {
-		return 0
-	}
-	if o.kind == reads && o.partition == p.partition {
-		return o.end
+// told returns the bounds of a partition that an operation's answer speaks of, at
+// least.
+func told(o *op, p place) (b bounds) {
+	if o.topic != p.topic {
+		return b
 	}
 	for _, r := range o.ranges {
 		if int(r.Partition) == p.partition {
-			end = max(end, r.Offset+seb.Offset(r.Count))
+			b.end = max(b.end, r.Offset+seb.Offset(r.Count))
 		}
 	}
-	return end
+	switch {
+	case o.partition != p.partition:
+	case o.kind == reads && o.acked():
+		b.start, _ = o.startsBetween()
+		b.end = o.end
+	case o.kind == trims && o.acked(), o.failure == seb.CodeOffsetOutOfRange, o.conflicts():
+		b.start, b.end = o.start, o.end
+	}
+	return b
 }

@@ -12,6 +12,8 @@ import (
 type past struct {
 	*history
 	log []string
+	// starts are those that the log was moved to.
+	starts []seb.Offset
 	// lives tells when lives began.
 	lives map[string]time.Duration
 }
@@ -52,9 +54,30 @@ func (p *past) appendIf(end seb.Offset, failure seb.Code) *op {
 	return o
 }
 
+// trim adds a trim through A1, that moved the start if it is not negative.
+func (p *past) trim(at int, before, moved seb.Offset, outcome seb.Outcome) *op {
+	o := &op{client: "t", broker: "A1", kind: trims, topic: "t", before: before, outcome: outcome, call: time.Duration(at) * time.Second}
+	o.ret = o.call + time.Second
+	o.start, o.end = before, seb.Offset(len(p.log))
+	if outcome != "" {
+		o.failure = seb.CodeStoreUnavailable
+	}
+	if moved >= 0 {
+		p.starts = append(p.starts, moved)
+	}
+	p.add(o)
+	return o
+}
+
+// below adds a read through A1 that was refused for where the partition starts.
+func (p *past) below(at, start seb.Offset) {
+	o := p.read("A1", 9, len(p.log))
+	o.from, o.start, o.failure = seb.At(at), start, seb.CodeOffsetOutOfRange
+}
+
 func (p *past) check() []string {
 	s := &simulation{plan: plan{topics: []topic{{"t", 1}}}, history: p.history, begins: p.lives}
-	s.check(&log{partitions: map[place]*partition{{"t", 0}: {ids: p.log}}})
+	s.check(&log{partitions: map[place]*partition{{"t", 0}: {ids: p.log, starts: p.starts}}})
 	return p.violations
 }
 
@@ -109,6 +132,27 @@ func TestHistoriesThatDoNotAddUpAreFound(t *testing.T) {
 		"a conflict that nobody asked for":       {func(p *past) { p.appendIf(2, seb.CodeOffsetConflict).ifOffset = nil }, "Condition"},
 		"a conflict with an end that never was":  {func(p *past) { p.appendIf(2, seb.CodeOffsetConflict).end = 4 }, "SlotAgreement"},
 		"a conflict with an end that has passed": {func(p *past) { p.appendIf(3, seb.CodeOffsetConflict).end = 2 }, "SlotAgreement"},
+		"a trim":                                 {func(p *past) { p.trim(7, 2, 2, "") }, ""},
+		"a trim that was not done":               {func(p *past) { p.trim(7, 2, -1, "") }, "StartAsAsked"},
+		"a trim that is told otherwise":          {func(p *past) { p.trim(7, 2, 2, "").start = 1 }, "StartAsAsked"},
+		"a trim that nobody asked for":           {func(p *past) { p.starts = []seb.Offset{1} }, "StartAsAsked"},
+		"a trim to elsewhere":                    {func(p *past) { p.trim(7, 1, 2, "") }, "StartAsAsked"},
+		"a start that goes back":                 {func(p *past) { p.trim(5, 2, 2, ""); p.trim(7, 1, 1, "").start = 2 }, "StartAsAsked"},
+		"a trim that was refused, and done":      {func(p *past) { p.trim(7, 2, 2, seb.NotCommitted) }, "StartAsAsked"},
+		"a trim of unknown outcome":              {func(p *past) { p.trim(7, 2, -1, seb.Unknown) }, ""},
+		"a trim of unknown outcome, done":        {func(p *past) { p.trim(7, 2, 2, seb.Unknown) }, ""},
+		"a read behind a trim":                   {func(p *past) { p.trim(7, 2, 2, ""); p.below(1, 2) }, ""},
+		"a read refused for no trim":             {func(p *past) { p.below(1, 2) }, "StartAsAsked"},
+		"a read refused in range":                {func(p *past) { p.trim(7, 2, 2, ""); p.below(2, 2) }, "DenseOffsets"},
+		"a read refused before a trim":           {func(p *past) { p.below(1, 2); p.trim(11, 2, 2, "") }, "StartAsAsked"},
+		"a read refused for a smaller start":     {func(p *past) { p.trim(7, 2, 2, ""); p.below(0, 1) }, "SlotAgreement"},
+		"a read of what was trimmed":             {func(p *past) { p.trim(7, 2, 2, ""); p.read("A1", 9, 3, "a") }, "StartAsAsked"},
+		"a read of that elsewhere": {func(p *past) {
+			p.trim(7, 2, 2, "")
+			p.lives["B1"] = 0
+			p.read("B1", 9, 3, "a")
+		}, ""},
+		"a trim that tells an end of the past": {func(p *past) { p.trim(7, 2, 2, "").end = 2 }, "SlotAgreement"},
 		"a conflict with one that is under way": {func(p *past) {
 			p.append("c", 5, seb.Unknown, 0, "y")
 			p.log = append(p.log, "y")

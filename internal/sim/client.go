@@ -20,9 +20,9 @@ type client struct {
 	rng  *rand.Rand
 	http *http.Client
 
-	sent  int
-	ends  map[place]seb.Offset // as far as it knows
-	churn []string             // topics of its own, which may be there
+	sent         int
+	starts, ends map[place]seb.Offset // as far as it knows
+	churn        []string             // topics of its own, which may be there
 }
 
 // place names a partition.
@@ -32,7 +32,10 @@ type place struct {
 }
 
 func newClient(s *simulation, index int) *client {
-	c := &client{sim: s, name: fmt.Sprintf("c%d", index), rng: stream(s.cfg.Seed, "client", index), ends: map[place]seb.Offset{}}
+	c := &client{
+		sim: s, name: fmt.Sprintf("c%d", index), rng: stream(s.cfg.Seed, "client", index),
+		starts: map[place]seb.Offset{}, ends: map[place]seb.Offset{},
+	}
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			for _, n := range s.nodes {
@@ -82,7 +85,7 @@ func (c *client) operate() {
 		return
 	}
 	stays := c.sim.plan.topics[c.rng.IntN(len(c.sim.plan.topics))]
-	switch what := c.rng.IntN(20); {
+	switch what := c.rng.IntN(21); {
 	case what < 1:
 		c.create(l, stays)
 	case what < 10 && chance(c.rng, 0.2):
@@ -93,6 +96,8 @@ func (c *client) operate() {
 		c.append(l, c.ownTopic(), 1)
 	case what < 15:
 		c.delete(l)
+	case what < 16:
+		c.trim(l, place{stays.name, c.rng.IntN(stays.partitions)})
 	default:
 		c.read(l, place{stays.name, c.rng.IntN(stays.partitions)})
 	}
@@ -216,15 +221,17 @@ func (c *client) read(l *life, p place) {
 	case 1:
 		o.from = seb.Last(c.rng.Int64N(6))
 	case 2, 3:
-		o.from = seb.At(seb.Offset(c.rng.Int64N(int64(c.ends[p]) + 2)))
+		low := c.starts[p]
+		if chance(c.rng, 0.2) {
+			low = 0
+		}
+		o.from = seb.At(low + seb.Offset(c.rng.Int64N(int64(c.ends[p]-low)+2)))
 	case 4:
 		o.from = seb.At(c.ends[p])
 	}
 	opts := seb.FetchOptions{Limit: pick(c.rng, 1, 3, 100), MaxBytes: pick(c.rng, int64(1), 10_000, 1<<20), Wait: pick(c.rng, 0, 0, 3*time.Second)}
 	c.call(l, o, func(ctx context.Context, by caller) { by.read(ctx, o, opts) })
-	if o.acked() {
-		c.ends[p] = max(c.ends[p], o.end)
-	}
+	c.learn(p, o)
 }
 
 func (c *client) create(l *life, t topic) {

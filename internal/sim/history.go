@@ -18,6 +18,7 @@ const (
 	reads   kind = "read"
 	creates kind = "create"
 	deletes kind = "delete"
+	trims   kind = "trim"
 )
 
 // How an operation was done.
@@ -33,7 +34,7 @@ type op struct {
 	via       string
 	kind      kind
 	topic     string
-	partition int // of a read; of an append -1 if its records may go anywhere
+	partition int // of a read or trim; of an append -1 if its records may go anywhere
 	call, ret time.Duration
 
 	values []string // ids of what an append sends, in order
@@ -48,10 +49,12 @@ type op struct {
 	detail  string
 	ranges  []seb.Range // of an append
 
+	before seb.Offset // to which a trim moves the start
+
 	from      seb.Position
 	records   []seen // of a read
 	next, end seb.Offset
-	start     seb.Offset // beside end, of one that was out of range
+	start     seb.Offset // beside end, of a trim, and of what was out of range
 }
 
 // seen is a record that a read found.
@@ -82,6 +85,11 @@ func (o *op) String() string {
 		fmt.Fprintf(&s, "reads %s/%d from %v", o.topic, o.partition, o.from)
 		if o.acked() {
 			fmt.Fprintf(&s, ": %v, next %d, end %d", o.records, o.next, o.end)
+		}
+	case trims:
+		fmt.Fprintf(&s, "trims %s/%d before %d", o.topic, o.partition, o.before)
+		if o.acked() {
+			fmt.Fprintf(&s, ": start %d, end %d", o.start, o.end)
 		}
 	case creates, deletes:
 		fmt.Fprintf(&s, "%ss %s", o.kind, o.topic)

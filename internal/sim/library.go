@@ -14,6 +14,7 @@ type caller interface {
 	read(ctx context.Context, o *op, opts seb.FetchOptions)
 	create(ctx context.Context, o *op, partitions int)
 	delete(ctx context.Context, o *op)
+	trim(ctx context.Context, o *op)
 }
 
 // library calls the broker as an embedder does.
@@ -61,6 +62,12 @@ func (l library) create(ctx context.Context, o *op, partitions int) {
 
 func (l library) delete(ctx context.Context, o *op) {
 	o.fail(l.broker.DeleteTopic(ctx, o.topic))
+}
+
+func (l library) trim(ctx context.Context, o *op) {
+	p, err := l.broker.DeleteRecords(ctx, o.topic, int32(o.partition), o.before)
+	o.start, o.end = p.Start, p.End
+	o.fail(err)
 }
 
 // fail notes an error.

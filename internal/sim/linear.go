@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -9,49 +11,61 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// register is a partition as porcupine's model: its state is its end, an append
-// moves it, and a read tells it. What stands at an offset the other checks
-// compare with the log, which also knows where an append of unknown outcome
-// ended up; those that are not in it never happened.
+// bounds are what a partition is to porcupine: an append moves its end, a trim its
+// start, and answers tell both. What stands at an offset the other checks compare
+// with the log, which also knows where an append of unknown outcome ended up;
+// those that are not in it never happened.
+type bounds struct{ start, end seb.Offset }
+
+// later returns the bounds that a partition has at least when it had both.
+func (b bounds) later(o bounds) bounds { return bounds{max(b.start, o.start), max(b.end, o.end)} }
+
 var register = porcupine.Model{
-	Init: func() any { return seb.Offset(0) },
+	Init: func() any { return bounds{} },
 	Step: func(state, input, _ any) (bool, any) {
-		end, in := state.(seb.Offset), input.(step)
-		if end != in.before {
+		b, in := state.(bounds), input.(step)
+		if b.start < in.startMin || b.start > in.startMax || in.end >= 0 && b.end != in.end || in.trim > b.end {
 			return false, state
 		}
-		return true, in.after
+		return true, bounds{max(b.start, in.trim), b.end + in.count}
 	},
 	Equal:             func(a, b any) bool { return a == b },
 	DescribeOperation: func(input, _ any) string { return input.(step).op.String() },
 	DescribeState:     func(state any) string { return fmt.Sprint(state) },
 }
 
-// step is an operation on one partition: it finds one end, and leaves another.
+// step is an operation on one partition, or a part of one: the bounds it finds,
+// and what it does to them.
 type step struct {
-	op            *op
-	before, after seb.Offset
+	op        *op
+	call, ret time.Duration // between which it takes effect
+
+	startMin, startMax seb.Offset
+	end                seb.Offset // -1 = whatever it is
+	count              seb.Offset // by which it moves the end
+	trim               seb.Offset // to which it moves the start, unless that is there
 }
 
 const linearTimeout = time.Minute
 
 // checkLinear looks for an order of all operations on a partition that explains
-// every answer and lies between each operation's call and its return. An append
-// of unknown outcome may take effect at any later time; a read may tell what its
-// broker knew before it was asked, and a conflict tells an end that the partition
-// had since the append was asked for.
+// every answer and lies between each operation's call and its return. A write of
+// unknown outcome may take effect at any later time; a read may tell what its
+// broker knew before it was asked, and a refusal tells bounds that the partition
+// had since it was asked for.
 func (x *checker) checkLinear(ops []*op) {
 	for p := range x.final.partitions {
 		if !x.stays(p.topic) {
 			continue
 		}
-		var steps []porcupine.Operation
+		var all []porcupine.Operation
 		for i, o := range ops {
-			if s, call, ret, ok := x.step(ops[:i], o, p); ok {
-				steps = append(steps, porcupine.Operation{ClientId: i, Input: s, Call: int64(call), Return: int64(ret)})
+			for _, s := range x.steps(o, p) {
+				s.op = o
+				all = append(all, porcupine.Operation{ClientId: i, Input: s, Call: int64(s.call), Return: int64(s.ret)})
 			}
 		}
-		switch porcupine.CheckOperationsTimeout(register, steps, linearTimeout) {
+		switch porcupine.CheckOperationsTimeout(register, all, linearTimeout) {
 		case porcupine.Ok:
 		case porcupine.Illegal:
 			x.history.violate("SlotAgreement", "no order of the operations on %s/%d explains their answers", p.topic, p.partition)
@@ -62,22 +76,54 @@ func (x *checker) checkLinear(ops []*op) {
 	}
 }
 
-// step returns what an operation did to a partition, if it did anything, and
-// the times between which it did.
-func (x *checker) step(before []*op, o *op, p place) (s step, call, ret time.Duration, ok bool) {
-	s.op = o
+// steps returns what an operation did to a partition, and found there.
+func (x *checker) steps(o *op, p place) []step {
+	told := step{call: o.call, ret: o.ret, startMin: o.start, startMax: o.start, end: o.end}
 	switch {
-	case o.topic != p.topic:
-		return s, 0, 0, false
-	case o.kind == reads && o.partition == p.partition && o.acked():
-		s.before, s.after = o.end, o.end
-		return s, x.freshSince(o), o.ret, true
-	case o.conflicts() && o.partition == p.partition:
-		s.before, s.after = o.end, o.end
-		return s, o.call, o.ret, true
-	case o.kind != appends:
-		return s, 0, 0, false
+	case o.kind == appends && o.topic == p.topic && !o.conflicts():
+		return x.appendStep(o, p)
+	case o.topic != p.topic || o.partition != p.partition:
+	case o.conflicts():
+		told.startMin, told.startMax = 0, math.MaxInt64
+		return []step{told}
+	case o.kind == reads && o.acked():
+		told.call = x.freshSince(o)
+		told.startMin, told.startMax = o.startsBetween()
+		return []step{told}
+	case o.kind == reads && o.failure == seb.CodeOffsetOutOfRange:
+		if at, _ := x.asked(o); at < o.start {
+			told.call = x.freshSince(o)
+		}
+		return []step{told}
+	case o.kind == trims && o.failure == seb.CodeOffsetOutOfRange:
+		return []step{told}
+	case o.kind == trims && o.acked():
+		return []step{{call: o.call, ret: o.ret, startMax: math.MaxInt64, end: -1, trim: o.before}, told}
+	case o.mayTrim(p) && slices.Contains(x.final.partitions[p].starts, o.before): // by this one or another
+		return []step{{call: o.call, ret: lifetimeMax, startMax: math.MaxInt64, end: -1, trim: o.before}}
 	}
+	return nil
+}
+
+// startsBetween returns between what a read says that the partition starts: at its
+// first record, if it was to begin there, and before it in any case.
+func (o *op) startsBetween() (low, high seb.Offset) {
+	if o.from == seb.Earliest {
+		return o.first(), o.first()
+	}
+	return 0, o.first()
+}
+
+// first returns the offset at which a read began.
+func (o *op) first() seb.Offset {
+	if len(o.records) > 0 {
+		return o.records[0].offset
+	}
+	return o.next
+}
+
+// appendStep returns where an append's records stand, if they do.
+func (x *checker) appendStep(o *op, p place) []step {
 	first, count := seb.Offset(-1), 0
 	for _, id := range o.values {
 		for _, at := range x.at[id] {
@@ -91,11 +137,11 @@ func (x *checker) step(before []*op, o *op, p place) (s step, call, ret time.Dur
 		}
 	}
 	if count == 0 {
-		return s, 0, 0, false
+		return nil
 	}
-	s.before, s.after, ret = first, first+seb.Offset(count), o.ret
+	s := step{call: o.call, ret: o.ret, startMax: math.MaxInt64, end: first, count: seb.Offset(count)}
 	if !o.acked() {
-		ret = lifetimeMax
+		s.ret = lifetimeMax
 	}
-	return s, o.call, ret, true
+	return []step{s}
 }

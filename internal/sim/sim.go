@@ -40,7 +40,9 @@ type Result struct {
 type Counts struct {
 	Acked, NotCommitted, Unknown, Reads, FailedReads int
 	// Conditional are among Acked, Conflicts among NotCommitted.
-	Conditional, Conflicts                       int
+	Conditional, Conflicts int
+	// Trims are among Acked, OutOfRange among FailedReads and NotCommitted.
+	Trims, OutOfRange                            int
 	Lives, Commits, Checkpoints, Deleted, Ghosts int
 }
 
@@ -53,6 +55,8 @@ func (c *Counts) Add(o Counts) {
 	c.FailedReads += o.FailedReads
 	c.Conditional += o.Conditional
 	c.Conflicts += o.Conflicts
+	c.Trims += o.Trims
+	c.OutOfRange += o.OutOfRange
 	c.Lives += o.Lives
 	c.Commits += o.Commits
 	c.Checkpoints += o.Checkpoints
@@ -259,6 +263,10 @@ func (s *simulation) count() Counts {
 			c.Conflicts++
 		case o.ifOffset != nil && o.acked():
 			c.Conditional++
+		case o.kind == trims && o.acked():
+			c.Trims++
+		case o.failure == seb.CodeOffsetOutOfRange:
+			c.OutOfRange++
 		}
 		switch {
 		case o.kind == reads && o.failure == "":

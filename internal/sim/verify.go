@@ -100,8 +100,8 @@ func (s *simulation) do(l *life, o *op, do func(context.Context, caller)) {
 
 // finalReads reads a whole partition.
 func (s *simulation) finalReads(l *life, p place) {
-	for at := seb.Offset(0); ; {
-		o := &op{kind: reads, topic: p.topic, partition: p.partition, from: seb.At(at)}
+	for from := seb.Earliest; ; {
+		o := &op{kind: reads, topic: p.topic, partition: p.partition, from: from}
 		s.do(l, o, func(ctx context.Context, by caller) {
 			by.read(ctx, o, seb.FetchOptions{Limit: 1000, MaxBytes: 64 << 20})
 		})
@@ -111,6 +111,6 @@ func (s *simulation) finalReads(l *life, p place) {
 		if len(o.records) == 0 {
 			return
 		}
-		at = o.next
+		from = seb.At(o.next)
 	}
 }

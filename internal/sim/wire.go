@@ -107,6 +107,22 @@ func (w wire) delete(ctx context.Context, o *op) {
 	w.do(ctx, o, http.MethodDelete, "", "", nil)
 }
 
+func (w wire) trim(ctx context.Context, o *op) {
+	answer := w.do(ctx, o, http.MethodDelete, fmt.Sprintf("/records?partition=%d&before=%d", o.partition, o.before), "", nil)
+	if answer == nil {
+		return
+	}
+	var a struct {
+		StartOffset seb.Offset `json:"start_offset"`
+		EndOffset   seb.Offset `json:"end_offset"`
+	}
+	if err := json.Unmarshal(answer.body, &a); err != nil {
+		o.lose(err)
+		return
+	}
+	o.start, o.end = a.StartOffset, a.EndOffset
+}
+
 // answer is one that says success.
 type answer struct {
 	header http.Header

@@ -1,0 +1,72 @@
+package sim
+
+import (
+	"context"
+	"slices"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// trim moves the start of a partition: as a rule by a little, so that something is
+// left to read; seldom to its end, or to where it does not end yet.
+func (c *client) trim(l *life, p place) {
+	o := &op{kind: trims, topic: p.topic, partition: p.partition, before: c.starts[p] + seb.Offset(c.rng.IntN(5))}
+	if chance(c.rng, 0.1) {
+		o.before = c.ends[p] + seb.Offset(c.rng.IntN(3))
+	}
+	c.call(l, o, func(ctx context.Context, by caller) { by.trim(ctx, o) })
+	c.learn(p, o)
+}
+
+// learn remembers the bounds of a partition that an answer told.
+func (c *client) learn(p place, o *op) {
+	if o.acked() || o.failure == seb.CodeOffsetOutOfRange {
+		c.starts[p] = max(c.starts[p], o.start)
+		c.ends[p] = max(c.ends[p], o.end)
+	}
+}
+
+// mayTrim tells whether an operation may have moved the start of a partition.
+func (o *op) mayTrim(p place) bool {
+	return o.kind == trims && (place{o.topic, o.partition}) == p && (o.acked() || o.outcome == seb.Unknown)
+}
+
+// checkTrims expects the start of every partition to have been moved to where
+// somebody asked for, upwards, and at least as far as was acknowledged.
+func (x *checker) checkTrims(ops []*op) {
+	for _, o := range ops {
+		if o.kind == trims && o.acked() && (o.start < o.before || o.end < o.start) {
+			x.history.violate("StartAsAsked", "the answer tells other bounds: %v", o)
+		}
+		p := x.final.partitions[place{o.topic, o.partition}]
+		if p != nil && o.kind == trims && o.acked() && x.stays(o.topic) && p.start() < o.before {
+			x.history.violate("StartAsAsked", "the start is %d in the end: %v", p.start(), o)
+		}
+	}
+	for at, p := range x.final.partitions {
+		for i, start := range p.starts {
+			asked := func(o *op) bool { return o.mayTrim(at) && o.before == start }
+			if !slices.ContainsFunc(ops, asked) {
+				x.history.violate("StartAsAsked", "the start of %v was moved to %d, which nobody asked for", at, start)
+			}
+			if i > 0 && start < p.starts[i-1] {
+				x.history.violate("StartAsAsked", "the start of %v was moved from %d to %d", at, p.starts[i-1], start)
+			}
+		}
+	}
+}
+
+// checkOutOfRange expects a read to be refused only where somebody may have moved
+// the start beyond it, or beyond an end that nobody was told of.
+func (x *checker) checkOutOfRange(ops []*op, o *op) {
+	p := place{o.topic, o.partition}
+	at, ok := x.asked(o)
+	switch {
+	case !ok || at >= o.start && at <= o.end:
+		x.history.violate("DenseOffsets", "it was refused, and is in range: %v", o)
+	case at > o.end && at <= x.acknowledged(ops, p, o.call):
+		x.history.violate("AckDurable", "refused though it had been acknowledged before it was asked for: %v", o)
+	case at < o.start && !slices.ContainsFunc(ops, func(t *op) bool { return t.mayTrim(p) && t.before > at && t.call <= o.ret }):
+		x.history.violate("StartAsAsked", "refused, and nobody asked for a start beyond it: %v", o)
+	}
+}
