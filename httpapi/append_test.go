@@ -2,16 +2,20 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
 const ordersPath = "/v1/topics/orders/records"
@@ -403,4 +407,46 @@ func TestAppendEncodings(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAppendWithoutAKeyTakesPartitionsInTurn(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.createOrders(4)
+	for round := range 3 {
+		took := map[int32]bool{}
+		for range 4 {
+			var got struct {
+				Partition *int32
+				Offset    int
+			}
+			if s.append("orders", "v").json(t, &got); got.Partition == nil || got.Offset != round {
+				t.Fatalf("round %d: the answer is %+v", round, got)
+			}
+			took[*got.Partition] = true
+		}
+		if len(took) != 4 {
+			t.Errorf("round %d took partitions %v", round, took)
+		}
+	}
+}
+
+func TestAppendIsAnsweredOnceTheStoreHasIt(t *testing.T) {
+	store := storetest.NewFaulty(objstore.NewMemory())
+	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
+		s.createOrders(1)
+		stored := make(chan struct{})
+		defer store.On(objstore.VerbCreate, "log/", func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+			answer, err := next(ctx, r)
+			<-stored
+			return answer, err
+		})()
+		got := make(chan answer, 1)
+		go func() { got <- s.post(ordersPath, "v") }()
+		synctest.Wait()
+		if len(got) != 0 {
+			t.Errorf("answered before the store did: %s", (<-got).body)
+		}
+		close(stored)
+		(<-got).want(t, http.StatusCreated)
+	})
 }

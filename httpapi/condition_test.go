@@ -62,6 +62,11 @@ func TestIdempotencyKey(t *testing.T) {
 	if p.Limit != 1 {
 		t.Errorf("the limit is %d", p.Limit)
 	}
+	other.append("orders", "a", "Idempotency-Key", "k").wantHeader(t, "Idempotency-Replayed", "true") // none made room
+	restarted := open(seb.Options{}).append("orders", "a", "Idempotency-Key", "k")
+	if restarted.wantHeader(t, "Idempotency-Replayed", "true"); restarted.body != first.body {
+		t.Errorf("after a restart the retry is answered %s, the first %s", restarted.body, first.body)
+	}
 	for _, mediaType := range []string{typeNDJSON, typeBatch, typeRecords} { // the key is of the records, not of how they are written
 		body := map[string]string{typeNDJSON: "a\n", typeBatch: string(batchBody("a")), typeRecords: `{"records":[{"value":"a"}]}`}[mediaType]
 		s.append("orders", body, "Idempotency-Key", "k", "Content-Type", mediaType).wantHeader(t, "Idempotency-Replayed", "true")
@@ -69,6 +74,17 @@ func TestIdempotencyKey(t *testing.T) {
 	if got := values(s.stored("orders", 0)); len(got) != 1 {
 		t.Errorf("the log holds %q", got)
 	}
+}
+
+func TestIdempotencyKeyIsKeptForADay(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		append := func() answer { return s.append("orders", "a", "Idempotency-Key", "k") }
+		append()
+		time.Sleep(24*time.Hour - time.Second)
+		append().wantHeader(t, "Idempotency-Replayed", "true")
+		time.Sleep(2 * time.Hour)
+		append().wantHeader(t, "Idempotency-Replayed", "")
+	})
 }
 
 // A second request waits for the first while that is undecided.

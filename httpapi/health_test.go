@@ -10,6 +10,7 @@ import (
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
 func TestHealth(t *testing.T) {
@@ -87,4 +88,29 @@ func TestClosedBroker(t *testing.T) {
 		t.Errorf("outcome is %q", p.Outcome)
 	}
 	s.get("/readyz").wantProblem(t, http.StatusServiceUnavailable, seb.CodeBrokerClosed)
+}
+
+// The check itself costs nothing, and sees that the store is back.
+func TestReadyIsWhatTheStoreLastAnswered(t *testing.T) {
+	store := storetest.NewFaulty(objstore.NewMemory())
+	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
+		s.append("orders", "x")
+		time.Sleep(time.Hour)
+		before := store.Count("", "")
+		for range 10 {
+			s.get("/readyz").want(t, http.StatusOK)
+		}
+		if n := store.Count("", "") - before; n != 0 {
+			t.Errorf("ten checks send %d requests", n)
+		}
+		store.SetDown(true)
+		p := s.post("/v1/topics/unknown/records", "y").wantProblem(t, http.StatusServiceUnavailable, seb.CodeStoreUnavailable)
+		if p.Outcome != string(seb.NotCommitted) {
+			t.Errorf("the outcome is %q", p.Outcome)
+		}
+		s.get("/readyz").wantProblem(t, http.StatusServiceUnavailable, seb.CodeStoreUnavailable)
+		store.SetDown(false)
+		time.Sleep(20 * time.Second)
+		s.get("/readyz").want(t, http.StatusOK)
+	})
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
 // newServerWith returns a server whose topic orders holds values "0" to "n-1".
@@ -241,6 +243,7 @@ func TestReadRefusals(t *testing.T) {
 			}
 		})
 	}
+	s.get("/v1/topics/none").wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound) // reading creates nothing
 	for _, path := range []string{ordersPath + "?offset=4", ordersPath + "/3", ordersPath + "/4"} {
 		p := s.get(path).wantProblem(t, http.StatusRequestedRangeNotSatisfiable, seb.CodeOffsetOutOfRange)
 		if p.StartOffset == nil || *p.StartOffset != 0 || p.EndOffset == nil || *p.EndOffset != 3 {
@@ -363,6 +366,42 @@ func TestReadOneRecord(t *testing.T) {
 	if again := s.get(ordersPath+"/0", "If-None-Match", tag); again.StatusCode != http.StatusOK || again.body != "new" {
 		t.Errorf("the tag of a topic that was deleted: %d %q", again.StatusCode, again.body)
 	}
+}
+
+func TestReadOneRecordOfAPartition(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.createOrders(2)
+	s.appendTo(0, "zero's")
+	s.appendTo(1, "one's")
+	tags := map[string]bool{}
+	for query, want := range map[string]string{"": "zero's", "?partition=0": "zero's", "?partition=1": "one's"} {
+		a := s.get(ordersPath + "/0" + query)
+		if a.want(t, http.StatusOK); a.body != want {
+			t.Errorf("%q reads %q, want %q", query, a.body, want)
+		}
+		tags[a.Header.Get("ETag")] = true
+	}
+	if len(tags) != 2 {
+		t.Errorf("two records have the tags %v", tags)
+	}
+}
+
+// What was read when the store stops answering is delivered, and the rest is read
+// by the next request.
+func TestReadDeliversWhatWasReadBeforeATimeout(t *testing.T) {
+	var faulty *storetest.Faulty
+	open := func(t *testing.T) (s *server) { s, faulty = coldServer(t); return s }
+	bubbleAround(t, open, 0, func(t *testing.T, s *server) {
+		release := faulty.On(objstore.VerbGet, "log/00000000000000000003", hang)
+		a := s.get(ordersPath)
+		a.want(t, http.StatusOK)
+		a.wantHeader(t, "Seb-Next-Offset", "1")
+		if !strings.Contains(a.body, `"one"`) || strings.Contains(a.body, `"two"`) {
+			t.Errorf("got %s", a.body)
+		}
+		release()
+		s.get(ordersPath+"?offset=1").wantHeader(t, "Seb-Next-Offset", "3")
+	})
 }
 
 func TestReadOneRecordWithWhatHeadersCantCarry(t *testing.T) {

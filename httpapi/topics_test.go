@@ -164,3 +164,40 @@ func TestDeleteRecords(t *testing.T) {
 		t.Errorf("what is left is read as %s", got)
 	}
 }
+
+func TestTopicNamesAreKafkas(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	for _, name := range []string{"a", "Orders.2026_v-1", "...", "-", strings.Repeat("x", 249)} {
+		s.do("PUT", "/v1/topics/"+name, nil).want(t, http.StatusCreated)
+		s.append(name, "v")
+	}
+	for _, name := range []string{"%2e", "%2e%2e", "a%20b", "a:b", "a*", "a%2Fb", "%C3%A9", "a%00", strings.Repeat("x", 250)} {
+		for _, a := range []answer{
+			s.do("PUT", "/v1/topics/"+name, nil), s.get("/v1/topics/" + name), s.do("DELETE", "/v1/topics/"+name, nil),
+			s.post("/v1/topics/"+name+"/records", "v"), s.get("/v1/topics/" + name + "/records"),
+		} {
+			a.wantProblem(t, http.StatusBadRequest, seb.CodeInvalidTopicName)
+		}
+	}
+}
+
+func TestTopicOfTheSameNameSharesNothing(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.do("PUT", "/v1/topics/orders", strings.NewReader(`{"partitions":3,"config":{"retention":"1h"}}`)).want(t, http.StatusCreated)
+	s.post(ordersPath+"?partition=0", "old", "Idempotency-Key", "k").want(t, http.StatusCreated)
+	s.do("DELETE", "/v1/topics/orders", nil).want(t, http.StatusNoContent)
+	s.get(ordersPath).wantProblem(t, http.StatusNotFound, seb.CodeTopicNotFound)
+
+	a := s.append("orders", "new", "Idempotency-Key", "k")
+	a.wantHeader(t, "Idempotency-Replayed", "")
+	if !strings.Contains(a.body, `"partition":0,"offset":0,`) {
+		t.Errorf("the first append is answered %s", a.body)
+	}
+	if got := s.get(ordersPath).body; strings.Count(got, "\n") != 1 || !strings.Contains(got, `"new"`) {
+		t.Errorf("it has %s", got)
+	}
+	var topic topicJSON
+	if s.get("/v1/topics/orders").json(t, &topic); len(topic.Partitions) != 1 || topic.Config.Retention != nil {
+		t.Errorf("it is %+v", topic)
+	}
+}
