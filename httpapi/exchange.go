@@ -173,7 +173,7 @@ func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("request_id", w.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+		slog.String("request_id", w.id), slog.String("method", r.Method), slog.String("path", withoutSecrets(r.URL.Path)),
 		slog.Int("status", w.status), slog.Duration("duration", took),
 		slog.Int64("bytes_in", w.bytesIn), slog.Int64("bytes_out", w.bytesOut), slog.String("remote", r.RemoteAddr),
 	}
@@ -184,7 +184,7 @@ func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 		attrs = append(attrs, slog.String("key", w.access.Key.Name))
 	}
 	if w.err != nil {
-		attrs = append(attrs, slog.String("error", w.err.Error()))
+		attrs = append(attrs, slog.String("error", withoutSecrets(w.err.Error())))
 	}
 	h.log.LogAttrs(r.Context(), level, "request", attrs...)
 }

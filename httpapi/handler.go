@@ -16,7 +16,7 @@ import (
 type Options struct {
 	// Logger receives a line per request, at debug level where the answer was
 	// below 400, at info below 500, at warn above. Bodies, queries and
-	// Authorization are never logged. Default: discarded.
+	// API keys, wherever they are shown, are never logged. Default: discarded.
 	Logger *slog.Logger
 	// Registerer receives the metrics of this package. Default: none are registered.
 	Registerer prometheus.Registerer
