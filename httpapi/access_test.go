@@ -49,87 +49,138 @@ func lacking(n need) seb.Scopes {
 	}
 }
 
+// changing returns a request to a route that changes the log if it is let in, and
+// finds topic orders with a record, and the key.
+func changing(method, pattern string, key uint64) (path, body string, header []string) {
+	path = example(pattern)
+	switch method + " " + pattern {
+	case "PUT /v1/topics/{topic}":
+		path = "/v1/topics/new"
+	case "PATCH /v1/topics/{topic}":
+		body = `{"partitions":9}`
+	case "DELETE /v1/topics/{topic}/records":
+		path += "?partition=0&before=1"
+	case "POST /v1/keys":
+		body = `{"name":"new","scopes":["read"]}`
+	case "DELETE /v1/keys/{id}":
+		path = fmt.Sprint("/v1/keys/", key)
+	case "POST /records":
+		body, header = formBody("[1]", "a"), []string{"Content-Type", typeForm + "; boundary=" + boundary}
+	}
+	return path, body, header
+}
+
+// refusal is what a request shows that must not be let in, and the status it gets.
+type refusal struct {
+	name   string
+	header []string
+	status int
+}
+
+// refusalsOf returns ops, the secret of a key for everything, and for what a route
+// needs every kind of refusal.
+func (s *server) refusalsOf(store objstore.Store) (ops string, of func(n need) []refusal) {
+	s.t.Helper()
+	other := openBroker(s.t, store, seb.Options{})
+	_, ops = newKey(s.t, s.broker, "ops", seb.ScopeAdmin)
+	secret := map[seb.Scopes]string{}
+	for _, scopes := range []seb.Scopes{seb.ScopeRead, seb.ScopeWrite, seb.ScopeRead | seb.ScopeWrite} {
+		_, secret[scopes] = newKey(s.t, s.broker, strings.ReplaceAll(scopes.String(), ",", "-"), scopes)
+	}
+	_, elsewhere := newKey(s.t, s.broker, "elsewhere", seb.ScopeAdmin, "other", "order", "orders.*")
+	_, brief, err := s.broker.CreateKey(s.t.Context(), seb.KeyOptions{Name: "brief", Scopes: seb.ScopeAdmin, Expires: time.Now().Add(time.Minute)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	revoked, revokedSecret := newKey(s.t, s.broker, "revoked", seb.ScopeAdmin)
+	s.get("/v1/keys", bearer(revokedSecret)...).want(s.t, http.StatusOK)
+	if _, err := other.RevokeKey(s.t.Context(), revoked.ID); err != nil {
+		s.t.Fatal(err)
+	}
+	time.Sleep(time.Minute) // fake
+	return ops, func(n need) []refusal {
+		return []refusal{
+			{"no key", nil, 401},
+			{"garbage", bearer("garbage"), 401},
+			{"no bearer", []string{"Authorization", "Basic b3BzOm9wcw=="}, 401},
+			{"two keys", append(bearer(ops), bearer(ops)...), 401},
+			{"another's secret", bearer("seb_1_" + elsewhere[strings.LastIndex(elsewhere, "_")+1:]), 401},
+			{"unknown", bearer("seb_99_" + ops[6:]), 401},
+			{"expired", bearer(brief), 401},
+			{"revoked on another broker", bearer(revokedSecret), 401},
+			{"wrong scope", bearer(secret[lacking(n)]), 403},
+			{"wrong topic", bearer(elsewhere), 403},
+		}
+	}
+}
+
+// wantRefused checks a route's answer to a request that is to be refused, unless
+// anyone may ask, any key will do, or it shows less.
+func (c refusal) wantRefused(t *testing.T, a answer, pattern string, n need) {
+	t.Helper()
+	original := slices.Contains(originalPaths, pattern)
+	want := c.status
+	if original {
+		want = 401 // its clients take 403 for success
+	}
+	if n.nobody || n.anyKey && c.status == 403 || pattern == "/v1/topics" && c.name == "wrong topic" {
+		want = 0
+	}
+	refused := a.StatusCode == 401 || a.StatusCode == 403
+	switch {
+	case want == 0 && !refused:
+	case a.StatusCode != want:
+		t.Errorf("%s %s with %s: %d, want %d: %s", a.Request.Method, pattern, c.name, a.StatusCode, want, a.body)
+	case original:
+		a.wantHeader(t, "Content-Type", "text/plain; charset=utf-8")
+	default:
+		p := a.wantProblem(t, want, map[int]seb.Code{401: seb.CodeUnauthorized, 403: seb.CodeForbidden}[want])
+		if p.Hint == "" || want == 401 && a.Header.Get("WWW-Authenticate") == "" {
+			t.Errorf("%s %s with %s: hint %q, WWW-Authenticate %q", a.Request.Method, pattern, c.name, p.Hint, a.Header.Get("WWW-Authenticate"))
+		}
+	}
+}
+
 // TestUnauthorisedRequestsOfEveryKindAreRefused covers every route there is, since
-// it takes them from the handler.
+// it takes them from the handler. Each request would be carried out if it were let
+// in, as it is in the end with the right key.
 func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
 	store := objstore.NewMemory()
-	metrics := prometheus.NewRegistry()
-	bubbleOn(t, store, seb.Options{}, Options{Gatherer: metrics}, 0, func(t *testing.T, s *server) {
-		other := openBroker(t, store, seb.Options{})
-		_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
-		secret := map[seb.Scopes]string{}
-		for _, scopes := range []seb.Scopes{seb.ScopeRead, seb.ScopeWrite, seb.ScopeRead | seb.ScopeWrite} {
-			_, secret[scopes] = newKey(t, s.broker, strings.ReplaceAll(scopes.String(), ",", "-"), scopes)
-		}
-		_, elsewhere := newKey(t, s.broker, "elsewhere", seb.ScopeAdmin, "other", "order", "orders.*")
-		_, brief, err := s.broker.CreateKey(t.Context(), seb.KeyOptions{Name: "brief", Scopes: seb.ScopeAdmin, Expires: time.Now().Add(time.Minute)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		revoked, revokedSecret := newKey(t, s.broker, "revoked", seb.ScopeAdmin)
-		if a := s.get("/v1/keys", bearer(revokedSecret)...); a.StatusCode != http.StatusOK {
-			t.Fatal(a.body)
-		}
-		if _, err := other.RevokeKey(t.Context(), revoked.ID); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-
+	bubbleOn(t, store, seb.Options{}, Options{Gatherer: prometheus.NewRegistry()}, 0, func(t *testing.T, s *server) {
+		ops, refusals := s.refusalsOf(store)
 		routes := 0
 		for _, pattern := range slices.Sorted(maps.Keys(s.handler.declared)) {
 			for method, served := range s.handler.declared[pattern] {
 				routes++
-				ask := func(header ...string) answer {
+				if a := s.do("DELETE", "/v1/topics/orders", nil, bearer(ops)...); a.StatusCode != http.StatusNotFound {
+					a.want(t, http.StatusNoContent)
+				}
+				s.append("orders", "x", bearer(ops)...)
+				victim, _ := newKey(t, s.broker, fmt.Sprint("victim", routes), seb.ScopeRead)
+				path, body, common := changing(method, pattern, victim.ID)
+				ask := func(method string, header ...string) answer {
 					time.Sleep(attemptsInterval)
-					return s.do(method, example(pattern), nil, header...)
+					return s.do(method, path, strings.NewReader(body), slices.Concat(common, header)...)
 				}
-				refusals := []struct {
-					name   string
-					header []string
-					status int
-				}{
-					{"no key", nil, 401},
-					{"garbage", bearer("garbage"), 401},
-					{"no bearer", []string{"Authorization", "Basic b3BzOm9wcw=="}, 401},
-					{"two keys", append(bearer(ops), bearer(ops)...), 401},
-					{"another's secret", bearer("seb_1_" + elsewhere[strings.LastIndex(elsewhere, "_")+1:]), 401},
-					{"unknown", bearer("seb_99_" + ops[6:]), 401},
-					{"expired", bearer(brief), 401},
-					{"revoked on another broker", bearer(revokedSecret), 401},
-					{"wrong scope", bearer(secret[lacking(served.need)]), 403},
-					{"wrong topic", bearer(elsewhere), 403},
-				}
-				for _, c := range refusals {
-					a := ask(c.header...)
-					want := c.status
-					if slices.Contains(originalPaths, pattern) {
-						want = 401 // its clients take 403 for success
-					}
-					if served.need.nobody || served.need.anyKey && c.status == 403 || pattern == "/v1/topics" && c.name == "wrong topic" {
-						want = 0 // anyone may, or any key will do, or it shows less
-					}
-					if want == 0 && a.StatusCode != 401 && a.StatusCode != 403 {
-						continue
-					}
-					if a.StatusCode != want {
-						t.Errorf("%s %s with %s: %d, want %d: %s", method, pattern, c.name, a.StatusCode, want, a.body)
-						continue
-					}
-					if slices.Contains(originalPaths, pattern) {
-						a.wantHeader(t, "Content-Type", "text/plain; charset=utf-8")
-						continue
-					}
-					p := a.wantProblem(t, want, map[int]seb.Code{401: seb.CodeUnauthorized, 403: seb.CodeForbidden}[want])
-					if p.Hint == "" || want == 401 && a.Header.Get("WWW-Authenticate") == "" {
-						t.Errorf("%s %s with %s: hint %q, WWW-Authenticate %q", method, pattern, c.name, p.Hint, a.Header.Get("WWW-Authenticate"))
+				applied := s.broker.Status().Applied
+				for _, c := range refusals(served.need) {
+					a := ask(method, c.header...)
+					c.wantRefused(t, a, pattern, served.need)
+					if method == http.MethodGet {
+						ask(http.MethodHead, c.header...).want(t, a.StatusCode)
 					}
 				}
-				if a := ask(bearer(ops)...); a.StatusCode == 401 || a.StatusCode == 403 {
+				if now := s.broker.Status().Applied; now != applied {
+					t.Errorf("%s %s: refused requests made %d commits", method, pattern, now-applied)
+				}
+				a := ask(method, bearer(ops)...)
+				changed := s.broker.Status().Applied != applied
+				if a.StatusCode == 401 || a.StatusCode == 403 || changed != (method != http.MethodGet) {
 					t.Errorf("%s %s with the right key: %d %s", method, pattern, a.StatusCode, a.body)
 				}
 			}
 		}
-		if routes < 18 {
+		if routes < 20 {
 			t.Errorf("only %d routes were tried", routes)
 		}
 	})
@@ -228,6 +279,15 @@ func TestSignedURLReadsRecordsOfItsTopicAndNothingElse(t *testing.T) {
 		ask("/v1/topics/orders?token="+signed).wantProblem(t, 401, seb.CodeUnauthorized)
 		s.post("/v1/topics/orders/records?token="+signed, "x").wantProblem(t, 401, seb.CodeUnauthorized)
 
+		brief, err := seb.SignRead(reader, "orders", time.Now().Add(attemptsInterval+time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask("/v1/topics/orders/records?token="+brief).want(t, 200)
+		if p := ask("/v1/topics/orders/records?token="+brief).wantProblem(t, 401, seb.CodeUnauthorized); !strings.Contains(p.Detail, "expired") {
+			t.Errorf("the problem is %+v", p)
+		}
+
 		// One that waits is let go when the key is, and told why.
 		waiting := make(chan answer)
 		go func() { waiting <- s.get("/v1/topics/orders/records?offset=latest&wait=2m&token=" + signed) }()
@@ -293,7 +353,7 @@ func TestFailedAttemptsAreCountedAndSlowed(t *testing.T) {
 	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Registerer: metrics}, 0, func(t *testing.T, s *server) {
 		_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
 		throttled := 0
-		for range 3 * attemptsBurst {
+		for range 30 {
 			if a := s.get("/v1/topics", bearer("garbage")...); a.StatusCode == http.StatusTooManyRequests {
 				a.wantProblem(t, 429, codeTooManyAttempts)
 				if !a.Close {
@@ -302,15 +362,17 @@ func TestFailedAttemptsAreCountedAndSlowed(t *testing.T) {
 				throttled++
 			}
 		}
-		if throttled != 2*attemptsBurst {
-			t.Errorf("%d of %d attempts were slowed", throttled, 3*attemptsBurst)
+		if throttled != 20 {
+			t.Errorf("%d of 30 attempts were slowed", throttled)
 		}
 		s.get("/v1/topics", bearer(ops)...).want(t, 200)
 		s.get("/v1/topics").want(t, 401)
-		time.Sleep(attemptsInterval + time.Millisecond)
+		time.Sleep(3*time.Second - time.Millisecond)
+		s.get("/v1/topics", bearer("garbage")...).want(t, 429)
+		time.Sleep(3*time.Second + 2*time.Millisecond)
 		s.get("/v1/topics", bearer("garbage")...).want(t, 401)
 		s.get("/v1/topics", bearer("garbage")...).want(t, 429)
-		for reason, want := range map[string]float64{refusedMissing: 1, refusedWrong: attemptsBurst + 1, refusedThrottled: 2*attemptsBurst + 1} {
+		for reason, want := range map[string]float64{refusedMissing: 1, refusedWrong: 11, refusedThrottled: 22} {
 			if got := counted(t, metrics, "seb_http_access_refused_total", reason); got != want {
 				t.Errorf("%s: %v are counted, want %v", reason, got, want)
 			}
