@@ -33,10 +33,10 @@ func SignRead(apiKey, topic string, expires time.Time) (string, error) {
 		return "", malformedKey()
 	}
 	if err := CheckTopicName(topic); err != nil {
-		return "", err
+		return "", asRead(err)
 	}
 	if expires.IsZero() {
-		return "", refused(CodeInvalidRequest, "a token needs a time at which it ends")
+		return "", asRead(refused(CodeInvalidRequest, "a token needs a time at which it ends"))
 	}
 	b := make([]byte, 0, tokenSize)
 	b = append(b, tokenVersion)
