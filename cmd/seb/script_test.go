@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,4 +104,34 @@ func scriptOriginal(ts *testscript.TestScript, neg bool, args []string) {
 func writeOutputs(ts *testscript.TestScript, name string, p *process) {
 	ts.Check(os.WriteFile(ts.MkAbs(name+".stdout"), []byte(p.stdout.String()), 0o600))
 	ts.Check(os.WriteFile(ts.MkAbs(name+".stderr"), []byte(p.stderr.String()), 0o600))
+}
+
+// Every command is called well and badly by a script.
+func TestScriptsCallEveryCommandWellAndBadly(t *testing.T) {
+	paths, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := map[string]bool{}
+	for _, path := range paths {
+		script, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(script)) {
+			if strings.HasPrefix(line, "serve ") {
+				line = "exec seb serve" // by a command of the scripts' own
+			}
+			called[strings.TrimSpace(line)+" "] = true
+		}
+	}
+	parser := newParser(t.Context(), streams{nil, io.Discard, io.Discard}, func(int) {})
+	for _, command := range parser.Model.Leaves(true) {
+		for _, how := range []string{"exec ", "! exec "} {
+			calls := func(line string) bool { return strings.HasPrefix(line, how+command.FullPath()+" ") }
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(called)), calls) {
+				t.Errorf("no script has a line %q", how+command.FullPath())
+			}
+		}
+	}
 }
