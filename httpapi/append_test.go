@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
@@ -110,12 +111,17 @@ func TestAppendChoosesThePartitionThatKafkaWould(t *testing.T) {
 	s.createOrders(12)
 	for key, want := range map[string]int32{
 		"21": 0, "foobar": 6, "abc": 3, "": 9, "a": 4, "ab": 2, "abcd": 8, "order-1": 10, "order-2": 3, "\xff\x80\xfe\x81\xfd\x82\xfc": 11,
+		"cl\u00e9": 6, "\x37\xa0\xa9": 0, "\xeb\x25\x3f\x87": 1, "\xe2\x42\x1c\x2d\xc1\xe4\x3e": 6,
 	} {
-		for name, a := range map[string]answer{
+		answers := map[string]answer{
 			"query":     s.post(ordersPath+"?key="+url.QueryEscape(key), "v"),
 			"JSON":      s.post(ordersPath, fmt.Sprintf(`{"records":[{"value":"v","key_base64":%q}]}`, base64.StdEncoding.EncodeToString([]byte(key))), "Content-Type", typeRecords),
 			"every one": s.post(ordersPath+"?key="+url.QueryEscape(key), "v\nv\n", "Content-Type", typeNDJSON),
-		} {
+		}
+		if !strings.ContainsFunc(key, unicode.IsControl) {
+			answers["header"] = s.post(ordersPath, "v", keyHeader, key)
+		}
+		for name, a := range answers {
 			a.want(t, http.StatusCreated)
 			var got struct{ Partition *int32 }
 			if a.json(t, &got); got.Partition == nil || *got.Partition != want {

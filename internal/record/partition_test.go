@@ -2,9 +2,12 @@ package record
 
 import "testing"
 
-// The first six are the table of Kafka's UtilsTest.testMurmur2; all were
-// computed by Utils.murmur2 and BuiltInPartitioner.partitionForKey of the Java
-// client 3.9.1.
+// The first six are the table of Kafka's UtilsTest.testMurmur2. The empty key,
+// "1234" and "kafka" stand in librdkafka's unit test, and the last four, most of
+// them no text, in Apache Commons Codec's MurmurHash2Test, whose default seed is
+// Kafka's. The others, and the partitions, were computed by Utils.murmur2 and
+// BuiltInPartitioner.partitionForKey of the Java client 3.9.1, and all of them by
+// kafka-python 3.0.12.
 func TestPartitionsAsKafkaDoes(t *testing.T) {
 	for _, tc := range []struct {
 		key       string
@@ -24,6 +27,13 @@ func TestPartitionsAsKafkaDoes(t *testing.T) {
 		{"order-1", 1221710326, 10},
 		{"order-2", -1055499005, 3},
 		{"\xff\x80\xfe\x81\xfd\x82\xfc", 1867014551, 11},
+		{"cl\u00e9", 1419575574, 6},
+		{"1234", -1614185708, 0},
+		{"kafka", -798503068, -1},
+		{"\x7e", -325578150, 2},
+		{"\x37\xa0\xa9", 190928784, 0},
+		{"\xeb\x25\x3f\x87", -1672942039, 1},
+		{"\xe2\x42\x1c\x2d\xc1\xe4\x3e", -1355431454, 6},
 	} {
 		if got := Murmur2([]byte(tc.key)); got != tc.hash {
 			t.Errorf("Murmur2(%q) = %d, want %d", tc.key, got, tc.hash)
