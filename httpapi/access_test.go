@@ -186,6 +186,64 @@ func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
 	})
 }
 
+// servedTo says who may be served by each route: r, w and a are keys for topic orders with the
+// scopes read, write and admin, A is one for all topics with the scope admin, and -
+// shows none. It stands here again, and not in the handler alone, since whoever
+// weakens a route there should have to say so.
+var servedTo = map[string]string{
+	"GET /v1/topics":                          "r aA",
+	"GET /v1/topics/{topic}":                  "r aA",
+	"PUT /v1/topics/{topic}":                  "  aA",
+	"PATCH /v1/topics/{topic}":                "  aA",
+	"DELETE /v1/topics/{topic}":               "  aA",
+	"GET /v1/topics/{topic}/records":          "r aA",
+	"POST /v1/topics/{topic}/records":         " waA",
+	"DELETE /v1/topics/{topic}/records":       "  aA",
+	"GET /v1/topics/{topic}/records/{offset}": "r aA",
+	"GET /v1/keys":                            "   A",
+	"POST /v1/keys":                           "   A",
+	"DELETE /v1/keys/{id}":                    "   A",
+	"GET /v1/version":                         "rwaA-",
+	"GET /livez":                              "rwaA-",
+	"GET /readyz":                             "rwaA-",
+	"GET /openapi.yaml":                       "rwaA-",
+	"GET /metrics":                            "rwaA",
+	"GET /records":                            "r aA",
+	"POST /records":                           " waA",
+	"GET /record":                             "r aA",
+	"GET /topic":                              "r aA",
+}
+
+func TestScopesAllowWhatIsDocumented(t *testing.T) {
+	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Gatherer: prometheus.NewRegistry()}, 0, func(t *testing.T, s *server) {
+		s.append("orders", "x")
+		keys := map[string][]string{"-": nil}
+		for _, k := range []struct {
+			name   string
+			scopes seb.Scopes
+			topics []string
+		}{{"A", seb.ScopeAdmin, nil}, {"a", seb.ScopeAdmin, []string{"orders"}}, {"r", seb.ScopeRead, []string{"orders"}}, {"w", seb.ScopeWrite, []string{"orders"}}} {
+			_, secret := newKey(t, s.broker, k.name, k.scopes, k.topics...)
+			keys[k.name] = bearer(secret)
+		}
+		for pattern, m := range s.handler.declared {
+			for method := range m {
+				may, listed := servedTo[method+" "+pattern]
+				if !listed {
+					t.Errorf("the table says nothing of %s %s", method, pattern)
+				}
+				for name, header := range keys {
+					time.Sleep(attemptsInterval)
+					a := s.do(method, example(pattern), nil, header...)
+					if let := a.StatusCode != 401 && a.StatusCode != 403; let != strings.Contains(may, name) {
+						t.Errorf("%s %s with the key %s: %d", method, pattern, name, a.StatusCode)
+					}
+				}
+			}
+		}
+	})
+}
+
 func TestActionThatDoesNotSayWhatItNeedsPanics(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	defer func() {
