@@ -143,7 +143,7 @@ func (s *appendSpec) record(value []byte) seb.Record {
 
 // parseAppend reads everything but the body.
 func parseAppend(r *http.Request) (*appendSpec, error) {
-	q, err := parseQuery(r, "partition", "key", "if_offset")
+	q, err := parseParameters(r, "partition", "key", "if_offset")
 	if err != nil {
 		return nil, err
 	}

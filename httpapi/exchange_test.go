@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -209,4 +210,24 @@ func TestMetrics(t *testing.T) {
 	if strings.Contains(a.body, "nowhere") || strings.Contains(a.body, "BREW") {
 		t.Error("clients can make series")
 	}
+}
+
+// A Seb- header that does nothing is refused: who sends it means something by it.
+func TestSebHeadersThatDoNothingAreRefused(t *testing.T) {
+	s := newServerWith(t, 1)
+	for pattern, m := range s.handler.declared {
+		for method := range m {
+			if slices.Contains(originalPaths, pattern) {
+				continue // the original knows none
+			}
+			for _, name := range []string{"Seb-Surprise", "Seb-Next-Offset", "seb-delay"} {
+				p := s.do(method, example(pattern), nil, name, "1").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+				if !strings.Contains(p.Detail, http.CanonicalHeaderKey(name)) {
+					t.Errorf("%s %s: the problem is %+v", method, pattern, p)
+				}
+			}
+		}
+	}
+	s.get(ordersPath, keyHeader, "k").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	s.get(ordersPath, "Accept", typeEvents, keyHeader, "k").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 }

@@ -15,8 +15,19 @@ import (
 // query is a request's parameters, each at most once and all of them known.
 type query map[string]string
 
-// parseQuery reads r's query, which may hold no other names than known.
+// parseQuery reads r's query, which may hold no other names than known, of a
+// request that may have no Seb- headers but its id.
 func parseQuery(r *http.Request, known ...string) (query, error) {
+	for name := range r.Header {
+		if strings.HasPrefix(name, "Seb-") && name != requestIDHeader {
+			return nil, invalid("leave it out; headers of records go with appends", "the header %s means nothing here", name)
+		}
+	}
+	return parseParameters(r, known...)
+}
+
+// parseParameters is parseQuery of a request whose headers its caller reads.
+func parseParameters(r *http.Request, known ...string) (query, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, invalid("write & and % inside a value as %26 and %25", "the query is malformed: %v", err)
