@@ -406,6 +406,31 @@ func TestStreamEndsWithItsKeyAndIsNotResumed(t *testing.T) {
 	})
 }
 
+// Whoever waits learns of what another broker did within ten seconds.
+func TestWhatWaitsEndsWithAKeyThatWasRevokedElsewhere(t *testing.T) {
+	store := objstore.NewMemory()
+	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
+		other := openBroker(t, store, seb.Options{})
+		_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		k, reader := newKey(t, s.broker, "reader", seb.ScopeRead)
+		s.append("orders", "one", bearer(ops)...)
+		stream := s.follow("?offset=latest", bearer(reader)...)
+		stream.begin()
+		waiting := make(chan answer)
+		go func() { waiting <- s.get(ordersPath+"?offset=latest&wait=2m", bearer(reader)...) }()
+		synctest.Wait()
+		if _, err := other.RevokeKey(t.Context(), k.ID); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		stream.wantError(seb.CodeUnauthorized)
+		(<-waiting).wantProblem(t, 401, seb.CodeUnauthorized)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("they went on for %v", took)
+		}
+	})
+}
+
 func TestFailedAttemptsAreCountedAndSlowed(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Registerer: metrics}, 0, func(t *testing.T, s *server) {

@@ -46,6 +46,14 @@ func TestReadTakesNoMoreThanItsMost(t *testing.T) {
 	s.wantRead("many", "?limit=100000", 65_536)
 	s.append("large", strings.Repeat(strings.Repeat("x", 1<<20)+"\n", 9), "Content-Type", typeNDJSON)
 	s.wantRead("large", "?max_bytes=100000000", 8)
+
+	for query, want := range map[string]int{"topic-name=many&max-records=100000": 65_536, "topic-name=large&max-bytes=100000000": 8} {
+		a := s.exchange(originalGet("/records?offset=0&"+query, typeForm))
+		a.want(t, http.StatusOK)
+		if got := strings.Count(a.form(t)[0], ",") + 1; got != want {
+			t.Errorf("%s: %d records, want %d", query, got, want)
+		}
+	}
 }
 
 func TestReadDoesNotWaitUnlessTold(t *testing.T) {

@@ -540,6 +540,44 @@ func TestStreamTellsOfLostData(t *testing.T) {
 	}
 }
 
+// A client that has not read what is deleted meanwhile is told, and what was sent
+// before is whole.
+func TestStreamTellsOfRecordsThatAreNoLongerHeld(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		for _, v := range []string{"a", "b", "c"} {
+			s.append("orders", strings.Repeat(v, 1<<20))
+		}
+		f := s.follow("")
+		f.begin()
+		synctest.Wait() // the first record is being sent
+		s.do("DELETE", ordersPath+"?partition=0&before=3", nil).want(t, http.StatusOK)
+		if e := f.next(); len(e.data) < 1<<20 {
+			t.Errorf("got %.100q", e.all)
+		}
+		p := f.wantError(seb.CodeOffsetOutOfRange)
+		if p.Status != 416 || p.StartOffset == nil || *p.StartOffset != 3 {
+			t.Errorf("the problem is %+v", p)
+		}
+	})
+}
+
+func TestStreamTellsThatItsBrokerHasStopped(t *testing.T) {
+	store := storetest.NewFaulty(objstore.NewMemory())
+	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
+		s.append("orders", "a")
+		f := s.follow("?offset=latest")
+		f.begin()
+		store.On("", "", func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
+			return storetest.Answer{}, objstore.ErrStopped
+		})
+		s.post(ordersPath, "b").want(t, http.StatusServiceUnavailable)
+		if p := f.wantError(seb.CodeBrokerStopped); p.Status != 503 {
+			t.Errorf("the problem is %+v", p)
+		}
+		s.get("/readyz").wantProblem(t, http.StatusServiceUnavailable, seb.CodeBrokerStopped)
+	})
+}
+
 func TestSlowFollowerIsCutOff(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "a")

@@ -125,10 +125,16 @@ func TestOriginalTopic(t *testing.T) {
 	if want := `{"next_offset":0,"latest_commit_at":"0001-01-01T00:00:00Z"}` + "\n"; a.body != want {
 		t.Errorf("answer is %s, want %s", a.body, want)
 	}
-	s.append("orders", "one", "Seb-Timestamp", "2026-01-31T12:00:00.250Z")
-	a = s.exchange(originalGet("/topic?topic-name=orders", ""))
-	if want := `{"next_offset":1,"latest_commit_at":"2026-01-31T12:00:00.25Z"}` + "\n"; a.body != want {
-		t.Errorf("answer is %s, want %s", a.body, want)
+	// The time is the latest of the last batch's records.
+	for _, step := range []struct{ records, want string }{
+		{`{"value":"1","timestamp":"2026-01-31T12:00:00.250Z"}`, `{"next_offset":1,"latest_commit_at":"2026-01-31T12:00:00.25Z"}`},
+		{`{"value":"2","timestamp":"2026-01-31T12:00:09Z"},{"value":"3","timestamp":"2026-01-31T12:00:05Z"}`, `{"next_offset":3,"latest_commit_at":"2026-01-31T12:00:09Z"}`},
+		{`{"value":"4","timestamp":"2026-01-31T12:00:01Z"}`, `{"next_offset":4,"latest_commit_at":"2026-01-31T12:00:01Z"}`},
+	} {
+		s.append("orders", `{"records":[`+step.records+`]}`, "Content-Type", typeRecords)
+		if a := s.exchange(originalGet("/topic?topic-name=orders", "")); a.body != step.want+"\n" {
+			t.Errorf("answer is %s, want %s", a.body, step.want)
+		}
 	}
 }
 
