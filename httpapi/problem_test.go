@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,6 +39,11 @@ func TestEveryCodeHasAStatus(t *testing.T) {
 		}
 		return true
 	})
+	for code := range statuses {
+		if !regexp.MustCompile("^[a-z]+(_[a-z]+)*$").MatchString(string(code)) {
+			t.Errorf("%s is not in snake_case", code)
+		}
+	}
 	if found < 10 {
 		t.Errorf("only %d codes found: has the source moved?", found)
 	}

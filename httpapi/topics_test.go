@@ -62,7 +62,7 @@ func TestTopicList(t *testing.T) {
 	var list struct{ Topics []topicJSON }
 	a := s.get("/v1/topics")
 	a.json(t, &list)
-	if len(list.Topics) != 2 || list.Topics[0].Name != "a" || list.Topics[1].Name != "b" {
+	if len(list.Topics) != 2 || list.Topics[0].Name != "a" || list.Topics[1].Name != "b" || len(list.Topics[0].Partitions) != 1 {
 		t.Errorf("list is %s", a.body)
 	}
 }
@@ -159,7 +159,12 @@ func TestDeleteRecords(t *testing.T) {
 			t.Errorf("left is %+v", left)
 		}
 	}
-	s.get(ordersPath+"/1").wantProblem(t, http.StatusRequestedRangeNotSatisfiable, seb.CodeOffsetOutOfRange)
+	for _, path := range []string{ordersPath + "/1", ordersPath + "?offset=1"} {
+		p := s.get(path).wantProblem(t, http.StatusRequestedRangeNotSatisfiable, seb.CodeOffsetOutOfRange)
+		if *p.StartOffset != 2 || *p.EndOffset != 3 {
+			t.Errorf("%s: the problem is %+v", path, p)
+		}
+	}
 	if got := s.get(ordersPath).body; strings.Count(got, "\n") != 1 || !strings.Contains(got, `"offset":2`) {
 		t.Errorf("what is left is read as %s", got)
 	}
