@@ -616,11 +616,15 @@ func TestSecretsAreInNoLogLineMetricObjectOrAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	places := objectsOf(t, store)
+	named := 0
+	for _, object := range places {
+		named += bytes.Count(object, []byte("page"))
+	}
 	places["the log"], places["the answers"] = []byte(log.String()), answers.Bytes()
 	for where, sign := range map[string]string{
 		"the log": `"did":"revoked key 2`, "the answers": "seb_http_access_refused_total", "seb.json": "cluster",
 	} {
-		if len(places) < 6 || !bytes.Contains(places[where], []byte(sign)) {
+		if named < 2 || !bytes.Contains(places[where], []byte(sign)) {
 			t.Fatalf("the test looks in the wrong places: %v, without %q in %s", slices.Collect(maps.Keys(places)), sign, where)
 		}
 	}
