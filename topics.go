@@ -247,7 +247,9 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 		start := d.Start(id, uint32(partition))
 		end, _ := d.End(id, uint32(partition))
 		if before < 0 || int64(before) > end {
-			return nil, outOfRange(topic, partition, int64(before), start, end)
+			e := outOfRange(topic, partition, int64(before), start, end)
+			e.Hint = fmt.Sprintf("give the first offset to keep: %d keeps all that there is, %d none of it", start, end)
+			return nil, e
 		}
 		if int64(before) <= start {
 			return nil, nil

@@ -175,7 +175,7 @@ func (c *client) unsure(method, u string, err error) error {
 	if _, outcome := retryable(err); method == http.MethodGet || outcome != seb.Unknown {
 		return err
 	}
-	look := "look with `seb topic list` before you try again"
+	look := "look with `seb topic list` or `seb topic show` before you try again"
 	if strings.HasPrefix(u, c.url(nil, "keys")) {
 		look = "look with `seb key list`, with --store if that needs a key, and revoke a key that was made but never shown"
 	}

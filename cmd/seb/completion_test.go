@@ -30,8 +30,9 @@ func TestCompletionKnowsWhatCanStandThere(t *testing.T) {
 		want  string
 	}{
 		{"pro", "produce"},
-		{"topic .", "create list show delete"},
-		{"topic create --", "--help --server --key --key-file --ca --cert --cert-key --output --partitions"},
+		{"topic .", "create list show update trim delete"},
+		{"topic create --", "--help --server --key --key-file --ca --cert --cert-key --output --retention --retention-bytes --partitions"},
+		{"topic trim --b", "--before"},
 		{"consume --fo", "--format --follow"},
 		{"consume orders --format .", "line json binary raw"},
 		{"consume orders --format=b", "--format=binary"},
@@ -64,6 +65,7 @@ func TestCompletionAsksTheBrokerForTopics(t *testing.T) {
 	}
 	for _, words := range [][]string{
 		{"consume", "--server", b.url, "o"}, {"topic", "show", "--server=" + b.url, "o"}, {"topic", "delete", "--server", "=", b.url, "o"},
+		{"topic", "update", "--server", b.url, "o"}, {"topic", "trim", "--server", b.url, "--partition", "0", "o"},
 	} {
 		if got := completed(t, words...); !slices.Equal(got, []string{"orders", "other"}) {
 			t.Errorf("%q: %q", words, got)

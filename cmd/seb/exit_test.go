@@ -69,8 +69,11 @@ func TestRefusalsHaveOneCodeWithAndWithoutABroker(t *testing.T) {
 func TestUnknownOutcomesHaveTheirCode(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(hangUp))
 	defer server.Close()
-	for command, code := range map[string]int{"create": exitUnknown, "delete": exitUnknown, "show": exitUnreachable} {
-		runSeb(t, nil, "topic", command, "orders", "--server", server.URL).want(t, code)
+	for command, code := range map[string]int{
+		"create orders": exitUnknown, "delete orders": exitUnknown, "update orders --partitions 2": exitUnknown,
+		"trim orders --partition 0 --before 1": exitUnknown, "show orders": exitUnreachable,
+	} {
+		runSeb(t, nil, append(strings.Fields("topic "+command), "--server", server.URL)...).want(t, code)
 	}
 }
 

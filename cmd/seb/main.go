@@ -44,7 +44,7 @@ it promises), format.md (every byte of it).`
 // cli is the command line, one field per subcommand.
 type cli struct {
 	Serve   serveCmd   `cmd:"" group:"server" help:"Run a broker."`
-	Topic   topicCmd   `cmd:"" group:"data" help:"Create, list, show and delete topics."`
+	Topic   topicCmd   `cmd:"" group:"data" help:"Create, list, show, change and delete topics."`
 	Produce produceCmd `cmd:"" group:"data" help:"Append records to a topic, such as lines."`
 	Consume consumeCmd `cmd:"" group:"data" help:"Write a topic's records, such as a line each."`
 	Import  importCmd  `cmd:"" group:"data" help:"Bring over topics of the original Seb, offsets kept."`

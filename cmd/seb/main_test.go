@@ -64,6 +64,15 @@ func TestExitCodesTellUsageFromFailure(t *testing.T) {
 		{"unknown flag", []string{"version", "--frobnicate"}, exitUsage, "--frobnicate"},
 		{"missing argument", []string{"consume"}, exitUsage, "<topic>"},
 		{"bad position", []string{"consume", "t", "--from", "soon"}, exitUsage, "soon"},
+		{"update of nothing", []string{"topic", "update", "t"}, exitUsage, "--retention"},
+		{"no partitions", []string{"topic", "create", "t", "--partitions", "0"}, exitUsage, "--partitions"},
+		{"fewer than one partition", []string{"topic", "update", "t", "--partitions", "0"}, exitUsage, "--partitions"},
+		{"retention of no time", []string{"topic", "update", "t", "--retention", "0s"}, exitUsage, "none for no limit"},
+		{"retention in days", []string{"topic", "create", "t", "--retention", "7d"}, exitUsage, "168h"},
+		{"retention of nothing", []string{"topic", "create", "t", "--retention-bytes", "0"}, exitUsage, "none for no limit"},
+		{"trim without a partition", []string{"topic", "trim", "t", "--before", "1"}, exitUsage, "--partition"},
+		{"trim without an offset", []string{"topic", "trim", "t", "--partition", "0"}, exitUsage, "--before"},
+		{"trim before the first", []string{"topic", "trim", "t", "--partition", "0", "--before", "-1"}, exitUsage, "--before"},
 		{"bad server", []string{"topic", "list", "--server", "localhost:1"}, exitUsage, "--server"},
 		{"bad size", []string{"serve", "--memory", "12 parsecs"}, exitUsage, "12 parsecs"},
 		{"too little memory", []string{"serve", "--store", "memory:", "--http", "127.0.0.1:0", "--memory", "1MiB"}, exitUsage, "memory"},
@@ -99,7 +108,7 @@ func TestExitCodesTellUsageFromFailure(t *testing.T) {
 // Every command shows how it is used, and says it with examples.
 func TestHelpHasExamples(t *testing.T) {
 	for _, command := range []string{
-		"serve", "topic create", "topic list", "topic show", "topic delete", "produce", "consume", "import", "doctor", "dump", "fsck", "version", "completion", "top",
+		"serve", "topic create", "topic list", "topic show", "topic update", "topic trim", "topic delete", "produce", "consume", "import", "doctor", "dump", "fsck", "version", "completion", "top",
 	} {
 		r := runSeb(t, nil, append(strings.Fields(command), "--help")...)
 		r.want(t, exitOK)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -11,27 +12,33 @@ import (
 type topicCmd struct {
 	Create topicCreateCmd `cmd:"" help:"Create a topic."`
 	List   topicListCmd   `cmd:"" help:"List all topics."`
-	Show   topicShowCmd   `cmd:"" help:"Show a topic's partitions."`
+	Show   topicShowCmd   `cmd:"" help:"Show a topic's partitions and config."`
+	Update topicUpdateCmd `cmd:"" help:"Add partitions to a topic, or change its config."`
+	Trim   topicTrimCmd   `cmd:"" help:"Delete a partition's records before an offset."`
 	Delete topicDeleteCmd `cmd:"" help:"Delete a topic and all its records."`
 }
 
 // topicInfo is a topic as the API describes it.
 type topicInfo struct {
-	Name       string `json:"name"`
-	Partitions []struct {
-		Partition     int32      `json:"partition"`
-		StartOffset   int64      `json:"start_offset"`
-		EndOffset     int64      `json:"end_offset"`
-		Bytes         int64      `json:"bytes"`
-		LastTimestamp *time.Time `json:"last_timestamp"`
-	} `json:"partitions"`
+	Name       string          `json:"name"`
+	Partitions []partitionInfo `json:"partitions"`
+	Config     topicConfig     `json:"config"`
+}
+
+type partitionInfo struct {
+	Partition     int32      `json:"partition"`
+	StartOffset   int64      `json:"start_offset"`
+	EndOffset     int64      `json:"end_offset"`
+	Bytes         int64      `json:"bytes"`
+	LastTimestamp *time.Time `json:"last_timestamp"`
 }
 
 type topicCreateCmd struct {
 	serverFlag
 	outputFlag
+	configFlags
 	Topic      string `arg:"" help:"Name of the topic."`
-	Partitions int32  `default:"1" help:"Number of partitions; each is a log of its own."`
+	Partitions int32  `default:"1" placeholder:"N" help:"Number of partitions; each is a log of its own (default ${default})."`
 }
 
 // Help shows examples.
@@ -40,17 +47,22 @@ func (topicCreateCmd) Help() string {
 
     seb topic create orders
     seb topic create clicks --partitions 8
+    seb topic create audit --retention 8760h
 
-A topic that exists alike is left as it is.`
+A topic that exists alike is left as it is. Appending to a topic that does not exist creates it, too, with one
+partition. A topic's retention is stored and shown, and not acted upon by this version: nothing is deleted.`
 }
 
 // Run creates the topic, or finds that it is there already.
 func (c *topicCreateCmd) Run(ctx context.Context, std streams) error {
+	if c.Partitions < 1 {
+		return usage(errors.New("--partitions must be at least 1"))
+	}
 	broker, err := c.client()
 	if err != nil {
 		return err
 	}
-	body := map[string]any{"partitions": c.Partitions}
+	body := map[string]any{"partitions": c.Partitions, "config": c.fields()}
 	answer := map[string]any{}
 	status, err := broker.call(ctx, http.MethodPut, broker.url(nil, "topics", c.Topic), body, &answer)
 	if err != nil {
@@ -129,10 +141,10 @@ func (topicShowCmd) Help() string {
     seb topic show orders
     seb topic show orders --output json | jq '.partitions[].end_offset'
 
-END is the offset that the next record will get.`
+START is the first offset that the partition holds, END the one that its next record will get.`
 }
 
-// Run prints a line per partition.
+// Run prints a line per partition, and the config.
 func (c *topicShowCmd) Run(ctx context.Context, std streams) error {
 	broker, err := c.client()
 	if err != nil {
@@ -160,6 +172,7 @@ func (c *topicShowCmd) Run(ctx context.Context, std streams) error {
 			row.printf("%d\t%d\t%d\t%s\t%s\n", p.Partition, p.StartOffset, p.EndOffset, size(p.Bytes), last)
 		}
 	})
+	out.printf("%s\n", t.Config)
 	return out.err
 }
 
@@ -175,7 +188,7 @@ func (topicDeleteCmd) Help() string {
 
     seb topic delete orders
 
-A topic created later under the same name shares nothing with the deleted one.`
+It does so at once, without asking. To delete the older records only, use seb topic trim. A topic created later under the same name shares nothing with the deleted one.`
 }
 
 // Run deletes the topic.

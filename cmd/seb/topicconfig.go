@@ -1,0 +1,105 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// configFlags say how long the records of a topic are kept. They don't come from
+// the environment: what is meant for new topics must not change one that is there.
+type configFlags struct {
+	Retention      *age       `env:"-" placeholder:"DURATION|none" help:"Age after which records may go, such as 168h for a week; none keeps them for ever (default: as it is, and none for a new topic)."`
+	RetentionBytes *sizeLimit `env:"-" placeholder:"SIZE|none" help:"How much of each partition is kept at least, such as 1GiB; none is no such limit (default: as with --retention)."`
+}
+
+// fields is the config as the API takes it, nil if no flag was given.
+func (f configFlags) fields() map[string]any {
+	config := map[string]any{}
+	if f.Retention != nil {
+		config["retention"] = f.Retention
+	}
+	if f.RetentionBytes != nil {
+		config["retention_bytes"] = f.RetentionBytes
+	}
+	if len(config) == 0 {
+		return nil
+	}
+	return config
+}
+
+const unlimited = "none"
+
+// age is a limit of time; 0 is none.
+type age time.Duration
+
+// UnmarshalText reads a duration greater than 0, or "none".
+func (a *age) UnmarshalText(text []byte) error {
+	if string(text) == unlimited {
+		*a = 0
+		return nil
+	}
+	d, err := time.ParseDuration(string(text))
+	if err != nil || d <= 0 {
+		return fmt.Errorf("%q is no age: write 90m or 168h, or none for no limit", text)
+	}
+	*a = age(d)
+	return nil
+}
+
+// MarshalJSON writes the age as the API takes it.
+func (a age) MarshalJSON() ([]byte, error) {
+	if a == 0 {
+		return []byte("null"), nil
+	}
+	return json.Marshal(time.Duration(a).String())
+}
+
+// sizeLimit is a limit of bytes; 0 is none.
+type sizeLimit size
+
+// UnmarshalText reads a size greater than 0, or "none".
+func (l *sizeLimit) UnmarshalText(text []byte) error {
+	if string(text) == unlimited {
+		*l = 0
+		return nil
+	}
+	if err := (*size)(l).UnmarshalText(text); err != nil {
+		return err
+	}
+	if *l == 0 {
+		return errors.New("0 keeps nothing: write none for no limit")
+	}
+	return nil
+}
+
+// MarshalJSON writes the limit as the API takes it.
+func (l sizeLimit) MarshalJSON() ([]byte, error) {
+	if l == 0 {
+		return []byte("null"), nil
+	}
+	return json.Marshal(int64(l))
+}
+
+// topicConfig is a topic's config as the API describes it.
+type topicConfig struct {
+	Retention      string `json:"retention"`
+	RetentionBytes int64  `json:"retention_bytes"`
+}
+
+// String says how long records are kept.
+func (c topicConfig) String() string {
+	var limits []string
+	if c.Retention != "" {
+		limits = append(limits, c.Retention)
+	}
+	if c.RetentionBytes > 0 {
+		limits = append(limits, size(c.RetentionBytes).String()+" of each partition")
+	}
+	if len(limits) == 0 {
+		return "retention: none"
+	}
+	return "retention: " + strings.Join(limits, ", ") + "; stored, and not acted upon by this version"
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// topicTrimCmd has no defaults, neither of its own nor from the environment: they
+// would delete what nobody meant.
+type topicTrimCmd struct {
+	serverFlag
+	outputFlag
+	Topic     string `arg:"" help:"Name of the topic."`
+	Partition int32  `env:"-" required:"" placeholder:"N" help:"Partition whose records to delete."`
+	Before    int64  `env:"-" required:"" placeholder:"OFFSET" help:"First offset to keep; records before it are gone for good."`
+}
+
+// Help shows examples.
+func (topicTrimCmd) Help() string {
+	return `Moves the start of a partition, at once and without asking. Offsets stay what they are: the next record gets
+the same one as if nothing had been deleted. A start that is there or beyond already stays.
+
+Examples:
+
+    seb topic trim orders --partition 0 --before 41
+    seb topic show orders
+
+No reader sees the deleted records again. This version still keeps their objects in the store.`
+}
+
+// Run moves the start, and prints where it is then.
+func (c *topicTrimCmd) Run(ctx context.Context, std streams) error {
+	if c.Partition < 0 || c.Before < 0 {
+		return usage(errors.New("--partition and --before must be at least 0"))
+	}
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	query := url.Values{"partition": {strconv.Itoa(int(c.Partition))}, "before": {strconv.FormatInt(c.Before, 10)}}
+	var whole json.RawMessage
+	if _, err := broker.call(ctx, http.MethodDelete, broker.url(query, "topics", c.Topic, "records"), nil, &whole); err != nil {
+		return fmt.Errorf("trim topic %s: %w", c.Topic, err)
+	}
+	if c.json() {
+		return printJSON(std.out, whole)
+	}
+	var p partitionInfo
+	if err := json.Unmarshal(whole, &p); err != nil {
+		return fmt.Errorf("trim topic %s: %w", c.Topic, err)
+	}
+	_, err = fmt.Fprintf(std.out, "%s partition %d starts at %d, ends at %d\n", c.Topic, p.Partition, p.StartOffset, p.EndOffset)
+	return err
+}

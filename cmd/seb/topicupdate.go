@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+type topicUpdateCmd struct {
+	serverFlag
+	outputFlag
+	configFlags
+	Topic string `arg:"" help:"Name of the topic."`
+	// Not from the environment, as with the config: partitions never go away again.
+	Partitions *int32 `env:"-" placeholder:"N" help:"Number of partitions from now on; it can't fall (default: as it is)."`
+}
+
+// Help shows examples.
+func (topicUpdateCmd) Help() string {
+	return `Examples:
+
+    seb topic update clicks --partitions 16
+    seb topic update audit --retention 168h --retention-bytes 10GiB
+    seb topic update audit --retention none
+
+What is not named stays as it is. With more partitions, records with keys that come from now on may go to other
+partitions than those before. A topic's retention is stored and shown, and not acted upon by this version: nothing
+is deleted.`
+}
+
+// Run changes the topic, and prints what it is then.
+func (c *topicUpdateCmd) Run(ctx context.Context, std streams) error {
+	body := map[string]any{}
+	if c.Partitions != nil {
+		if *c.Partitions < 1 {
+			return usage(errors.New("--partitions must be at least 1"))
+		}
+		body["partitions"] = *c.Partitions
+	}
+	if config := c.fields(); config != nil {
+		body["config"] = config
+	}
+	if len(body) == 0 {
+		return usageError{hinted(errors.New("nothing is to change"), "say what, with --partitions, --retention or --retention-bytes")}
+	}
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	var whole json.RawMessage
+	if _, err := broker.call(ctx, http.MethodPatch, broker.url(nil, "topics", c.Topic), body, &whole); err != nil {
+		return fmt.Errorf("update topic %s: %w", c.Topic, err)
+	}
+	if c.json() {
+		return printJSON(std.out, whole)
+	}
+	var t topicInfo
+	if err := json.Unmarshal(whole, &t); err != nil {
+		return fmt.Errorf("update topic %s: %w", c.Topic, err)
+	}
+	_, err = fmt.Fprintf(std.out, "%s updated; partitions: %d; %s\n", c.Topic, len(t.Partitions), t.Config)
+	return err
+}
