@@ -165,6 +165,44 @@ func TestPartitionAddedThroughAnotherBrokerIsFound(t *testing.T) {
 	})
 }
 
+// Who says which topic it means gets records of no other one, also through a broker
+// that has not heard of the last change, in either direction.
+func TestFetchKeepsToTheTopicThatIsMeant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		b, other := open(t, memory, immediate()), open(t, memory, immediate())
+		mustAppend(t, b, "t", "old", "old")
+		fetch := func(b *seb.Broker, from seb.Position, tag string) (seb.Fetched, error) {
+			return b.Fetch(t.Context(), "t", 0, from, seb.FetchOptions{TopicTag: tag})
+		}
+		first, err := fetch(b, seb.Earliest, "")
+		if err != nil || first.TopicTag == "" {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		if f, err := fetch(other, seb.At(1), first.TopicTag); err != nil || len(f.Records) != 1 || f.TopicTag != first.TopicTag {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		if err := other.DeleteTopic(t.Context(), "t"); err != nil {
+			t.Fatal(err)
+		}
+		mustAppend(t, other, "t", "new", "new", "new")
+		for _, from := range []seb.Position{seb.Earliest, seb.At(1), seb.At(2), seb.At(9), seb.Latest} {
+			_, err := fetch(other, from, first.TopicTag)
+			if e := wantError(t, err, seb.CodeTopicRecreated); e.Outcome != "" {
+				t.Errorf("a read has outcome %q", e.Outcome)
+			}
+		}
+		second, err := fetch(other, seb.Earliest, "")
+		if err != nil || second.TopicTag == first.TopicTag {
+			t.Fatalf("%+v, %v", second, err)
+		}
+		f, err := fetch(b, seb.At(0), second.TopicTag) // b knows the first one only
+		if err != nil || len(f.Records) != 3 || string(f.Records[0].Value) != "new" {
+			t.Errorf("%+v, %v", f, err)
+		}
+	})
+}
+
 func TestTopicRecreatedThroughAnotherBrokerIsRead(t *testing.T) {
 	reads := map[string]func(*testing.T, *seb.Broker) ([]seb.Record, error){
 		"fetch": func(t *testing.T, b *seb.Broker) ([]seb.Record, error) {

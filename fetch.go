@@ -24,10 +24,16 @@ type FetchOptions struct {
 	MaxBytes int64
 	// Wait is how long to wait for the first record at the end of the partition.
 	Wait time.Duration
+	// TopicTag is that of the topic which is meant, as [Fetched] has it: when another
+	// one has the name, that is CodeTopicRecreated. "" means whichever has it.
+	TopicTag string
 }
 
 // Fetched is what a fetch found.
 type Fetched struct {
+	// TopicTag tells the topic that was read from one that is created later under
+	// its name, see [Broker.TopicTag]. Who keeps an offset should keep it too.
+	TopicTag string
 	// Records are contiguous. What they point to is shared with the broker's
 	// cache: it must not be changed.
 	Records []Record
@@ -55,7 +61,7 @@ func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from 
 }
 
 func (b *Broker) fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (Fetched, error) {
-	c, err := b.cursor(ctx, topic, partition, from)
+	c, err := b.cursor(ctx, topic, opts.TopicTag, partition, from)
 	if err != nil {
 		return Fetched{}, err
 	}
@@ -94,12 +100,12 @@ type cursor struct {
 	loads     uint64           // the broker's when they were found
 }
 
-// cursor resolves a position.
-func (b *Broker) cursor(ctx context.Context, topic string, partition int32, from Position) (*cursor, error) {
+// cursor resolves a position in the topic of that name, and of that tag unless it is empty.
+func (b *Broker) cursor(ctx context.Context, topic string, want string, partition int32, from Position) (*cursor, error) {
 	if err := b.usable(); err != nil {
 		return nil, err
 	}
-	id, count, err := b.lookUp(ctx, topic)
+	id, count, err := b.lookUpThe(ctx, topic, want)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +195,7 @@ func (c *cursor) fetch(ctx context.Context, opts FetchOptions) (Fetched, error) 
 // read returns records of the batches that were found at the cursor, in a
 // partition from start to end, and moves the cursor behind them.
 func (c *cursor) read(ctx context.Context, opts FetchOptions, start, end int64) (Fetched, error) {
-	f := Fetched{Start: Offset(start), End: Offset(end), Next: Offset(c.offset)}
+	f := Fetched{TopicTag: c.b.TopicTag(c.id), Start: Offset(start), End: Offset(end), Next: Offset(c.offset)}
 	bytes := opts.MaxBytes
 	raws, err := c.b.readBatches(ctx, c)
 	for i, raw := range raws {

@@ -75,9 +75,7 @@ func (b *Broker) resumeFollower(ctx context.Context, topic string, from Bookmark
 			}
 			return f, f.inRange(ctx)
 		case looked:
-			e := refused(CodeTopicRecreated, "what was read before is of another topic of the name %q, which is no more", topic)
-			e.Hint = "begin anew: nothing of what is here now has been read"
-			return nil, e
+			return nil, topicRecreated(topic)
 		}
 		// Perhaps it is this broker that does not know the new topic yet.
 		if err := b.lookNow(ctx, false); err != nil {
@@ -88,6 +86,12 @@ func (b *Broker) resumeFollower(ctx context.Context, topic string, from Bookmark
 
 // clusterTag tells the log from most others.
 func (b *Broker) clusterTag() string { return b.cluster.ID.String()[:clusterDigits] }
+
+// TopicTag is the text by which programs outside tell a topic from every other one,
+// also of other buckets, such as 1f0c6a3e.7: what the text of a [Bookmark] begins with.
+func (b *Broker) TopicTag(id uint64) string {
+	return Bookmark{Cluster: b.clusterTag(), Topic: id, Partition: AllPartitions}.String()
+}
 
 // follower returns one of a topic and partition that exist, without offsets. What
 // the broker knows of the topic is not older than Options.StaleMax.

@@ -44,7 +44,7 @@ func (b *Broker) Read(ctx context.Context, topic string, partition int32, from P
 // before they were read end it with CodeOffsetOutOfRange.
 func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		c, err := b.cursor(ctx, topic, partition, from)
+		c, err := b.cursor(ctx, topic, "", partition, from)
 		wait := time.Duration(0)
 		for err == nil {
 			var f Fetched
@@ -62,7 +62,7 @@ func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from
 
 // upToNow returns a cursor, and the end that its partition has.
 func (b *Broker) upToNow(ctx context.Context, topic string, partition int32, from Position) (*cursor, int64, error) {
-	c, err := b.cursor(ctx, topic, partition, from)
+	c, err := b.cursor(ctx, topic, "", partition, from)
 	if err == nil {
 		err = b.freshen(ctx)
 	}

@@ -343,6 +343,12 @@ func topicNotFound(name string) *Error {
 	return e
 }
 
+func topicRecreated(name string) *Error {
+	e := refused(CodeTopicRecreated, "what was read before is of another topic of the name %q, which is no more", name)
+	e.Hint = "begin anew: nothing of what is here now has been read"
+	return e
+}
+
 func topicDeleted(name string) *Error {
 	return refused(CodeTopicNotFound, "topic %q was deleted", name)
 }
@@ -364,6 +370,23 @@ func (b *Broker) lookUp(ctx context.Context, name string) (id uint64, partitions
 		}
 		if looked {
 			return 0, 0, topicNotFound(name)
+		}
+		if err := b.lookNow(ctx, false); err != nil {
+			return 0, 0, err
+		}
+	}
+}
+
+// lookUpThe finds the topic of that name whose tag is want, if that isn't empty, after
+// a look at the log if another has the name: perhaps it is want that isn't known here.
+func (b *Broker) lookUpThe(ctx context.Context, name, want string) (id uint64, partitions int, err error) {
+	for looked := false; ; looked = true {
+		id, partitions, err = b.lookUp(ctx, name)
+		switch {
+		case err != nil || want == "" || b.TopicTag(id) == want:
+			return id, partitions, err
+		case looked:
+			return 0, 0, topicRecreated(name)
 		}
 		if err := b.lookNow(ctx, false); err != nil {
 			return 0, 0, err

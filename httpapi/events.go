@@ -53,6 +53,8 @@ func (h *Handler) followRecords(w *response, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", typeEvents)
 	w.Header().Add("Vary", "Accept, "+lastEventIDHeader)
+	mark := f.Bookmark()
+	w.Header().Set(topicIDHeader, h.broker.TopicTag(mark.Topic))
 	w.Header().Set("X-Accel-Buffering", "no") // else nginx keeps events back
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close") // its place is free when the stream ends, not idle
@@ -61,7 +63,7 @@ func (h *Handler) followRecords(w *response, r *http.Request) error {
 	if w.head {
 		return nil
 	}
-	s := &eventStream{h: h, w: w, f: f, mark: f.Bookmark(), bytes: burstBytesMin, began: time.Now()}
+	s := &eventStream{h: h, w: w, f: f, mark: mark, bytes: burstBytesMin, began: time.Now()}
 	h.metrics.streams.Inc()
 	defer h.metrics.streams.Dec()
 	return s.run(w.presence.Context())

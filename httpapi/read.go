@@ -12,6 +12,9 @@ import (
 )
 
 const (
+	// topicIDHeader tells a topic from one that is created later under its name.
+	topicIDHeader = "Seb-Topic-Id"
+
 	defaultReadRecords = 1000
 	defaultReadBytes   = 1 << 20
 	// Answers end here whatever was asked for; the caller goes on from Seb-Next-Offset.
@@ -24,6 +27,7 @@ const (
 type readSpec struct {
 	partition int32
 	from      seb.Position
+	topicID   string // "" if any topic of the name will do
 	limit     int
 	maxBytes  int64
 	wait      time.Duration
@@ -50,6 +54,7 @@ func (h *Handler) readRecords(w *response, r *http.Request) error {
 	defer release()
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Add("Vary", "Accept")
+	w.Header().Set(topicIDHeader, found.TopicTag)
 	w.Header().Set("Seb-Next-Offset", strconv.FormatInt(int64(found.Next), 10))
 	w.Header().Set("Seb-End-Offset", strconv.FormatInt(int64(found.End), 10))
 	out := newChunks(w)
@@ -93,7 +98,7 @@ func writeRecordsJSON(out *chunks, found seb.Fetched) error {
 
 func (h *Handler) parseRead(r *http.Request) (readSpec, error) {
 	var s readSpec
-	q, err := parseQuery(r, "partition", "offset", "time", "limit", "max_bytes", "wait")
+	q, err := parseQuery(r, "partition", "offset", "time", "topic_id", "limit", "max_bytes", "wait")
 	if err != nil {
 		return s, err
 	}
@@ -103,6 +108,7 @@ func (h *Handler) parseRead(r *http.Request) (readSpec, error) {
 	if s.from, err = q.position(); err != nil {
 		return s, err
 	}
+	s.topicID = q["topic_id"]
 	limit, err := q.count("limit", 1, math.MaxInt64, defaultReadRecords)
 	if err != nil {
 		return s, err
@@ -130,8 +136,9 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 			return found, release, err
 		}
 		release()
-		// From now on "latest" and -N mean where they were when the request came.
-		spec.from = seb.At(found.Next)
+		// From now on "latest" and -N mean where they were when the request came,
+		// which is a place in that topic alone.
+		spec.from, spec.topicID = seb.At(found.Next), found.TopicTag
 		if err := h.waitFor(w.presence.Context(), topic, spec, wait); err != nil {
 			return found, nil, err
 		}
@@ -145,7 +152,9 @@ func (h *Handler) fetchNow(ctx context.Context, topic string, spec readSpec) (se
 	if err != nil {
 		return seb.Fetched{}, nil, err
 	}
-	found, err := h.broker.Fetch(ctx, topic, spec.partition, spec.from, seb.FetchOptions{Limit: spec.limit, MaxBytes: spec.maxBytes})
+	found, err := h.broker.Fetch(ctx, topic, spec.partition, spec.from, seb.FetchOptions{
+		Limit: spec.limit, MaxBytes: spec.maxBytes, TopicTag: spec.topicID,
+	})
 	if err != nil {
 		release()
 		return found, nil, err
@@ -178,7 +187,9 @@ func (h *Handler) waitFor(ctx context.Context, topic string, spec readSpec, wait
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.draining, cancel)()
-	_, err := h.broker.Fetch(waiting, topic, spec.partition, spec.from, seb.FetchOptions{Limit: 1, MaxBytes: 1, Wait: wait})
+	_, err := h.broker.Fetch(waiting, topic, spec.partition, spec.from, seb.FetchOptions{
+		Limit: 1, MaxBytes: 1, Wait: wait, TopicTag: spec.topicID,
+	})
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
 		return nil // draining: the answer is what there is
 	}

@@ -28,8 +28,8 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 	if err != nil || offset < 0 {
 		return invalid("", "%q is no offset, such as 41", r.PathValue("offset"))
 	}
-	// The topic comes first: if it is replaced meanwhile, the new topic's record
-	// goes out under the old tag, which no later request confirms.
+	// A cache that asks whether its copy still stands is to be told what the log
+	// says now: describing the topic makes the broker look.
 	topic, err := h.broker.Topic(r.Context(), r.PathValue("topic"))
 	if err != nil {
 		return err
@@ -48,8 +48,8 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 			Hint:   "read it with wait from /v1/topics/" + topic.Name + "/records, or later",
 		}
 	}
-	// Topics of another bucket behind the same address may have the same ids.
-	tag := fmt.Sprintf(`"%s-%x-%d-%d"`, h.broker.Status().ClusterID, topic.ID, partition, offset)
+	tag := fmt.Sprintf(`"%s-%d-%d"`, found.TopicTag, partition, offset)
+	w.Header().Set(topicIDHeader, found.TopicTag)
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", "private, no-cache")
 	if noneMatch(r.Header.Values("If-None-Match"), tag) {

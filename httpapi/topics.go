@@ -96,7 +96,12 @@ func (h *Handler) getTopic(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, toTopicJSON(t))
+	return h.writeTopic(w, http.StatusOK, t)
+}
+
+func (h *Handler) writeTopic(w *response, status int, t seb.Topic) error {
+	w.Header().Set(topicIDHeader, h.broker.TopicTag(t.ID))
+	return writeJSON(w, status, toTopicJSON(t))
 }
 
 func (h *Handler) putTopic(w *response, r *http.Request) error {
@@ -122,7 +127,7 @@ func (h *Handler) putTopic(w *response, r *http.Request) error {
 	if created {
 		status = http.StatusCreated
 	}
-	return writeJSON(w, status, toTopicJSON(t))
+	return h.writeTopic(w, status, t)
 }
 
 func (h *Handler) patchTopic(w *response, r *http.Request) error {
@@ -137,7 +142,7 @@ func (h *Handler) patchTopic(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, toTopicJSON(t))
+	return h.writeTopic(w, http.StatusOK, t)
 }
 
 func (h *Handler) deleteTopic(w *response, r *http.Request) error {

@@ -135,39 +135,45 @@ func (c *client) do(req *http.Request) (*http.Response, error) {
 // call sends body as JSON unless it is nil, and decodes the answer into
 // answer unless that is nil. It returns the status.
 func (c *client) call(ctx context.Context, method, u string, body, answer any) (int, error) {
+	status, _, err := c.exchange(ctx, method, u, body, answer)
+	return status, err
+}
+
+// exchange does the same, and returns the answer's headers too.
+func (c *client) exchange(ctx context.Context, method, u string, body, answer any) (int, http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var content io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		content = bytes.NewReader(b)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u, content)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	res, err := c.do(req)
 	if err != nil {
-		return 0, c.unsure(method, u, err)
+		return 0, nil, c.unsure(method, u, err)
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
 	if err != nil {
-		return 0, c.unsure(method, u, unanswered(c.base, err))
+		return 0, nil, c.unsure(method, u, unanswered(c.base, err))
 	}
 	if answer == nil {
-		return res.StatusCode, nil
+		return res.StatusCode, res.Header, nil
 	}
 	if err := json.Unmarshal(b, answer); err != nil {
-		return 0, fmt.Errorf("%s: the answer is not what a broker sends: %w", c.base, err)
+		return 0, nil, fmt.Errorf("%s: the answer is not what a broker sends: %w", c.base, err)
 	}
-	return res.StatusCode, nil
+	return res.StatusCode, res.Header, nil
 }
 
 // unsure says in err, if the request was to change something, that it may have.

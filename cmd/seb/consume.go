@@ -73,6 +73,8 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	var refusal *apiError
 	switch {
 	case errors.As(err, &refusal) && refusal.Code == seb.CodeTopicNotFound: // positions are of the topic that is gone
+	case refusal != nil && refusal.Code == seb.CodeTopicRecreated:
+		err = hinted(err, fmt.Sprintf("%d records were written, all of the topic that was deleted; nothing of the new one was read: begin anew", r.written))
 	case errors.As(err, new(outputError)):
 		err = hinted(err, fmt.Sprintf("%d records were written, then perhaps some more, and a part of one; what follows the %[1]d begins at %s",
 			r.written, r.positions()))

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +40,7 @@ func (f *fakeLog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r.URL.Path == "/v1/topics/orders" {
+		w.Header().Set(topicIDHeader, "00000000.1")
 		_, _ = fmt.Fprintf(w, `{"name":"orders","partitions":[{"partition":0,"end_offset":%d}]}`, len(f.records))
 		return
 	}
@@ -272,6 +275,62 @@ func TestConsumeRefusesAnswersThatMakeNoSense(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What has the name of a topic that was deleted is another topic, whatever its
+// offsets: a consumer that would go on there would skip records and not know it.
+func TestConsumeEndsWhenItsTopicIsRecreated(t *testing.T) {
+	for _, test := range []struct{ name, flags, news string }{
+		{"shorter", "", "1"},
+		{"as long", "--follow", "2"},
+		{"longer", "--follow --format json", "1\n2\n3\n4\n5"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := serve(t, nil, "--store", "memory:", "--linger", "1ms")
+			runSeb(t, strings.NewReader("a\nb\nc\nd"), "produce", "orders", "--server", b.url).want(t, exitOK)
+			reads := 0
+			server := beforeReads(t, b.url, func() {
+				if reads++; reads == 2 {
+					runSeb(t, nil, "topic", "delete", "orders", "--server", b.url).want(t, exitOK)
+					runSeb(t, strings.NewReader(test.news), "produce", "orders", "--server", b.url).want(t, exitOK)
+				}
+			})
+			cmd := append([]string{"consume", "orders", "--server", server, "--limit", "4"}, strings.Fields(test.flags)...)
+			r := runSeb(t, nil, cmd...)
+			r.want(t, exitRefused, "topic_recreated", "2 records were written, all of the topic that was deleted", "begin anew")
+			if strings.Count(r.out, "\n") != 2 || strings.Contains(r.err, "go on with") {
+				t.Errorf("%q, %q", r.out, r.err)
+			}
+		})
+	}
+}
+
+// beforeReads passes requests on to a broker, calling before each read, whose
+// answers it makes end after two records.
+func beforeReads(t *testing.T, broker string, before func()) string {
+	to, err := url.Parse(broker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		if strings.HasSuffix(r.In.URL.Path, "/records") {
+			before()
+			q := r.Out.URL.Query()
+			q.Set("limit", "2")
+			r.Out.URL.RawQuery = q.Encode()
+		}
+	}})
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestConsumeRefusesATopicWithoutAnID(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"name":"orders","partitions":[{"partition":0,"end_offset":1}]}`)
+	}))
+	defer server.Close()
+	runSeb(t, nil, "consume", "orders", "--server", server.URL).want(t, exitFailure, "not what a broker sends", topicIDHeader)
 }
 
 func offsets(w http.ResponseWriter, first, next, end string) {

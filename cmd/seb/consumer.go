@@ -42,6 +42,7 @@ type consumer struct {
 	broker    *client
 	form      outputForm
 	from      url.Values // where to begin in each partition
+	topicID   string     // of the topic that is read, whatever may have its name later
 	warn      io.Writer
 	lookEvery time.Duration
 
@@ -89,10 +90,11 @@ func atLimitIsNone(err error) error {
 
 // find makes the readers, of partitions whose ends are all of one moment.
 func (r *consumer) find(ctx context.Context) error {
-	t, err := r.topic(ctx)
+	t, id, err := r.topic(ctx)
 	if err != nil {
 		return err
 	}
+	r.topicID = id
 	if r.cmd.Partition != "all" {
 		n, err := strconv.ParseInt(r.cmd.Partition, 10, 32)
 		if err != nil {
@@ -129,9 +131,16 @@ func (r *consumer) expect(start, end int64) {
 	}
 }
 
-func (r *consumer) topic(ctx context.Context) (t topicInfo, err error) {
-	_, err = r.broker.call(ctx, http.MethodGet, r.broker.url(nil, "topics", r.cmd.Topic), nil, &t)
-	return t, err
+// topic describes the topic that has the name now, and returns its id.
+func (r *consumer) topic(ctx context.Context) (t topicInfo, id string, err error) {
+	_, header, err := r.broker.exchange(ctx, http.MethodGet, r.broker.url(nil, "topics", r.cmd.Topic), nil, &t)
+	if err != nil {
+		return t, "", err
+	}
+	if id = header.Get(topicIDHeader); id == "" {
+		err = fmt.Errorf("%s: the answer is not what a broker sends: it has no %s", r.broker.base, topicIDHeader)
+	}
+	return t, id, err
 }
 
 // follow reads all partitions at once, and those that are added meanwhile.
@@ -159,8 +168,8 @@ func (r *consumer) watch(ctx context.Context, added func(*partitionReader)) {
 			return
 		case <-ticker.C:
 		}
-		t, err := r.topic(ctx)
-		if err != nil {
+		t, id, err := r.topic(ctx)
+		if err != nil || id != r.topicID {
 			continue // whatever is wrong, the readers meet it and tell
 		}
 		r.mu.Lock()
@@ -245,7 +254,7 @@ func (r *consumer) complain(err error) {
 // fetch asks for what comes next.
 func (p *partitionReader) fetch(ctx context.Context) (f fetched, err error) {
 	spec := fetchSpec{
-		topic: p.cmd.Topic, partition: p.partition, from: p.from, limit: math.MaxInt64,
+		topic: p.cmd.Topic, topicID: p.topicID, partition: p.partition, from: p.from, limit: math.MaxInt64,
 		accept: p.form.accept, mayFindNone: p.cmd.Follow,
 	}
 	p.mu.Lock()

@@ -22,6 +22,8 @@ const (
 	followWait   = 20 * time.Second
 
 	ndjsonType = "application/x-ndjson"
+	// topicIDHeader tells a topic from one that is created later under its name.
+	topicIDHeader = "Seb-Topic-Id"
 )
 
 // fetched is one answer: the records before next, from first on. They are
@@ -49,6 +51,7 @@ func (f *fetched) pop() []byte {
 // fetchSpec is what one read asks for.
 type fetchSpec struct {
 	topic       string
+	topicID     string // of the one that is meant, see topicIDHeader
 	partition   int32
 	from        url.Values // offset or time
 	limit       int64
@@ -63,6 +66,7 @@ func (c *client) fetch(ctx context.Context, spec fetchSpec, body []byte) (fetche
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	query := url.Values{
+		"topic_id":  {spec.topicID},
 		"partition": {strconv.Itoa(int(spec.partition))},
 		"limit":     {strconv.FormatInt(min(spec.limit, fetchRecords), 10)},
 		"max_bytes": {strconv.Itoa(spec.bytes)},

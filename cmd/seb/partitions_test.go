@@ -101,6 +101,7 @@ func TestFollowReadsPartitionsThatAreAdded(t *testing.T) {
 // What progress is measured against is what will be written.
 func TestConsumeKnowsHowMuchThereIs(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(topicIDHeader, "00000000.1")
 		_, _ = fmt.Fprint(w, `{"partitions":[{"partition":0,"start_offset":5,"end_offset":10},{"partition":1,"end_offset":3}]}`)
 	}))
 	defer server.Close()
