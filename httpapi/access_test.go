@@ -208,6 +208,7 @@ var servedTo = map[string]string{
 	"GET /readyz":                             "rwaA-",
 	"GET /openapi.yaml":                       "rwaA-",
 	"GET /metrics":                            "rwaA",
+	"GET /v1/bill":                            "rwaA",
 	"GET /records":                            "r aA",
 	"POST /records":                           " waA",
 	"GET /record":                             "r aA",

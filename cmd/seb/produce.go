@@ -268,8 +268,12 @@ func (p *producer) post(ctx context.Context, batch *recordBatch) error {
 // count records after the acknowledged ones had been sent.
 func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 	from, to := p.acked+1, p.acked+int64(count)
-	var h hintError
-	if p.acked == p.cmd.Skip && outcome == seb.NotCommitted && errors.As(err, &h) {
+	var (
+		h hintError
+		e *apiError
+	)
+	elsewhere := errors.As(err, &e) && e.Code == seb.CodePartitionNotFound && p.cmd.Format == formatJSON && p.cmd.Partition == nil
+	if p.acked == p.cmd.Skip && outcome == seb.NotCommitted && errors.As(err, &h) && !elsewhere {
 		return fmt.Errorf("produce %s: nothing appended: %w", p.cmd.Topic, err)
 	}
 	done := fmt.Sprintf("%d %ss are acknowledged", p.acked, p.unit)
@@ -284,11 +288,10 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 				done, p.unit, from, to, p.cmd.Topic, p.acked, to, next)), exitUnknown}
 	}
 	goOn := fmt.Sprintf("go on with --skip %d", p.acked)
-	var e *apiError
-	if errors.As(err, &e) && e.Code == seb.CodeRequestTooLarge && count > 1 {
+	if e != nil && e.Code == seb.CodeRequestTooLarge && count > 1 {
 		goOn += " and a smaller --batch-bytes or --batch-records"
 	}
-	if errors.As(err, &e) && e.Code == seb.CodePartitionNotFound && p.cmd.Format == formatJSON && p.cmd.Partition == nil {
+	if elsewhere { // from a topic with more partitions
 		goOn += " and --repartition, which lets keys choose the partitions"
 	}
 	if count > 0 {
