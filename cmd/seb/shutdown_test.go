@@ -179,6 +179,9 @@ func TestServeShowsProfilesOnlyIfAsked(t *testing.T) {
 		t.Errorf("profiles on the API's address: %+v", a)
 	}
 	quiet.stopped(t)
+	if said := quiet.stderr.String(); strings.Contains(said, "msg=profiles") {
+		t.Errorf("it serves profiles that nobody asked for:\n%s", said)
+	}
 	loud := serve(t, nil, "--store", "memory:", "--debug-addr", "127.0.0.1:0")
 	url, ok := loud.stderr.lineAfter("msg=profiles url=", loud.done)
 	if !ok {
@@ -186,6 +189,9 @@ func TestServeShowsProfilesOnlyIfAsked(t *testing.T) {
 	}
 	if a := <-begin(t, http.MethodGet, url, ""); a.status != http.StatusOK || !strings.Contains(a.body, "goroutine") {
 		t.Errorf("no profiles at %q: %d, %v", url, a.status, a.err)
+	}
+	if a := <-begin(t, http.MethodGet, loud.url+"/debug/pprof/", ""); a.status != http.StatusNotFound {
+		t.Errorf("profiles on the API's address too: %+v", a)
 	}
 	loud.stopped(t)
 }
