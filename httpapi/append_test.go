@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
@@ -454,5 +455,16 @@ func TestAppendIsAnsweredOnceTheStoreHasIt(t *testing.T) {
 		if (<-got).want(t, http.StatusCreated); early != 0 {
 			t.Error("it was answered before the store had it")
 		}
+	})
+}
+
+func TestIdempotencyKeyIsKeptForADay(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		append := func() answer { return s.append("orders", "a", "Idempotency-Key", "k") }
+		append()
+		time.Sleep(24*time.Hour - time.Second)
+		append().wantHeader(t, "Idempotency-Replayed", "true")
+		time.Sleep(2 * time.Hour)
+		append().wantHeader(t, "Idempotency-Replayed", "")
 	})
 }

@@ -76,17 +76,6 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-func TestIdempotencyKeyIsKeptForADay(t *testing.T) {
-	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
-		append := func() answer { return s.append("orders", "a", "Idempotency-Key", "k") }
-		append()
-		time.Sleep(24*time.Hour - time.Second)
-		append().wantHeader(t, "Idempotency-Replayed", "true")
-		time.Sleep(2 * time.Hour)
-		append().wantHeader(t, "Idempotency-Replayed", "")
-	})
-}
-
 // A second request waits for the first while that is undecided.
 func TestIdempotentRequestJoinsTheFirst(t *testing.T) {
 	bubble(t, seb.Options{Batching: seb.Timed(time.Minute, 1<<20), AppendTimeout: time.Hour}, func(t *testing.T, s *server) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -111,6 +112,7 @@ func TestReadyIsWhatTheStoreLastAnswered(t *testing.T) {
 		s.get("/readyz").wantProblem(t, http.StatusServiceUnavailable, seb.CodeStoreUnavailable)
 		store.SetDown(false)
 		time.Sleep(20 * time.Second)
+		synctest.Wait()
 		s.get("/readyz").want(t, http.StatusOK)
 	})
 }
