@@ -286,6 +286,11 @@ func (f *Follower) Next(ctx context.Context, opts FetchOptions) ([]Record, error
 	if opts.Limit < 0 || opts.MaxBytes < 0 || opts.Wait < 0 {
 		return nil, asRead(refused(CodeInvalidRequest, "limit, bytes and wait can't be negative"))
 	}
+	// Whoever has much to catch up with never waits, so others' commits would not be
+	// looked for: among them may be that its API key was revoked.
+	if err := f.b.freshenTo(ctx, followIntervalMax/2); err != nil {
+		return nil, asRead(err)
+	}
 	i, err := f.wait(ctx, opts.Wait)
 	if err != nil || i < 0 {
 		return nil, asRead(err)

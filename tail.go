@@ -171,8 +171,11 @@ func (b *Broker) fresh() bool { return b.tail.age() <= b.opts.StaleMax }
 
 // freshen looks unless the last look is recent enough. While the store fails
 // the broker goes on with what it knows, which is true, only not new.
-func (b *Broker) freshen(ctx context.Context) error {
-	if b.fresh() || b.storeFails() {
+func (b *Broker) freshen(ctx context.Context) error { return b.freshenTo(ctx, b.opts.StaleMax) }
+
+// freshenTo is freshen for who can do with a look that is as old as ageMax.
+func (b *Broker) freshenTo(ctx context.Context, ageMax time.Duration) error {
+	if b.tail.age() <= ageMax || b.storeFails() {
 		return nil
 	}
 	err := b.lookNow(ctx, false)

@@ -432,6 +432,35 @@ func TestWhatWaitsEndsWithAKeyThatWasRevokedElsewhere(t *testing.T) {
 	})
 }
 
+// A stream that has much to catch up with never waits for records, which is what
+// makes its broker look for what others did.
+func TestStreamThatCatchesUpSlowlyEndsWithItsKey(t *testing.T) {
+	store := objstore.NewMemory()
+	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
+		other := openBroker(t, store, seb.Options{})
+		_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		k, reader := newKey(t, s.broker, "reader", seb.ScopeRead, "orders")
+		for range 100 {
+			s.append("orders", strings.Repeat("x", 256<<10), bearer(ops)...)
+		}
+		stream := s.follow("?offset=earliest", bearer(reader)...)
+		stream.begin()
+		stream.next()
+		if _, err := other.RevokeKey(t.Context(), k.ID); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		e := stream.next()
+		for ; e.name == ""; e = stream.next() {
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(began); took > 10*time.Second || !strings.Contains(e.data, string(seb.CodeUnauthorized)) || strings.Contains(e.data, "outcome") {
+			t.Errorf("it ended after %v, with %q", took, e.all)
+		}
+		stream.wantEnd()
+	})
+}
+
 func TestFailedAttemptsAreCountedAndSlowed(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Registerer: metrics}, 0, func(t *testing.T, s *server) {

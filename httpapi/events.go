@@ -241,7 +241,9 @@ func (s *eventStream) flushed() error {
 // fail sends the reason why the stream ends for good.
 func (s *eventStream) fail(err error) error {
 	s.w.err = err
-	body, merr := json.Marshal(problemOf(err))
+	p := problemOf(err)
+	p.Outcome = "" // nothing was to be committed
+	body, merr := json.Marshal(p)
 	if merr != nil {
 		panic(merr) // strings and integers always marshal
 	}
