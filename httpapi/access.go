@@ -114,6 +114,11 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 		ctx, leave := linger(r.Context())
 		a, err = h.broker.Authenticate(ctx, c)
 		leave()
+		if n.anyKey && isOver(err) {
+			// What it did is still worth telling, and it will never know more of keys
+			// than now; it is the same while the store can't be reached.
+			a, err = h.broker.AuthenticateKnown(c)
+		}
 	}
 	if seb.CodeOf(err) != seb.CodeUnauthorized {
 		return a, err
@@ -129,6 +134,12 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 	}
 	h.metrics.refusals.WithLabelValues(reason).Inc()
 	return a, err
+}
+
+// isOver tells whether err is that the broker takes no more requests.
+func isOver(err error) bool {
+	code := seb.CodeOf(err)
+	return code == seb.CodeBrokerClosed || code == seb.CodeBrokerStopped
 }
 
 // credentialOf returns what r shows: a key, else the token of a signed URL, else

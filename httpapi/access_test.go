@@ -432,6 +432,42 @@ func TestWhatWaitsEndsWithAKeyThatWasRevokedElsewhere(t *testing.T) {
 	})
 }
 
+// What a broker did is worth knowing most when it has stopped. Keys are then as it
+// knew them last.
+func TestStoppedBrokerTellsItsKeysWhatItDid(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{Gatherer: prometheus.NewRegistry()})
+	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+	k, revoked := newKey(t, s.broker, "revoked", seb.ScopeAdmin)
+	_, reader := newKey(t, s.broker, "reader", seb.ScopeRead, "orders")
+	if _, err := s.broker.RevokeKey(t.Context(), k.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.broker.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/metrics", "/v1/bill"} {
+		s.get(path, bearer(ops)...).want(t, http.StatusOK)
+		s.get(path, bearer(reader)...).want(t, http.StatusOK)
+		s.get(path).wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
+		s.get(path, bearer(revoked)...).wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
+		s.get(path, bearer("seb_99_"+ops[len(ops)-64:])...).wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
+	}
+	s.get("/v1/topics", bearer(ops)...).wantProblem(t, http.StatusServiceUnavailable, seb.CodeBrokerClosed)
+	s.get("/v1/keys", bearer(ops)...).wantProblem(t, http.StatusServiceUnavailable, seb.CodeBrokerClosed)
+}
+
+func TestKeyThatMayBeNewIsNotRefusedWhileTheStoreIsAway(t *testing.T) {
+	store := &brokenStore{Store: objstore.NewMemory()}
+	s := newServerOn(t, store, seb.Options{}, Options{Gatherer: prometheus.NewRegistry()})
+	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+	store.down.Store(true)
+	defer store.down.Store(false)
+	for _, path := range []string{"/metrics", "/v1/bill"} {
+		s.get(path, bearer("seb_99_"+ops[len(ops)-64:])...).wantProblem(t, http.StatusServiceUnavailable, seb.CodeStoreUnavailable)
+		s.get(path, bearer(ops)...).want(t, http.StatusOK)
+	}
+}
+
 // A stream that has much to catch up with never waits for records, which is what
 // makes its broker look for what others did.
 func TestStreamThatCatchesUpSlowlyEndsWithItsKey(t *testing.T) {
