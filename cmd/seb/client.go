@@ -57,7 +57,9 @@ func (f serverFlag) apiKey() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("read the API key: %w", err)
 		}
-		key = string(b)
+		if key = strings.TrimSpace(string(b)); key == "" {
+			return "", usage(fmt.Errorf("--key-file: %s is empty", f.KeyFile))
+		}
 	}
 	key = strings.TrimSpace(key)
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {

@@ -18,9 +18,11 @@ type consumeCmd struct {
 	formatFlags
 	Topic     string `arg:"" help:"Name of the topic."`
 	Partition string `default:"all" placeholder:"N" help:"Partition to read (default ${default}, one after the other; with --follow at the same time)."`
-	From      string `default:"earliest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, or 1h for an hour ago (default ${default})."`
+	From      string `default:"earliest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago (default ${default})."`
 	Follow    bool   `short:"f" help:"Wait for records to come instead of stopping at the end."`
 	Limit     int64  `placeholder:"N" help:"Stop after N records (default: no limit)."`
+	// What other commands write their result with, and this one has none of.
+	Output *string `short:"o" env:"-" hidden:"" help:"Not here: see --format."`
 }
 
 // Help shows examples.
@@ -86,6 +88,9 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 
 // check refuses flags that make no sense, and returns where to begin.
 func (c *consumeCmd) check(now time.Time) (from url.Values, err error) {
+	if c.Output != nil {
+		return nil, usageError{hinted(errors.New("consume has no --output: what it writes is records"), "choose their form with --format, such as --format json")}
+	}
 	if err := c.checkFormat(); err != nil {
 		return nil, err
 	}
@@ -96,6 +101,9 @@ func (c *consumeCmd) check(now time.Time) (from url.Values, err error) {
 		return nil, usage(fmt.Errorf("--partition %q is neither a number nor all", c.Partition))
 	}
 	at, err := time.Parse(time.RFC3339Nano, c.From)
+	if day, dayErr := time.Parse(time.DateOnly, c.From); dayErr == nil {
+		at, err = day, nil
+	}
 	if ago, agoErr := time.ParseDuration(c.From); agoErr == nil && ago > 0 {
 		at, err = now.Add(-ago), nil
 	}
@@ -104,7 +112,7 @@ func (c *consumeCmd) check(now time.Time) (from url.Values, err error) {
 			return url.Values{"offset": {c.From}}, nil
 		}
 		return nil, usageError{hinted(fmt.Errorf("--from: %q is no position", c.From),
-			"use earliest, latest, an offset such as 41, -10 for the last ten records, a time such as 2026-01-31T12:00:00Z, or 1h for an hour ago")}
+			"use earliest, latest, an offset such as 41, -10 for the last ten records, a time with its zone such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or 1h for an hour ago")}
 	}
 	return url.Values{"time": {at.UTC().Format(time.RFC3339Nano)}}, nil
 }
@@ -133,14 +141,14 @@ func (f *formatFlags) output() outputForm {
 			_, err := out.Write(record)
 			return err
 		}}
-	case f.KeySeparator != "":
+	case f.separator != "":
 		return outputForm{ndjsonType, func(out *bufio.Writer, record []byte) error {
 			key, value, err := parseKeyed(record)
 			if err != nil {
 				return err
 			}
 			if key != nil {
-				value = append(append(key, f.KeySeparator...), value...)
+				value = append(append(key, f.separator...), value...)
 			}
 			return writeLine(out, value)
 		}}

@@ -60,7 +60,7 @@ func TestExitCodeSaysWhatKindOfErrorItIs(t *testing.T) {
 // Keys of a store that is opened here are refused as a broker would refuse them.
 func TestRefusalsHaveOneCodeWithAndWithoutABroker(t *testing.T) {
 	dir := t.TempDir()
-	runSeb(t, nil, "key", "create", "ops", "--scope", "admin", "--store", dir).want(t, exitOK)
+	runSeb(t, nil, "key", "create", "ops", "--scope", "admin", "--store", dir, "--new-log").want(t, exitOK)
 	runSeb(t, nil, "key", "create", "ops", "--scope", "admin", "--store", dir).want(t, exitRefused, "key_exists")
 	runSeb(t, nil, "key", "revoke", "shop", "--store", dir).want(t, exitRefused, "no such key")
 }
@@ -143,6 +143,24 @@ func TestExitCodesAreDocumented(t *testing.T) {
 		}
 		if !strings.Contains(strings.Join(strings.Fields(help.out), " "), fmt.Sprintf("%d %s", c.code, c.meaning)) {
 			t.Errorf("the help lacks exit code %d, %q:\n%s", c.code, c.meaning, help.out)
+		}
+	}
+}
+
+// Outcomes are told by exit codes, and where they are not plain by the hint.
+func TestErrorsOfTheLibraryAreSaidAsPeopleSayThem(t *testing.T) {
+	for _, test := range []struct {
+		err  *seb.Error
+		want string
+	}{
+		{&seb.Error{Code: seb.CodeKeyExists, Detail: "there is one", Outcome: seb.NotCommitted}, "seb: create key: key_exists: there is one\n"},
+		{&seb.Error{Code: seb.CodeKeyExists, Detail: "there is one", Hint: "take it", Outcome: seb.NotCommitted}, "seb: create key: key_exists: there is one\n     take it\n"},
+		{&seb.Error{Code: seb.CodeStoreUnavailable, Detail: "it is away", Outcome: seb.Unknown}, "seb: create key: store_unavailable: it is away\n     it may have been done all the same: look before you try again\n"},
+	} {
+		var out strings.Builder
+		report(&out, fmt.Errorf("create key: %w", test.err))
+		if out.String() != test.want {
+			t.Errorf("%v is said as %q", test.err, out.String())
 		}
 	}
 }

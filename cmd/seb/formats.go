@@ -35,20 +35,25 @@ timestamps and headers too. A line's value may hold no LF, and its key no separa
 
 // formatFlags choose a form, alike for consume and produce.
 type formatFlags struct {
-	Format       string `enum:"line,json,binary,raw" default:"line" help:"Form of the records: line, json, binary or raw, see below (default ${default})."`
-	KeySeparator string `placeholder:"SEP" help:"In lines, the key stands before SEP, which may be \\t; a line without SEP has no key."`
+	Format       string  `enum:"line,json,binary,raw" default:"line" help:"Form of the records: line, json, binary or raw, see below (default ${default})."`
+	KeySeparator *string `placeholder:"SEP" help:"In lines, the key stands before SEP, which may be \\t; a line without SEP has no key."`
+
+	separator string // what KeySeparator means; "" if there are no keys
 }
 
 // checkFormat refuses flags that don't go together, and takes escapes for what they mean.
 func (f *formatFlags) checkFormat() error {
-	if f.KeySeparator == "" {
+	if f.KeySeparator == nil {
 		return nil
+	}
+	if *f.KeySeparator == "" {
+		return usage(errors.New("--key-separator is empty: name what stands between key and value, such as '\\t', or leave it out"))
 	}
 	if f.Format != formatLine {
 		return usage(fmt.Errorf("--key-separator goes with lines; --format %s has none", f.Format))
 	}
-	f.KeySeparator = strings.NewReplacer(`\t`, "\t", `\0`, "\x00").Replace(f.KeySeparator)
-	if strings.Contains(f.KeySeparator, "\n") {
+	f.separator = strings.NewReplacer(`\t`, "\t", `\0`, "\x00").Replace(*f.KeySeparator)
+	if strings.Contains(f.separator, "\n") {
 		return usage(errors.New("--key-separator must not hold LF, which ends the line"))
 	}
 	return nil

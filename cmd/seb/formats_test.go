@@ -185,7 +185,7 @@ func TestFormatFlagsThatDoNotGoTogether(t *testing.T) {
 	for _, args := range []string{
 		"produce t --format json --key-separator =", "consume t --format raw --key-separator =",
 		"consume t --partition -1", "consume t --partition some", "produce t --partition -1",
-		"consume t --format xml", "consume t --from -1h", "consume t --from 2026-01-31",
+		"consume t --format xml", "consume t --from -1h", "consume t --from 2026-02-30",
 	} {
 		runSeb(t, nil, strings.Fields(args)...).want(t, exitUsage)
 	}
@@ -198,6 +198,7 @@ func TestConsumeFromATime(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	for from, want := range map[string]string{
 		"2026-01-31T13:00:00+01:00": "2026-01-31T12:00:00Z",
+		"2026-01-31":                "2026-01-31T00:00:00Z",
 		"2026-01-31T12:00:00.25Z":   "2026-01-31T12:00:00.25Z",
 		"1h":                        "2026-01-31T11:00:00Z",
 		"1h30m":                     "2026-01-31T10:30:00Z",

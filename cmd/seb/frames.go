@@ -123,8 +123,8 @@ func (f *formatFlags) input(repartition bool) *inputForm {
 		return &inputForm{sizedFraming{}, "record", true, appendKeyedJSON}
 	case f.Format == formatRaw:
 		return &inputForm{framing: &wholeFraming{}, unit: "record"}
-	case f.KeySeparator != "":
-		return &inputForm{&lineFraming{separator: []byte(f.KeySeparator)}, "line", true, appendKeyedJSON}
+	case f.separator != "":
+		return &inputForm{&lineFraming{separator: []byte(f.separator)}, "line", true, appendKeyedJSON}
 	default:
 		return &inputForm{framing: &lineFraming{}, unit: "line"}
 	}

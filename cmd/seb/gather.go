@@ -138,6 +138,9 @@ func (g *gatherer) split(ctx context.Context, r io.Reader, skip int64) error {
 		if cutErr != nil {
 			return cutErr
 		}
+		if errors.Is(err, io.EOF) && at < skip {
+			return usage(fmt.Errorf("it has %d %ss, and --skip leaves out %d: is it the same input as before?", at, g.form.unit, skip))
+		}
 		if err != nil {
 			return err
 		}

@@ -43,6 +43,7 @@ type keyCreateCmd struct {
 	Scope     []string      `required:"" placeholder:"SCOPE" help:"What it is good for: read, write, admin (which includes the others); comma-separated."`
 	Topic     []string      `default:"*" placeholder:"PATTERN" help:"Topics it is good for: names, or the beginning of names and *; comma-separated (default: all)."`
 	ExpiresIn time.Duration `placeholder:"DURATION" help:"How long it is good (default: until it is revoked)."`
+	NewLog    bool          `env:"-" help:"Set up a log in --store if there is none yet."`
 }
 
 // Help shows examples.
@@ -51,9 +52,9 @@ func (keyCreateCmd) Help() string {
 
     export SEB_KEY=$(seb key create ops --scope admin)
     seb key create shop --scope read,write --topic 'orders,orders.*' --expires-in 2160h
-    seb key create ops --scope admin --store 's3://bucket/prefix?region=eu-central-1'
+    seb key create ops --scope admin --store 's3://bucket/prefix?region=eu-central-1' --new-log
 
-The key alone goes to standard output. It is kept nowhere: who loses it needs another. The first key of a log
+With --store and --new-log the first key is there before the first broker. The key alone goes to standard output. It is kept nowhere: who loses it needs another. The first key of a log
 must be an admin's, for all topics.`
 }
 
@@ -67,11 +68,14 @@ func (c *keyCreateCmd) Run(ctx context.Context, std streams) error {
 	if c.ExpiresIn < 0 {
 		return usage(errors.New("--expires-in is negative"))
 	}
+	if c.NewLog && c.Store == "" {
+		return usage(errors.New("--new-log goes with --store"))
+	}
 	if c.ExpiresIn > 0 {
 		opts.Expires = time.Now().Add(c.ExpiresIn)
 	}
 	var k keyInfo
-	err = c.with(ctx, true, func(keys keyring) (err error) {
+	err = c.with(ctx, c.NewLog, func(keys keyring) (err error) {
 		k, err = keys.create(ctx, opts)
 		return err
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 	"time"
 
@@ -26,7 +25,8 @@ type keyringFlag struct {
 	Store string `env:"-" placeholder:"DIR|URL" help:"Change the log in this store, without a broker: for the first key, or when none is left."`
 }
 
-// with runs f on the keyring. create tells whether a store may be set up for it.
+// with runs f on the keyring. create tells whether a log may be set up for it: it
+// must not be one's doing who mistypes the store of another.
 func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) error) error {
 	if f.Store == "" {
 		broker, err := f.client()
@@ -38,8 +38,10 @@ func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) err
 	if f.Store == "memory:" {
 		return usage(errors.New("--store memory: is gone when this command ends"))
 	}
-	if _, err := os.Stat(f.Store); isDirectory(f.Store) && !create && err != nil {
-		return fmt.Errorf("open store: %w", err)
+	if !create {
+		if err := (storeFlag{f.Store}).mustHoldLog(ctx); err != nil {
+			return err
+		}
 	}
 	store, _, err := storeFlag{f.Store}.open(ctx)
 	if err != nil {

@@ -9,9 +9,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -59,6 +61,8 @@ type cli struct {
 	Completion completionCmd `cmd:"" group:"other" help:"Write a script that completes seb's words in a shell."`
 	Version    versionCmd    `cmd:"" group:"other" help:"Show the version."`
 	Complete   completeCmd   `cmd:"" hidden:"" help:"Tell a shell what can stand at the cursor."`
+
+	ShowVersion kong.VersionFlag `name:"version" env:"-" hidden:"" help:"Show the version."`
 }
 
 // groups head the commands in the help.
@@ -103,6 +107,9 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 			panic(r)
 		}
 	}()
+	if len(args) > 0 && args[0] == "help" { // as many commands have it
+		args = append(slices.Clone(args[1:]), "--help")
+	}
 	parser := newParser(ctx, std, func(code int) { panic(exit(code)) })
 	command, err := parser.Parse(args)
 	if err != nil {
@@ -122,6 +129,8 @@ func newParser(ctx context.Context, std streams, leave func(code int)) *kong.Kon
 		kong.Name("seb"),
 		kong.Description(description),
 		kong.DefaultEnvars("SEB"),
+		kong.NamedMapper("existingfile", kong.MapperFunc(fileName)),
+		kong.Vars{"version": versionLine()},
 		kong.ExplicitGroups(groups),
 		kong.WithHyphenPrefixedParameters(true), // --from -10
 		kong.Writers(std.out, std.err),
@@ -167,6 +176,13 @@ func report(w io.Writer, err error) {
 	case errors.As(err, &b) && b.Hint != "":
 		hint = b.Hint
 		message = strings.Replace(message, "; "+hint, "", 1)
+	}
+	if errors.As(err, &b) && b.Outcome != "" {
+		// The exit code tells, where it isn't plain: what is refused was not done.
+		message = strings.Replace(message, fmt.Sprintf(" (outcome: %s)", b.Outcome), "", 1)
+		if b.Outcome == seb.Unknown && hint == "" {
+			hint = "it may have been done all the same: look before you try again"
+		}
 	}
 	note(w, "%s %s\n", painterFor(w).paint(red, "seb:"), strings.ReplaceAll(message, "\n", "; "))
 	if hint != "" {

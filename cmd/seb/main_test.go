@@ -98,6 +98,9 @@ func TestExitCodesTellUsageFromFailure(t *testing.T) {
 		{"no such object", []string{"dump", "--store", "memory:", "log/00000000000000000001"}, exitRefused, "not found"},
 		{"version", []string{"version"}, exitOK, ""},
 		{"help", []string{"--help"}, exitOK, ""},
+		{"help as a command", []string{"help"}, exitOK, ""},
+		{"help of a command", []string{"help", "topic", "trim"}, exitOK, ""},
+		{"help of none", []string{"help", "frobnicate"}, exitUsage, "frobnicate"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			runSeb(t, nil, test.args...).want(t, test.code, test.err)

@@ -77,7 +77,7 @@ func (serveCmd) Help() string {
     seb serve
     seb serve --store 's3://bucket/prefix?region=eu-central-1' --linger 100ms
     seb serve --store 's3://bucket?endpoint=http://127.0.0.1:9000&region=us-east-1' --cache-dir /var/cache/seb
-    seb key create ops --scope admin --store /var/lib/seb
+    seb key create ops --scope admin --store /var/lib/seb --new-log
     seb serve --store /var/lib/seb --http 0.0.0.0:51313 --tls-cert cert.pem --tls-key key.pem
 
 Without API keys it serves addresses of this machine only (seb key --help). Any number of brokers may serve one store. S3 credentials come from the usual AWS variables and files. SIGTERM
@@ -308,9 +308,13 @@ func (c *serveCmd) checkKeys(broker *seb.Broker) error {
 	if c.Insecure || !othersReach(c.HTTP) || broker.KeysExist() {
 		return nil
 	}
+	first := fmt.Sprintf("create the first one with `seb key create NAME --scope admin --store '%s'`, or ", c.Store)
+	if c.Store == "memory:" {
+		first = ""
+	}
 	return usageError{hinted(
 		fmt.Errorf("--http %s can be reached from other machines, and the log in %s has no API keys", c.HTTP, c.Store),
-		"create the first one with `seb key create NAME --scope admin --store ...`, or add --insecure if everyone may read and write")}
+		first+"add --insecure if everyone may read and write")}
 }
 
 // checkPositive refuses zeros where the library would take its own default.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/simple-event-broker/seb/objstore"
@@ -40,6 +42,25 @@ func (f storeFlag) look(ctx context.Context) (objstore.Store, error) {
 	}
 	store, _, err := f.open(ctx)
 	return store, err
+}
+
+// clusterKey is the object that every log begins with, see docs/format.md.
+const clusterKey = "seb.json"
+
+// mustHoldLog refuses a store without a log, which a broker would set up. It
+// writes nothing, and makes no directory.
+func (f storeFlag) mustHoldLog(ctx context.Context) error {
+	store, err := f.look(ctx)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		_, err = store.Get(ctx, clusterKey, 0, -1)
+	}
+	if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return codedError{hinted(fmt.Errorf("there is no log in --store %s", f.Store),
+			"name the store that `seb serve` has; `seb key create --new-log` sets up a new one"), exitRefused}
+	}
+	return err
 }
 
 // open maps the flag to a store. Nothing else in Seb knows about store URLs.

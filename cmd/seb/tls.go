@@ -58,17 +58,23 @@ func (f tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 	t := &tlsFiles{flags: f, log: log, checked: time.Now()}
 	var err error
 	if t.seen, err = f.stat(); err != nil {
-		return nil, err
+		return nil, unusable(err)
 	}
 	first, err := f.load()
 	if err != nil {
-		return nil, err
+		return nil, unusable(err)
 	}
 	t.current.Store(first)
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return t.latest(), nil },
 	}, nil
+}
+
+// unusable makes of a fault of the files one of the command line, which names them:
+// no restart changes it.
+func unusable(err error) error {
+	return usageError{hinted(err, "--tls-cert, --tls-key and --tls-client-ca (SEB_TLS_...) name files that must be readable, in PEM form, and fit each other")}
 }
 
 // latest returns what the files hold, or held when they last made sense: a broken
@@ -170,7 +176,7 @@ func (f clientTLSFlags) config() (*tls.Config, error) {
 	if f.Cert != "" {
 		cert, err := tls.LoadX509KeyPair(f.Cert, f.CertKey)
 		if err != nil {
-			return nil, fmt.Errorf("load client certificate %s: %w", f.Cert, err)
+			return nil, usage(fmt.Errorf("load client certificate --cert %s with --cert-key %s: %w", f.Cert, f.CertKey, err))
 		}
 		c.Certificates = []tls.Certificate{cert}
 	}
@@ -182,5 +188,8 @@ func (f clientTLSFlags) config() (*tls.Config, error) {
 		pool = x509.NewCertPool() // a system without authorities has just those given
 	}
 	c.RootCAs = pool
-	return c, addAuthorities(pool, f.CA)
+	if err := addAuthorities(pool, f.CA); err != nil {
+		return nil, usage(fmt.Errorf("--ca: %w", err))
+	}
+	return c, nil
 }

@@ -23,8 +23,13 @@ func (c versionCmd) Run(std streams) error {
 			"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
 		})
 	}
-	_, err := fmt.Fprintf(std.out, "seb %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintln(std.out, versionLine())
 	return err
+}
+
+// versionLine is what people see, also from seb --version.
+func versionLine() string {
+	return fmt.Sprintf("seb %s %s %s/%s", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // version is the module's version as the Go toolchain stamped it into the binary.
