@@ -112,7 +112,7 @@ func CheckTopicName(name string) error {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-')
 	}
 	if !ok {
-		e := refused(CodeInvalidTopicName, "%q is no topic name", name)
+		e := refused(CodeInvalidTopicName, "%.300q is no topic name", name)
 		e.Hint = fmt.Sprintf("use 1 to %d of a-z, A-Z, 0-9, ., _ and -, but not . or ..", topicNameBytesMax)
 		return e
 	}

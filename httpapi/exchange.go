@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"path"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -134,9 +136,19 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		h.fail(w, r, err)
-	case !done:
+	case done:
+	case !isClean(r.URL) && !slices.Contains(originalPaths, path.Clean(r.URL.Path)):
+		h.fail(w, r, errNoRoute(r)) // the mux would redirect to what may be another topic
+	default:
 		h.mux.ServeHTTP(w, r)
 	}
+}
+
+// isClean tells whether no part of u's path is empty, "." or "..", as one is where
+// a name is left out: /v1/topics//records.
+func isClean(u *url.URL) bool {
+	p := u.EscapedPath()
+	return !strings.Contains(p, "//") && (p == "/" || path.Clean(p) == strings.TrimSuffix(p, "/"))
 }
 
 // recovered logs fault, an action's panic, and answers if nothing was answered

@@ -54,6 +54,7 @@ func TestUnknownRoutesAndMethods(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ method, path, allow string }{
+		{"OPTIONS", ordersPath, "DELETE, GET, HEAD, POST"},
 		{"POST", "/v1/topics", "GET, HEAD"},
 		{"POST", "/v1/topics/orders", "DELETE, GET, HEAD, PATCH, PUT"},
 		{"PUT", ordersPath, "DELETE, GET, HEAD, POST"},
@@ -64,6 +65,54 @@ func TestUnknownRoutesAndMethods(t *testing.T) {
 		a := s.do(c.method, c.path, nil)
 		a.wantProblem(t, http.StatusMethodNotAllowed, codeMethodNotAllowed)
 		a.wantHeader(t, "Allow", c.allow)
+	}
+}
+
+// A name that was left out makes a path of another topic, once it is cleaned.
+func TestPathsWithAnEmptyPartAreNotCleaned(t *testing.T) {
+	s := newServerWith(t, 1)
+	s.append("records", "a topic of that name")
+	for _, path := range []string{
+		"//", "//v1/topics", "/v1//topics", "/v1/topics//records", "/v1/topics//", "/v1/topics//orders", "/v1/./topics", "/v1/topics/.", "/v1/topics/..",
+		"/v1/topics/orders/../records", "/..//livez",
+	} {
+		for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS"} {
+			a := s.do(method, path, strings.NewReader("x"))
+			if p := a.wantProblem(t, http.StatusNotFound, codeRouteNotFound); !strings.Contains(p.Hint, "is a name missing?") {
+				t.Errorf("%s %s: the hint is %q", method, path, p.Hint)
+			}
+		}
+	}
+	s.get("/v1/topics/%2e%2e/records").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidTopicName)
+	s.get("/v1/topics/a%2f%2fb").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidTopicName)
+	s.get("/v1/topics/%6frders/records").want(t, http.StatusOK)
+	s.get("//record?topic-name=orders&offset=0").want(t, http.StatusOK) // by a redirect, as the original did
+	for topic, want := range map[string]int{"records": 1, "orders": 1} {
+		if got := len(s.stored(topic, 0)); got != want {
+			t.Errorf("topic %s holds %d records", topic, got)
+		}
+	}
+}
+
+func TestLongNamesAreNotRepeatedWhole(t *testing.T) {
+	s := newServerWith(t, 1)
+	long := strings.Repeat("x", 20_000)
+	for _, a := range []answer{s.get("/v1/topics/" + long), s.get("/" + long), s.get("/v1/topics?" + long + "=1"), s.do("PUT", "/v1/topics/orders/records/"+long, nil)} {
+		if a.StatusCode < 400 || len(a.body) > 1000 {
+			t.Errorf("status %d with %d bytes", a.StatusCode, len(a.body))
+		}
+	}
+}
+
+func TestMetricsKnowOneParameter(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	s := newServer(t, seb.Options{}, Options{Registerer: metrics, Gatherer: metrics})
+	s.get("/metrics?name=x").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	s.get("/metrics", "Seb-Key", "x").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	a := s.get("/metrics?name[]=seb_http_events_total&name[]=seb_http_event_streams")
+	a.want(t, http.StatusOK)
+	if n := strings.Count(a.body, "# TYPE"); n != 2 {
+		t.Errorf("%d metrics:\n%s", n, a.body)
 	}
 }
 

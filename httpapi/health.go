@@ -50,6 +50,12 @@ func (h *Handler) getVersion(w *response, r *http.Request) error {
 func gathered(g prometheus.Gatherer) action {
 	metrics := promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	return func(w *response, r *http.Request) error {
+		if err := refuseHeaders(r.Header); err != nil {
+			return err
+		}
+		if _, err := parseValues(r, "name[]"); err != nil { // which of them, any number
+			return err
+		}
 		metrics.ServeHTTP(w, r)
 		return nil
 	}

@@ -212,17 +212,29 @@ func invalid(hint, format string, args ...any) error {
 }
 
 func errNoRoute(r *http.Request) error {
-	hint := "topics are under /v1/topics, a topic's records under /v1/topics/TOPIC/records"
-	if strings.HasSuffix(r.URL.Path, "/") && r.URL.Path != "/" {
+	hint := "topics are under /v1/topics, a topic's records under /v1/topics/TOPIC/records; GET /openapi.yaml lists all there is"
+	switch {
+	case !isClean(r.URL):
+		hint = "a part of the path is empty, . or ..: is a name missing? " + hint
+	case strings.HasSuffix(r.URL.Path, "/") && r.URL.Path != "/":
 		hint = "leave out the slash at the end; " + hint
 	}
-	return &seb.Error{Code: codeRouteNotFound, Detail: fmt.Sprintf("there is nothing at %q", r.URL.Path), Hint: hint}
+	return &seb.Error{Code: codeRouteNotFound, Detail: fmt.Sprintf("there is nothing at %.200q", r.URL.Path), Hint: hint}
+}
+
+// methodHints say what may have been meant by a method that a route does not have.
+var methodHints = map[string]string{
+	"/v1/topics":                 "; PUT /v1/topics/TOPIC creates a topic",
+	"/v1/topics/{topic}":         "; POST /v1/topics/TOPIC/records appends to it",
+	"/v1/topics/{topic}/records": "; POST appends",
+	"/v1/keys":                   "; POST creates a key",
+	"/v1/keys/{id}":              "; GET /v1/keys lists the keys",
 }
 
 func errMethod(r *http.Request, allow string) error {
 	return &seb.Error{
 		Code:   codeMethodNotAllowed,
-		Detail: fmt.Sprintf("%s is not possible at %q", r.Method, r.URL.Path),
-		Hint:   "possible are " + allow,
+		Detail: fmt.Sprintf("%s is not possible at %.200q", r.Method, r.URL.Path),
+		Hint:   "possible are " + allow + methodHints[r.Pattern],
 	}
 }

@@ -18,35 +18,54 @@ type query map[string]string
 // parseQuery reads r's query, which may hold no other names than known, of a
 // request that may have no Seb- headers but its id.
 func parseQuery(r *http.Request, known ...string) (query, error) {
-	for name := range r.Header {
-		if strings.HasPrefix(name, "Seb-") && name != requestIDHeader {
-			return nil, invalid("leave it out; headers of records go with appends", "the header %s means nothing here", name)
-		}
+	if err := refuseHeaders(r.Header); err != nil {
+		return nil, err
 	}
 	return parseParameters(r, known...)
 }
 
+// refuseHeaders refuses Seb- headers but the request's id.
+func refuseHeaders(header http.Header) error {
+	for name := range header {
+		if strings.HasPrefix(name, "Seb-") && name != requestIDHeader {
+			return invalid("leave it out; headers of records go with appends", "the header %.100s means nothing here", name)
+		}
+	}
+	return nil
+}
+
 // parseParameters is parseQuery of a request whose headers its caller reads.
 func parseParameters(r *http.Request, known ...string) (query, error) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
+	values, err := parseValues(r, known...)
 	if err != nil {
-		return nil, invalid("write & and % inside a value as %26 and %25", "the query is malformed: %v", err)
+		return nil, err
 	}
 	q := make(query, len(values))
 	for name, v := range values {
-		if !slices.Contains(known, name) {
-			hint := "there are none here"
-			if len(known) > 0 {
-				hint = "known here are " + strings.Join(known, ", ")
-			}
-			return nil, invalid(hint, "unknown query parameter %q", name)
-		}
 		if len(v) > 1 {
 			return nil, invalid("give it once", "query parameter %q is given %d times", name, len(v))
 		}
 		q[name] = v[0]
 	}
 	return q, nil
+}
+
+// parseValues reads r's query, which may hold no other names than known.
+func parseValues(r *http.Request, known ...string) (url.Values, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, invalid("write &, ; and % inside a value as %26, %3B and %25", "the query is malformed: %v", err)
+	}
+	for name := range values {
+		if !slices.Contains(known, name) {
+			hint := "there are none here"
+			if len(known) > 0 {
+				hint = "known here are " + strings.Join(known, ", ")
+			}
+			return nil, invalid(hint, "unknown query parameter %.100q", name)
+		}
+	}
+	return values, nil
 }
 
 // count returns the integer under name, which must be lo to hi, or otherwise.
@@ -57,7 +76,11 @@ func (q query) count(name string, lo, hi, otherwise int64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < lo || n > hi {
-		return 0, invalid("", "%s is %q; it must be an integer from %d to %d", name, s, lo, hi)
+		most := "on"
+		if hi < math.MaxInt64 {
+			most = "to " + strconv.FormatInt(hi, 10)
+		}
+		return 0, invalid("", "%s is %.100q; it must be an integer from %d %s", name, s, lo, most)
 	}
 	return n, nil
 }
@@ -83,7 +106,7 @@ func (q query) position() (seb.Position, error) {
 	}
 	t, err := parseTimestamp(at)
 	if err != nil {
-		return seb.Position{}, invalid(`write + as %2B in a query`, "time is %q; it must be RFC 3339, such as 2026-01-31T12:00:00Z, from 1970 on", at)
+		return seb.Position{}, invalid(`write + as %2B in a query`, "time is %.100q; it must be RFC 3339, such as 2026-01-31T12:00:00Z, from 1970 on", at)
 	}
 	return seb.AtTime(t), nil
 }
@@ -93,7 +116,7 @@ func parseOffset(s string) (seb.Position, error) {
 	p, err := seb.ParsePosition(s)
 	if _, timeErr := time.Parse(time.RFC3339Nano, s); err != nil || timeErr == nil || s == "" {
 		return seb.Position{}, invalid("use earliest, latest, an offset such as 41, or -10 for the last ten records; time=2026-01-31T12:00:00Z is for times",
-			"offset is %q, which is none", s)
+			"offset is %.100q, which is none", s)
 	}
 	return p, nil
 }
@@ -106,7 +129,7 @@ func (q query) duration(name string, hi time.Duration) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 || d > hi {
-		return 0, invalid("", "%s is %q; it must be a duration such as 500ms or 30s, up to %v", name, s, hi)
+		return 0, invalid("", "%s is %.100q; it must be a duration such as 500ms or 30s, up to %v", name, s, hi)
 	}
 	return d, nil
 }
