@@ -45,7 +45,7 @@ const (
 type serverFlag struct {
 	Server  string `default:"http://127.0.0.1:51313" placeholder:"URL" help:"The broker's URL (default ${default})."`
 	Key     string `name:"key" placeholder:"KEY" help:"API key; better in the environment, as SEB_KEY, where other users don't see it."`
-	KeyFile string `name:"key-file" type:"existingfile" placeholder:"FILE" help:"Read the API key from FILE."`
+	KeyFile string `name:"key-file" type:"existingfile" placeholder:"FILE" help:"Read the API key from FILE; on the command line it comes before SEB_KEY."`
 	clientTLSFlags
 }
 

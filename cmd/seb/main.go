@@ -116,11 +116,28 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 		report(std.err, usage(err))
 		return exitUsage
 	}
+	preferTypedKey(command)
 	err = command.Run()
 	if err != nil && !errors.Is(err, errEnded) {
 		report(std.err, err)
 	}
 	return exitCode(ctx, err)
+}
+
+// preferTypedKey lets a key file on the command line win over a key in the
+// environment, which is meant for when nothing else is said.
+func preferTypedKey(command *kong.Context) {
+	typed := map[string]bool{}
+	for _, element := range command.Path {
+		if element.Flag != nil {
+			typed[element.Flag.Name] = true
+		}
+	}
+	for _, flag := range command.Flags() {
+		if flag.Name == "key" && typed["key-file"] && !typed["key"] {
+			flag.Target.SetZero()
+		}
+	}
 }
 
 // newParser reads command lines. leave is what --help ends with.
