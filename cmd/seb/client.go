@@ -43,10 +43,10 @@ const (
 
 // serverFlag names a broker, on every command that talks to one.
 type serverFlag struct {
-	Server  string `default:"http://127.0.0.1:51313" placeholder:"URL" help:"The broker's URL (default ${default})."`
-	Key     string `name:"key" placeholder:"KEY" help:"API key; better in the environment, as SEB_KEY, where other users don't see it."`
-	KeyFile string `name:"key-file" type:"existingfile" placeholder:"FILE" help:"Read the API key from FILE; on the command line it comes before SEB_KEY."`
-	clientTLSFlags
+	Server         string `group:"broker" default:"http://127.0.0.1:51313" placeholder:"URL" help:"The broker's URL (default ${default})."`
+	Key            string `group:"broker" name:"key" placeholder:"KEY" help:"API key; better in the environment, as SEB_KEY, where other users don't see it (default: none)."`
+	KeyFile        string `group:"broker" name:"key-file" type:"existingfile" placeholder:"FILE" help:"Read the API key from FILE; on the command line it comes before SEB_KEY (default: none)."`
+	clientTLSFlags `group:"broker"`
 }
 
 // apiKey returns the API key to send, "" if none was given.

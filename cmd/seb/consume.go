@@ -27,9 +27,11 @@ type consumeCmd struct {
 
 // Help shows examples.
 func (consumeCmd) Help() string {
-	return `Writes records to standard output, those of a partition in order. Stops at the end of the topic as it was
-at the start. With --follow it goes on until it is interrupted, also across restarts of the broker, and reads
-partitions that are added, too. A position counts in each partition for itself.
+	return `Writes records to standard output, those of a partition in order. Stops at the end of the topic as it was at the
+start. With --follow it goes on until it is interrupted, also across restarts of the broker, and reads partitions
+that are added, too. A position counts in each partition for itself. Nothing is remembered between calls: say where
+to begin with --from. If the topic is deleted, it ends with exit code 4, also when another topic has its name by
+then.
 
 Examples:
 

@@ -200,6 +200,13 @@ func TestConsumeEndsQuietlyWhenNobodyReads(t *testing.T) {
 	}
 }
 
+func TestHelpEndsQuietlyWhenNobodyReads(t *testing.T) {
+	var stderr bytes.Buffer
+	if code := run(t.Context(), []string{"--help"}, streams{nil, brokenPipe{}, &stderr}); code != exitOK || stderr.Len() > 0 {
+		t.Errorf("exit code %d, %s", code, &stderr)
+	}
+}
+
 type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }

@@ -35,8 +35,8 @@ timestamps and headers too. A line's value may hold no LF, and its key no separa
 
 // formatFlags choose a form, alike for consume and produce.
 type formatFlags struct {
-	Format       string  `enum:"line,json,binary,raw" default:"line" help:"Form of the records: line, json, binary or raw, see below (default ${default})."`
-	KeySeparator *string `placeholder:"SEP" help:"In lines, the key stands before SEP, which may be \\t; a line without SEP has no key."`
+	Format       string  `enum:"line,json,binary,raw" default:"line" help:"Form of the records: line, json, binary or raw, see Formats (default ${default})."`
+	KeySeparator *string `placeholder:"SEP" help:"In lines, the key stands before SEP, which may be \\t; a line without SEP has no key (default: there are no keys)."`
 
 	separator string // what KeySeparator means; "" if there are no keys
 }

@@ -22,7 +22,7 @@ type keyring interface {
 type keyringFlag struct {
 	serverFlag
 	// Not from the environment: what is meant for serve must not make this skip the broker.
-	Store string `env:"-" placeholder:"DIR|URL" help:"Change the log in this store, without a broker: for the first key, or when none is left."`
+	Store string `env:"-" placeholder:"DIR|URL" help:"Change the log in this store, without a broker: for the first key, or when none is left (default: ask the broker)."`
 }
 
 // with runs f on the keyring. create tells whether a log may be set up for it: it

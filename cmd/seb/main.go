@@ -22,33 +22,42 @@ import (
 )
 
 var description = `Seb is an event log whose only durable state is an object store: a bucket, or a directory. A record is
-acknowledged once the store has it. Topics have partitions; within one, each record has the next offset for ever.
+acknowledged once the store has it, and readers get it as often as they like.
 
-First steps, the second and third in another terminal:
+    record      a value, and perhaps a key, headers and a time
+    topic       records under a name; the first append makes it
+    partition   an ordered part of a topic, which has one or more; records with one key go to one partition
+    offset      where a record stands in its partition: 0, 1, 2 and so on; a reader says from which it reads
+
+First steps, all but the first in another terminal:
 
     seb serve                                  a broker on ./seb-data; it prints its URL
     echo 'hello' | seb produce greetings       a record per line; the topic is made
-    seb consume greetings --follow             what is there, and what comes
+    seb topic show greetings                   its partitions, and where they begin and end
+    seb consume greetings --follow             what is there, and what comes, until Ctrl-C
 
 Then: seb COMMAND --help has examples. The broker speaks HTTP, so curl does for all of this; seb serve prints how.
-Before trusting a store, run seb doctor; to check a log, seb fsck.
+Before others can reach the broker, make an API key with seb key. Before trusting a store, run seb doctor; to check
+a log, seb fsck.
 
-Environment: every flag can be a variable, --commit-bytes is SEB_COMMIT_BYTES. SEB_SERVER says where the broker
-is, SEB_STORE where the log is. S3 credentials come from the usual AWS_ variables and files. NO_COLOR is honoured.
-Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h.
+Environment: a flag can be a variable where its help says so, and what is typed wins. SEB_SERVER says where the
+broker is, SEB_KEY or SEB_KEY_FILE with which API key to ask it, SEB_STORE where serve, doctor, fsck and dump
+find the log. S3 credentials come from the usual AWS_ variables and files. NO_COLOR is honoured. Sizes are bytes, or
+64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h.
 
 Exit codes:
 
 ` + exitHelp() + `
-Documentation: https://github.com/simple-event-broker/seb, in docs/: operations.md (running it), guarantees.md (what
-it promises), format.md (every byte of it).`
+Documentation: https://github.com/simple-event-broker/seb, in docs/: quickstart.md (five minutes), http.md (with
+curl), operations.md (running it), guarantees.md (what it promises), format.md (every byte of it). A running broker
+describes its API at /openapi.yaml.`
 
 // cli is the command line, one field per subcommand.
 type cli struct {
 	Serve   serveCmd   `cmd:"" group:"server" help:"Run a broker."`
 	Topic   topicCmd   `cmd:"" group:"data" help:"Create, list, show, change and delete topics."`
-	Produce produceCmd `cmd:"" group:"data" help:"Append records to a topic, such as lines."`
-	Consume consumeCmd `cmd:"" group:"data" help:"Write a topic's records, such as a line each."`
+	Produce produceCmd `cmd:"" group:"data" help:"Append records to a topic, one for each line of the input."`
+	Consume consumeCmd `cmd:"" group:"data" help:"Write a topic's records to the output, a line each."`
 	Import  importCmd  `cmd:"" group:"data" help:"Bring over topics of the original Seb, offsets kept."`
 	Top     topCmd     `cmd:"" group:"operations" help:"Show live what a broker and its topics do."`
 	Bill    billCmd    `cmd:"" group:"operations" help:"Show what a broker's use of its store costs."`
@@ -65,12 +74,19 @@ type cli struct {
 	ShowVersion kong.VersionFlag `name:"version" env:"-" hidden:"" help:"Show the version."`
 }
 
-// groups head the commands in the help.
+// groups head the commands in the help, and the flags of a command.
 var groups = []kong.Group{
 	{Key: "server", Title: "Server:"},
 	{Key: "data", Title: "Data, through a broker:"},
 	{Key: "operations", Title: "Operations:"},
 	{Key: "other", Title: "Other:"},
+	{Key: "broker", Title: "Which broker, and who asks:"},
+	{Key: "access", Title: "Who may do what:"},
+	{Key: "commits", Title: "When to commit:"},
+	{Key: "memory", Title: "Memory and cache:"},
+	{Key: "limits", Title: "Limits:"},
+	{Key: "bucket", Title: "Constants of a new log, kept for ever:"},
+	{Key: "log", Title: "Logs and profiles:"},
 }
 
 // streams are the process's three, passed along so that tests can replace them.
@@ -112,6 +128,9 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 	}
 	parser := newParser(ctx, std, func(code int) { panic(exit(code)) })
 	command, err := parser.Parse(args)
+	if errors.Is(err, syscall.EPIPE) {
+		return exitOK // help | head
+	}
 	if err != nil {
 		report(std.err, usage(err))
 		return exitUsage

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/alecthomas/kong"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -108,16 +110,63 @@ func TestExitCodesTellUsageFromFailure(t *testing.T) {
 	}
 }
 
+// leaves returns the commands that do something, by the words that call them.
+func leaves(t *testing.T) map[string]*kong.Node {
+	t.Helper()
+	found := map[string]*kong.Node{}
+	var walk func(node *kong.Node, words string)
+	walk = func(node *kong.Node, words string) {
+		if len(node.Children) == 0 {
+			found[strings.TrimSpace(words)] = node
+		}
+		for _, child := range node.Children {
+			if !child.Hidden {
+				walk(child, words+" "+child.Name)
+			}
+		}
+	}
+	walk(newParser(t.Context(), streams{nil, io.Discard, io.Discard}, func(int) {}).Model.Node, "")
+	if len(found) < 20 {
+		t.Fatalf("there are only %d commands", len(found))
+	}
+	return found
+}
+
 // Every command shows how it is used, and says it with examples.
 func TestHelpHasExamples(t *testing.T) {
-	for _, command := range []string{
-		"serve", "topic create", "topic list", "topic show", "topic update", "topic trim", "topic delete", "produce", "consume", "import", "doctor", "dump", "fsck", "version", "completion", "top",
-	} {
-		r := runSeb(t, nil, append(strings.Fields(command), "--help")...)
+	for words := range leaves(t) {
+		r := runSeb(t, nil, append(strings.Fields(words), "--help")...)
 		r.want(t, exitOK)
-		if !strings.Contains(r.out, "Examples:") || !strings.Contains(r.out, "seb "+command+" ") && !strings.Contains(r.out, "    seb "+command) {
-			if command != "produce" || !strings.Contains(r.out, "| seb produce") {
-				t.Errorf("the help of %s has no example:\n%s", command, r.out)
+		_, examples, found := strings.Cut(r.out, "Examples:\n\n")
+		examples, _, _ = strings.Cut(examples, "\n\n")
+		if !found || !strings.Contains(examples+"\n", "seb "+words+"\n") && !strings.Contains(examples, "seb "+words+" ") {
+			t.Errorf("the help of %s has no example of it:\n%s", words, r.out)
+		}
+	}
+}
+
+// Who reads a flag's help knows what to write, and what is so without it.
+func TestHelpOfFlagsIsWhole(t *testing.T) {
+	for words, node := range leaves(t) {
+		for _, argument := range node.Positional {
+			if !strings.HasSuffix(argument.Help, ".") {
+				t.Errorf("seb %s <%s>: %q is no sentence", words, argument.Name, argument.Help)
+			}
+		}
+		for _, flag := range slices.Concat(node.AllFlags(true)...) {
+			if !strings.HasSuffix(flag.Help, ".") {
+				t.Errorf("seb %s --%s: %q is no sentence", words, flag.Name, flag.Help)
+			}
+			if !flag.IsBool() && !flag.Required && !strings.Contains(flag.Help, "(default") {
+				t.Errorf("seb %s --%s: %q tells of no default", words, flag.Name, flag.Help)
+			}
+			if flag.Default != "" && !strings.Contains(flag.Help, flag.Default) && flag.Default != "*" {
+				t.Errorf("seb %s --%s: %q does not tell of the default %s", words, flag.Name, flag.Help, flag.Default)
+			}
+			for _, value := range flag.EnumSlice() {
+				if !strings.Contains(flag.Help, value) {
+					t.Errorf("seb %s --%s: %q does not tell of %s", words, flag.Name, flag.Help, value)
+				}
 			}
 		}
 	}
@@ -143,7 +192,7 @@ func TestHelpTellsWhatSebIsAndHowToBegin(t *testing.T) {
 	r.want(t, exitOK)
 	at := 0
 	for _, next := range []string{
-		"event log", "object store", "First steps", "seb serve ", "seb produce ", "seb consume ", "Environment:", "SEB_SERVER",
+		"event log", "object store", "record ", "topic ", "partition ", "offset ", "First steps", "seb serve ", "seb produce ", "seb consume ", "Environment:", "SEB_SERVER", "SEB_KEY", "SEB_STORE",
 		"Exit codes:", "Documentation:", "Server:", "serve ", "Data, through a broker:", "topic create", "consume ",
 		"Operations:", "doctor ", "fsck ", "Other:", "completion ",
 	} {

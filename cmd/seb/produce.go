@@ -24,7 +24,7 @@ type produceCmd struct {
 	File         string        `type:"existingfile" placeholder:"FILE" help:"Read records from FILE (default: standard input)."`
 	Partition    *int32        `placeholder:"N" help:"Append to partition N (default: the one in the record's JSON, else by its key, else round robin)."`
 	Repartition  bool          `help:"Let keys choose the partitions, instead of those in the records' JSON."`
-	Skip         int64         `placeholder:"N" help:"Leave out the first N records, which an earlier call appended."`
+	Skip         int64         `placeholder:"N" help:"Leave out the first N records, which an earlier call appended (default: none)."`
 	BatchBytes   size          `default:"8MiB" help:"Largest request to send (default ${default})."`
 	BatchRecords int           `default:"50000" help:"Most records in a request (default ${default})."`
 	RetryFor     time.Duration `default:"2m" help:"How long to retry what is certain not to have been appended (default ${default})."`

@@ -32,42 +32,41 @@ const (
 
 type serveCmd struct {
 	storeFlag
-	tlsFlags
-	HTTP string `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
+	HTTP       string        `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
+	AutoCreate bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
+	StaleMax   time.Duration `default:"1s" help:"How old the last look at the log may be when its end is told (default ${default})."`
+	Prices     pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"What the store asks, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (not known), or dollars for a million requests of class A, of class B, and a GB and month (default: by the store's address)."`
 
-	Batch         string         `enum:"timed,immediate,each" default:"timed" help:"When to commit: timed, immediate, or each append alone (default ${default})."`
-	Linger        *time.Duration `placeholder:"DURATION" help:"How long a timed batch gathers (default: 10ms in a directory, 250ms on S3, which is at most 4 PUTs a second)."`
-	CommitBytes   size           `default:"4MiB" help:"Commit a timed batch when it holds this much (default ${default})."`
-	AppendTimeout time.Duration  `default:"30s" help:"How long an append waits for the store before it is answered 503 (default ${default})."`
+	tlsFlags    `group:"access"`
+	AllowOrigin []string `group:"access" placeholder:"ORIGIN" help:"Let pages of this origin, such as https://example.com, use the broker from a browser; * means all (default: none)."`
+	Insecure    bool     `group:"access" help:"Allow addresses that other machines can reach although there are no API keys: anyone there can read and write."`
 
-	CheckpointCommits int           `default:"1000" placeholder:"N" help:"Commits between two checkpoints, 1 to 1024 (default ${default})."`
-	AutoCreate        bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
-	AllowOrigin       []string      `placeholder:"ORIGIN" help:"Let pages of this origin, such as https://example.com, use the broker from a browser; * means all (default: none)."`
-	MaxConnections    int           `default:"1024" placeholder:"N" help:"Connections open at a time; further ones wait (default ${default})."`
-	StaleMax          time.Duration `default:"1s" help:"How old the last look at the log may be when its end is told (default ${default})."`
+	Batch             string         `group:"commits" enum:"timed,immediate,each" default:"timed" help:"When to commit: timed, immediate, or each append alone (default ${default})."`
+	Linger            *time.Duration `group:"commits" placeholder:"DURATION" help:"How long a timed batch gathers (default: 10ms in a directory, 250ms on S3, which is at most 4 PUTs a second)."`
+	CommitBytes       size           `group:"commits" default:"4MiB" help:"Commit a timed batch when it holds this much (default ${default})."`
+	AppendTimeout     time.Duration  `group:"commits" default:"30s" help:"How long an append waits for the store before it is answered 503 (default ${default})."`
+	CheckpointCommits int            `group:"commits" default:"1000" placeholder:"N" help:"Commits between two checkpoints, 1 to 1024 (default ${default})."`
 
-	Memory      size   `default:"128MiB" help:"Memory for requests, open batches and the cache together (default ${default})."`
-	StateMemory size   `default:"256MiB" help:"Memory for what the broker knows about the log; when full, appends are refused (default ${default})."`
-	CacheDir    string `placeholder:"DIR" help:"Where to cache what was read from the store (default: nowhere)."`
-	CacheBytes  size   `default:"1GiB" help:"Largest size of the cache directory (default ${default})."`
+	Memory      size   `group:"memory" default:"128MiB" help:"Memory for requests, open batches and the cache together (default ${default})."`
+	StateMemory size   `group:"memory" default:"256MiB" help:"Memory for what the broker knows about the log; when full, appends are refused (default ${default})."`
+	CacheDir    string `group:"memory" placeholder:"DIR" help:"Where to cache what was read from the store (default: nowhere)."`
+	CacheBytes  size   `group:"memory" default:"1GiB" help:"Largest size of the cache directory (default ${default})."`
 
-	RecordBytesMax     size `placeholder:"SIZE" help:"Largest record: key, value and headers (default: 8MiB, or an eighth of --memory)."`
-	RequestBytesMax    size `placeholder:"SIZE" help:"Largest request (default: 32MiB, or a quarter of --memory)."`
-	HeadersMax         int  `default:"100" placeholder:"N" help:"Most headers of a record (default ${default})."`
-	TopicsMax          int  `default:"10000" placeholder:"N" help:"Most topics (default ${default})."`
-	PartitionsMax      int  `default:"1000" placeholder:"N" help:"Most partitions of a topic (default ${default})."`
-	KeysMax            int  `default:"1000" placeholder:"N" help:"Most API keys (default ${default})."`
-	IdempotencyKeysMax int  `default:"1000000" placeholder:"N" help:"Most idempotency keys that are remembered, for a day each (default ${default})."`
+	MaxConnections     int  `group:"limits" default:"1024" placeholder:"N" help:"Connections open at a time; further ones wait (default ${default})."`
+	RecordBytesMax     size `group:"limits" placeholder:"SIZE" help:"Largest record: key, value and headers (default: 8MiB, or an eighth of --memory)."`
+	RequestBytesMax    size `group:"limits" placeholder:"SIZE" help:"Largest request (default: 32MiB, or a quarter of --memory)."`
+	HeadersMax         int  `group:"limits" default:"100" placeholder:"N" help:"Most headers of a record (default ${default})."`
+	TopicsMax          int  `group:"limits" default:"10000" placeholder:"N" help:"Most topics (default ${default})."`
+	PartitionsMax      int  `group:"limits" default:"1000" placeholder:"N" help:"Most partitions of a topic (default ${default})."`
+	KeysMax            int  `group:"limits" default:"1000" placeholder:"N" help:"Most API keys (default ${default})."`
+	IdempotencyKeysMax int  `group:"limits" default:"1000000" placeholder:"N" help:"Most idempotency keys that are remembered, for a day each (default ${default})."`
 
-	Prices pricesFlag `placeholder:"NAME|A,B,STORAGE" help:"What the store asks, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (not known), or dollars for a million requests of class A, of class B, and a GB and month (default: by the store's address)."`
+	DeleteDelay time.Duration `group:"bucket" default:"24h" help:"How long objects stay after the log stopped needing them; at least four times --margin (default ${default})."`
+	Margin      time.Duration `group:"bucket" default:"1h" help:"The largest error of the store's clocks (default ${default})."`
 
-	DeleteDelay time.Duration `default:"24h" help:"For a new bucket: how long objects stay after the log stopped needing them (default ${default})."`
-	Margin      time.Duration `default:"1h" help:"For a new bucket: the largest error of the store's clocks (default ${default})."`
-
-	LogLevel  slog.Level `default:"info" help:"Log what is at least this: debug, info, warn, error (default ${default})."`
-	LogFormat string     `enum:"text,json" default:"text" help:"Format of the log on standard error: text or json (default ${default})."`
-	DebugAddr string     `placeholder:"HOST:PORT" help:"Serve profiles (pprof) here (default: nowhere)."`
-	Insecure  bool       `help:"Allow addresses that other machines can reach although there are no API keys: anyone there can read and write."`
+	LogLevel  slog.Level `group:"log" default:"info" help:"Log what is at least this: debug, info, warn, error (default ${default})."`
+	LogFormat string     `group:"log" enum:"text,json" default:"text" help:"Format of the log on standard error: text or json (default ${default})."`
+	DebugAddr string     `group:"log" placeholder:"HOST:PORT" help:"Serve profiles (pprof) here (default: nowhere)."`
 }
 
 // Help shows examples.
@@ -80,9 +79,12 @@ func (serveCmd) Help() string {
     seb key create ops --scope admin --store /var/lib/seb --new-log
     seb serve --store /var/lib/seb --http 0.0.0.0:51313 --tls-cert cert.pem --tls-key key.pem
 
-Without API keys it serves addresses of this machine only (seb key --help). Any number of brokers may serve one store. S3 credentials come from the usual AWS variables and files. SIGTERM
-lets requests end, commits what is held and writes a checkpoint, within 10 seconds; a second signal ends the
-process at once. If the broker stops itself, because the log is damaged or the store can't be trusted any more,
+Serves the HTTP API until it is interrupted; once it is ready it prints its URL and what to try. Without API keys it
+serves addresses of this machine only (seb key --help). Any number of brokers may serve one store. S3 credentials
+come from the usual AWS variables and files; seb doctor tells whether a store is fit.
+
+SIGTERM lets requests end, commits what is held and writes a checkpoint, within 10 seconds; a second signal ends
+the process at once. If the broker stops itself, because the log is damaged or the store can't be trusted any more,
 the process ends with exit code 3 and says why.`
 }
 

@@ -13,9 +13,9 @@ import (
 
 // tlsFlags make serve speak TLS.
 type tlsFlags struct {
-	TLSCert     string `name:"tls-cert" placeholder:"FILE" help:"Serve HTTPS with this certificate (PEM, chain included); followed when the file changes."`
-	TLSKey      string `name:"tls-key" placeholder:"FILE" help:"Its private key (PEM)."`
-	TLSClientCA string `name:"tls-client-ca" placeholder:"FILE" help:"Accept client certificates of these authorities (PEM): each stands for the API key of its common name, or of one of its DNS names."`
+	TLSCert     string `name:"tls-cert" placeholder:"FILE" help:"Serve HTTPS with this certificate (PEM, chain included); followed when the file changes (default: plain HTTP)."`
+	TLSKey      string `name:"tls-key" placeholder:"FILE" help:"Its private key (PEM) (default: none)."`
+	TLSClientCA string `name:"tls-client-ca" placeholder:"FILE" help:"Accept client certificates of these authorities (PEM): each stands for the API key of its common name, or of one of its DNS names (default: none)."`
 }
 
 func (f tlsFlags) on() bool { return f.TLSCert != "" }
@@ -163,9 +163,9 @@ func addAuthorities(pool *x509.CertPool, file string) error {
 
 // clientTLSFlags are for https:// brokers, on every command that talks to one.
 type clientTLSFlags struct {
-	CA      string `name:"ca" type:"existingfile" placeholder:"FILE" help:"Trust these authorities (PEM) too, for an https:// broker."`
-	Cert    string `name:"cert" type:"existingfile" placeholder:"FILE" help:"Show this client certificate (PEM) in place of an API key."`
-	CertKey string `name:"cert-key" type:"existingfile" placeholder:"FILE" help:"Its private key (PEM)."`
+	CA      string `name:"ca" type:"existingfile" placeholder:"FILE" help:"Trust these authorities (PEM) too, for an https:// broker (default: those of the system)."`
+	Cert    string `name:"cert" type:"existingfile" placeholder:"FILE" help:"Show this client certificate (PEM) in place of an API key (default: none)."`
+	CertKey string `name:"cert-key" type:"existingfile" placeholder:"FILE" help:"Its private key (PEM) (default: none)."`
 }
 
 func (f clientTLSFlags) config() (*tls.Config, error) {

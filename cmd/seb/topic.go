@@ -18,6 +18,15 @@ type topicCmd struct {
 	Delete topicDeleteCmd `cmd:"" help:"Delete a topic and all its records."`
 }
 
+// Help tells what topics are.
+func (topicCmd) Help() string {
+	return `A topic has one or more partitions. The records of a partition keep their order and get the offsets 0, 1, 2 and so
+on, which never change; between partitions there is no order. The number of partitions can grow and not fall: one
+is enough to begin with, more let several readers share the work.
+
+What deletes does so at once, without asking.`
+}
+
 // topicInfo is a topic as the API describes it.
 type topicInfo struct {
 	Name       string          `json:"name"`
