@@ -10,10 +10,13 @@ import (
 
 // check compares the history with the log that is left in the end.
 func (s *simulation) check(final *log) {
-	x := &checker{sim: s, history: s.history, final: final, at: map[string][]position{}}
-	for p, found := range final.partitions {
-		for i, id := range found.ids {
-			x.at[id] = append(x.at[id], position{p, seb.Offset(i)})
+	x := &checker{sim: s, history: s.history, final: final, at: map[string][]position{}, lives: map[string]uint64{}}
+	for topic, in := range final.all {
+		for p := range in.partitions {
+			for i, id := range in.partitions[p].ids {
+				x.at[id] = append(x.at[id], position{place{in.name, p}, seb.Offset(i)})
+				x.lives[id] = topic
+			}
 		}
 	}
 	ops := slices.Clone(s.history.ops)
@@ -21,6 +24,7 @@ func (s *simulation) check(final *log) {
 	x.checkAppends(ops)
 	x.checkConditions(ops)
 	x.checkTrims(ops)
+	x.checkTopics(ops)
 	x.checkOrder(ops)
 	x.checkReads(ops)
 	x.checkLinear(ops)
@@ -31,7 +35,8 @@ type checker struct {
 	sim     *simulation
 	history *history
 	final   *log
-	at      map[string][]position // where each id stands in the end
+	at      map[string][]position // where each id stands
+	lives   map[string]uint64     // in which topic
 }
 
 type position struct {
@@ -45,12 +50,6 @@ func (x *checker) stays(name string) bool {
 }
 
 func (x *checker) checkAppends(ops []*op) {
-	deleted := map[string]bool{} // or perhaps deleted
-	for _, o := range ops {
-		if o.kind == deletes {
-			deleted[o.topic] = true
-		}
-	}
 	for _, o := range ops {
 		if o.kind != appends {
 			continue
@@ -65,7 +64,7 @@ func (x *checker) checkAppends(ops []*op) {
 			}
 		}
 		switch {
-		case o.acked() && !deleted[o.topic]:
+		case o.acked():
 			x.checkAcked(o)
 		case o.outcome == seb.NotCommitted && found > 0:
 			x.history.violate("NoPhantom", "in the log, though it was said that it isn't: %v", o)
@@ -140,6 +139,9 @@ func direct(a, b *op) bool { return a.broker == b.broker && a.via == viaLibrary 
 // no less than its broker must have known.
 func (x *checker) checkReads(ops []*op) {
 	for i, o := range ops {
+		if o.kind == reads && !x.stays(o.topic) {
+			x.checkOwnRead(o)
+		}
 		if o.kind != reads || !x.stays(o.topic) {
 			continue
 		}

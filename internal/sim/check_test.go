@@ -14,6 +14,9 @@ type past struct {
 	log []string
 	// starts are those that the log was moved to.
 	starts []seb.Offset
+	topic  incarnation
+	// owns are topics that were there one after the other under one name.
+	owns []*incarnation
 	// lives tells when lives began.
 	lives map[string]time.Duration
 }
@@ -69,6 +72,40 @@ func (p *past) trim(at int, before, moved seb.Offset, outcome seb.Outcome) *op {
 	return o
 }
 
+// update adds an update of the topic's config through A1.
+func (p *past) update(at int, config int64, outcome seb.Outcome) *op {
+	o := &op{client: "u", broker: "A1", kind: updates, topic: "t", config: config, is: shape{1, config}, outcome: outcome, call: time.Duration(at) * time.Second}
+	o.ret = o.call + time.Second
+	if outcome != "" {
+		o.failure = seb.CodeStoreUnavailable
+	}
+	p.add(o)
+	return o
+}
+
+// own adds a topic of another name, and appends to it, each after whatever was
+// before: at 5 s, and then at 15 s.
+func (p *past) own(deleted bool, values ...string) {
+	for i, v := range values {
+		o := p.append("o", 5+10*max(i, len(p.owns)), "", i, v)
+		o.topic = "own"
+	}
+	p.owns = append(p.owns, &incarnation{name: "own", deleted: deleted, partitions: []partition{{ids: values}}})
+}
+
+// delete adds the deletion of that topic, at 10 s.
+func (p *past) delete(outcome seb.Outcome) *op {
+	o := &op{client: "o", broker: "A1", kind: deletes, topic: "own", outcome: outcome, call: 10 * time.Second, ret: 11 * time.Second}
+	if outcome != "" {
+		o.failure = seb.CodeStoreUnavailable
+	}
+	p.add(o)
+	return o
+}
+
+// readOwn adds a read of that topic, in the end.
+func (p *past) readOwn(found ...string) { p.read("A1", 30, len(found), found...).topic = "own" }
+
 // below adds a read through A1 that was refused for where the partition starts.
 func (p *past) below(at, start seb.Offset) {
 	o := p.read("A1", 9, len(p.log))
@@ -77,7 +114,12 @@ func (p *past) below(at, start seb.Offset) {
 
 func (p *past) check() []string {
 	s := &simulation{plan: plan{topics: []topic{{"t", 1}}}, history: p.history, begins: p.lives}
-	s.check(&log{partitions: map[place]*partition{{"t", 0}: {ids: p.log, starts: p.starts}}})
+	p.topic.name, p.topic.partitions = "t", []partition{{ids: p.log, starts: p.starts}}
+	all := truth{1: &p.topic}
+	for i, in := range p.owns {
+		all[uint64(2+i)] = in
+	}
+	s.check(newLog(all))
 	return p.violations
 }
 
@@ -153,6 +195,30 @@ func TestHistoriesThatDoNotAddUpAreFound(t *testing.T) {
 			p.read("B1", 9, 3, "a")
 		}, ""},
 		"a trim that tells an end of the past": {func(p *past) { p.trim(7, 2, 2, "").end = 2 }, "SlotAgreement"},
+		"an update":                            {func(p *past) { p.update(7, 1, ""); p.topic.configs = []int64{1} }, ""},
+		"an update that was not done":          {func(p *past) { p.update(7, 1, "") }, "TopicAsAsked"},
+		"an update refused, and done":          {func(p *past) { p.update(7, 1, seb.NotCommitted); p.topic.configs = []int64{1} }, "TopicAsAsked"},
+		"an update of unknown outcome":         {func(p *past) { p.update(7, 1, seb.Unknown); p.topic.configs = []int64{1} }, ""},
+		"an update nobody asked for":           {func(p *past) { p.topic.configs = []int64{1} }, "TopicAsAsked"},
+		"an update that tells too much":        {func(p *past) { p.update(7, 1, "").is.partitions = 2; p.topic.configs = []int64{1} }, "TopicAsAsked"},
+		"an update that tells the past": {func(p *past) {
+			p.update(5, 1, "")
+			p.update(7, 2, "").is.config = 1
+			p.topic.configs = []int64{1, 2}
+		}, "TopicAsAsked"},
+		"updates in another order": {func(p *past) { p.update(5, 1, ""); p.update(7, 2, ""); p.topic.configs = []int64{2, 1} }, "TopicAsAsked"},
+		"a topic that is deleted":  {func(p *past) { p.own(true, "x"); p.delete("") }, ""},
+		"one that is not":          {func(p *past) { p.own(false, "x"); p.delete("") }, "TopicAsAsked"},
+		"one that nobody deleted":  {func(p *past) { p.own(true, "x") }, "TopicAsAsked"},
+		"one that was not to be":   {func(p *past) { p.own(true, "x"); p.delete(seb.NotCommitted) }, "TopicAsAsked"},
+		"one that is said to be gone": {func(p *past) {
+			p.own(false, "x")
+			p.delete(seb.NotCommitted).failure = seb.CodeTopicNotFound
+		}, "TopicAsAsked"},
+		"one that is created again":   {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "y") }, ""},
+		"one that lives on":           {func(p *past) { p.own(true, "x", "y"); p.delete("") }, "TopicAsAsked"},
+		"a read across two of a name": {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "w", "y"); p.readOwn("x", "y") }, "DenseOffsets"},
+		"a read of one of two":        {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "w", "y"); p.readOwn("w", "y") }, ""},
 		"a conflict with one that is under way": {func(p *past) {
 			p.append("c", 5, seb.Unknown, 0, "y")
 			p.log = append(p.log, "y")

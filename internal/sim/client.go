@@ -22,7 +22,8 @@ type client struct {
 
 	sent         int
 	starts, ends map[place]seb.Offset // as far as it knows
-	churn        []string             // topics of its own, which may be there
+	churn, free  []string             // topics of its own, which may be there, and which it deleted
+	grown        map[string]int       // to how many partitions, by topic
 }
 
 // place names a partition.
@@ -34,7 +35,7 @@ type place struct {
 func newClient(s *simulation, index int) *client {
 	c := &client{
 		sim: s, name: fmt.Sprintf("c%d", index), rng: stream(s.cfg.Seed, "client", index),
-		starts: map[place]seb.Offset{}, ends: map[place]seb.Offset{},
+		starts: map[place]seb.Offset{}, ends: map[place]seb.Offset{}, grown: map[string]int{},
 	}
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
@@ -85,33 +86,27 @@ func (c *client) operate() {
 		return
 	}
 	stays := c.sim.plan.topics[c.rng.IntN(len(c.sim.plan.topics))]
-	switch what := c.rng.IntN(21); {
+	partitions := c.partitionsOf(stays)
+	switch what := c.rng.IntN(22); {
 	case what < 1:
 		c.create(l, stays)
 	case what < 10 && chance(c.rng, 0.2):
-		c.appendIf(l, place{stays.name, c.rng.IntN(stays.partitions)})
+		c.appendIf(l, place{stays.name, c.rng.IntN(partitions)})
 	case what < 10:
-		c.append(l, stays.name, stays.partitions)
+		c.append(l, stays.name, partitions)
 	case what < 13:
 		c.append(l, c.ownTopic(), 1)
 	case what < 15:
 		c.delete(l)
 	case what < 16:
-		c.trim(l, place{stays.name, c.rng.IntN(stays.partitions)})
+		c.trim(l, place{stays.name, c.rng.IntN(partitions)})
+	case what < 17:
+		c.update(l, stays)
+	case len(c.churn) > 0 && chance(c.rng, 0.1):
+		c.read(l, place{c.churn[len(c.churn)-1], 0})
 	default:
-		c.read(l, place{stays.name, c.rng.IntN(stays.partitions)})
+		c.read(l, place{stays.name, c.rng.IntN(partitions)})
 	}
-}
-
-// ownTopic returns a topic that only this client writes to and deletes: one
-// that it has, or a new one.
-func (c *client) ownTopic() string {
-	if len(c.churn) > 0 && chance(c.rng, 0.5) {
-		return c.churn[len(c.churn)-1]
-	}
-	c.sent++
-	c.churn = append(c.churn, fmt.Sprintf("own-%s-%d", c.name, c.sent))
-	return c.churn[len(c.churn)-1]
 }
 
 // call runs an operation with a caller of a kind that chance decides, for as
@@ -232,18 +227,4 @@ func (c *client) read(l *life, p place) {
 	opts := seb.FetchOptions{Limit: pick(c.rng, 1, 3, 100), MaxBytes: pick(c.rng, int64(1), 10_000, 1<<20), Wait: pick(c.rng, 0, 0, 3*time.Second)}
 	c.call(l, o, func(ctx context.Context, by caller) { by.read(ctx, o, opts) })
 	c.learn(p, o)
-}
-
-func (c *client) create(l *life, t topic) {
-	o := &op{kind: creates, topic: t.name}
-	c.call(l, o, func(ctx context.Context, by caller) { by.create(ctx, o, t.partitions) })
-}
-
-func (c *client) delete(l *life) {
-	if len(c.churn) == 0 {
-		return
-	}
-	o := &op{kind: deletes, topic: c.churn[0]}
-	c.churn = c.churn[1:]
-	c.call(l, o, func(ctx context.Context, by caller) { by.delete(ctx, o) })
 }

@@ -19,6 +19,7 @@ const (
 	creates kind = "create"
 	deletes kind = "delete"
 	trims   kind = "trim"
+	updates kind = "update"
 )
 
 // How an operation was done.
@@ -29,12 +30,14 @@ const (
 
 // op is one operation of one client, and all that the client learned.
 type op struct {
-	client    string
-	broker    string // the life it was sent to
-	via       string
-	kind      kind
-	topic     string
-	partition int // of a read or trim; of an append -1 if its records may go anywhere
+	client string
+	broker string // the life it was sent to
+	via    string
+	kind   kind
+	topic  string
+	// partition of a read or trim; of an append -1 if its records may go anywhere;
+	// of an update how many there are to be, 0 if as many as there are
+	partition int
 	call, ret time.Duration
 
 	values []string // ids of what an append sends, in order
@@ -50,6 +53,8 @@ type op struct {
 	ranges  []seb.Range // of an append
 
 	before seb.Offset // to which a trim moves the start
+	config int64      // the retention in bytes that an update sets, each another one
+	is     shape      // of a topic, as the answer to an update tells
 
 	from      seb.Position
 	records   []seen // of a read
@@ -90,6 +95,11 @@ func (o *op) String() string {
 		fmt.Fprintf(&s, "trims %s/%d before %d", o.topic, o.partition, o.before)
 		if o.acked() {
 			fmt.Fprintf(&s, ": start %d, end %d", o.start, o.end)
+		}
+	case updates:
+		fmt.Fprintf(&s, "updates %s to %+v", o.topic, shape{o.partition, o.config})
+		if o.acked() {
+			fmt.Fprintf(&s, ": %+v", o.is)
 		}
 	case creates, deletes:
 		fmt.Fprintf(&s, "%ss %s", o.kind, o.topic)

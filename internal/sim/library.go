@@ -15,6 +15,7 @@ type caller interface {
 	create(ctx context.Context, o *op, partitions int)
 	delete(ctx context.Context, o *op)
 	trim(ctx context.Context, o *op)
+	update(ctx context.Context, o *op)
 }
 
 // library calls the broker as an embedder does.
@@ -67,6 +68,16 @@ func (l library) delete(ctx context.Context, o *op) {
 func (l library) trim(ctx context.Context, o *op) {
 	p, err := l.broker.DeleteRecords(ctx, o.topic, int32(o.partition), o.before)
 	o.start, o.end = p.Start, p.End
+	o.fail(err)
+}
+
+func (l library) update(ctx context.Context, o *op) {
+	u := seb.TopicUpdate{RetentionBytes: &o.config}
+	if o.partition > 0 {
+		u.Partitions = new(int32(o.partition))
+	}
+	t, err := l.broker.UpdateTopic(ctx, o.topic, u)
+	o.is = shape{len(t.Partitions), t.Config.RetentionBytes}
 	o.fail(err)
 }
 

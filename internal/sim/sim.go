@@ -42,7 +42,9 @@ type Counts struct {
 	// Conditional are among Acked, Conflicts among NotCommitted.
 	Conditional, Conflicts int
 	// Trims are among Acked, OutOfRange among FailedReads and NotCommitted.
-	Trims, OutOfRange                            int
+	Trims, OutOfRange int
+	// Updates are among Acked; Recreated counts topics whose name had been another's.
+	Updates, Recreated                           int
 	Lives, Commits, Checkpoints, Deleted, Ghosts int
 }
 
@@ -57,6 +59,8 @@ func (c *Counts) Add(o Counts) {
 	c.Conflicts += o.Conflicts
 	c.Trims += o.Trims
 	c.OutOfRange += o.OutOfRange
+	c.Updates += o.Updates
+	c.Recreated += o.Recreated
 	c.Lives += o.Lives
 	c.Commits += o.Commits
 	c.Checkpoints += o.Checkpoints
@@ -93,6 +97,7 @@ type simulation struct {
 	counts   Counts
 	begins   map[string]time.Duration // when each life began
 	buried   []*life
+	updates  int64 // of topics, so far
 
 	final *log // what the bucket means in the end
 }
@@ -265,6 +270,8 @@ func (s *simulation) count() Counts {
 			c.Conditional++
 		case o.kind == trims && o.acked():
 			c.Trims++
+		case o.kind == updates && o.acked():
+			c.Updates++
 		case o.failure == seb.CodeOffsetOutOfRange:
 			c.OutOfRange++
 		}
@@ -293,5 +300,8 @@ func (s *simulation) count() Counts {
 		}
 	}
 	c.Ghosts = s.bucket.ghosts
+	if s.final != nil {
+		c.Recreated = s.final.all.recreated()
+	}
 	return c
 }

@@ -15,10 +15,20 @@ import (
 // was, by its id.
 type truth map[uint64]*incarnation
 
+// recreated returns how many topics have the name of one before them.
+func (all truth) recreated() int {
+	names := map[string]bool{}
+	for _, in := range all {
+		names[in.name] = true
+	}
+	return len(all) - len(names)
+}
+
 // incarnation is a topic from its creation to its end.
 type incarnation struct {
 	name       string
 	partitions []partition
+	configs    []int64 // each retention in bytes that it was given
 	deleted    bool
 }
 
@@ -89,6 +99,8 @@ func (s *simulation) tell(all truth, c *commitlog.Commit, object []byte) error {
 		case *commitlog.PartitionsAdded:
 			t := all[x.Topic]
 			t.partitions = append(t.partitions, make([]partition, int(x.Partitions)-len(t.partitions))...)
+		case *commitlog.TopicConfigured:
+			all[x.Topic].configs = append(all[x.Topic].configs, x.Config.RetentionBytes)
 		case *commitlog.TopicDeleted:
 			all[x.ID].deleted = true
 		case *commitlog.StartMoved:
@@ -140,15 +152,19 @@ func (s *simulation) verifyBucket() {
 		s.history.violate("LossIsLoud", "the bucket can't be opened in the end: %v", err)
 		return
 	}
-	final := &log{partitions: map[place]*partition{}}
+	s.final = newLog(all)
 	topics, err := b.Topics(context.Background())
 	if err != nil {
 		s.history.violate("LossIsLoud", "a recovery in the end knows no topics: %v", err)
 	}
 	for _, t := range topics {
+		if !all[t.ID].matches(t) {
+			s.history.violate("TopicAsAsked", "a recovery in the end knows %s with %d partitions and %+v, which has %d, and configs %v",
+				t.Name, len(t.Partitions), t.Config, len(all[t.ID].partitions), all[t.ID].configs)
+			continue
+		}
 		for i, p := range t.Partitions {
 			at, want := place{t.Name, i}, &all[t.ID].partitions[i]
-			final.partitions[at] = want
 			if err := s.compare(b, at, p, want); err != nil {
 				s.history.violate("LossIsLoud", "a recovery in the end can't read everything of %v: %v", at, err)
 			}
@@ -157,12 +173,33 @@ func (s *simulation) verifyBucket() {
 	if err := b.Close(); err != nil {
 		s.history.violate("Liveness", "close: %v", err)
 	}
-	s.final = final
 }
 
-// log is what the bucket means: the partitions of all topics that are there.
+// matches tells whether a topic is what the commits say of it.
+func (in *incarnation) matches(t seb.Topic) bool {
+	var config int64
+	if n := len(in.configs); n > 0 {
+		config = in.configs[n-1]
+	}
+	return !in.deleted && in.name == t.Name && len(in.partitions) == len(t.Partitions) && t.Config == seb.TopicConfig{RetentionBytes: config}
+}
+
+// log is what the bucket means.
 type log struct {
-	partitions map[place]*partition
+	all        truth
+	partitions map[place]*partition // of all topics that are there
+}
+
+func newLog(all truth) *log {
+	l := &log{all: all, partitions: map[place]*partition{}}
+	for _, in := range all {
+		for i := range in.partitions {
+			if !in.deleted {
+				l.partitions[place{in.name, i}] = &in.partitions[i]
+			}
+		}
+	}
+	return l
 }
 
 // ids returns every record that a partition ever held.

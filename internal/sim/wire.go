@@ -123,6 +123,29 @@ func (w wire) trim(ctx context.Context, o *op) {
 	o.start, o.end = a.StartOffset, a.EndOffset
 }
 
+func (w wire) update(ctx context.Context, o *op) {
+	var partitions string
+	if o.partition > 0 {
+		partitions = fmt.Sprintf(`"partitions":%d,`, o.partition)
+	}
+	body := fmt.Appendf(nil, `{%s"config":{"retention_bytes":%d}}`, partitions, o.config)
+	answer := w.do(ctx, o, http.MethodPatch, "", "application/json", body)
+	if answer == nil {
+		return
+	}
+	var a struct {
+		Partitions []struct{}
+		Config     struct {
+			RetentionBytes int64 `json:"retention_bytes"`
+		}
+	}
+	if err := json.Unmarshal(answer.body, &a); err != nil {
+		o.lose(err)
+		return
+	}
+	o.is = shape{len(a.Partitions), a.Config.RetentionBytes}
+}
+
 // answer is one that says success.
 type answer struct {
 	header http.Header

@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// partitionsMax is how many partitions clients let a topic grow to.
+const partitionsMax = 4
+
+// ownTopic returns a topic that only this client writes to and deletes: one
+// that it has, or a new one, perhaps with the name of one that it deleted.
+func (c *client) ownTopic() string {
+	if len(c.churn) > 0 && chance(c.rng, 0.5) {
+		return c.churn[len(c.churn)-1]
+	}
+	var name string
+	if len(c.free) > 0 && chance(c.rng, 0.8) {
+		name, c.free = c.free[0], c.free[1:]
+	} else {
+		c.sent++
+		name = fmt.Sprintf("own-%s-%d", c.name, c.sent)
+	}
+	c.churn = append(c.churn, name)
+	return name
+}
+
+func (c *client) create(l *life, t topic) {
+	o := &op{kind: creates, topic: t.name}
+	c.call(l, o, func(ctx context.Context, by caller) { by.create(ctx, o, t.partitions) })
+}
+
+// delete deletes a topic of its own. A name whose deletion may still be under way it
+// never uses again.
+func (c *client) delete(l *life) {
+	if len(c.churn) == 0 {
+		return
+	}
+	o := &op{kind: deletes, topic: c.churn[0]}
+	c.churn = c.churn[1:]
+	c.call(l, o, func(ctx context.Context, by caller) { by.delete(ctx, o) })
+	switch {
+	case o.acked():
+		c.free = append(c.free, o.topic)
+		p := place{o.topic, 0}
+		delete(c.starts, p)
+		delete(c.ends, p)
+	case o.outcome == seb.NotCommitted:
+		c.churn = append(c.churn, o.topic)
+	}
+}
+
+// update changes a topic that stays: its config, and often the number of its
+// partitions, to one more than the client knows.
+func (c *client) update(l *life, t topic) {
+	c.sim.mu.Lock()
+	c.sim.updates++
+	o := &op{kind: updates, topic: t.name, config: c.sim.updates}
+	c.sim.mu.Unlock()
+	if n := c.partitionsOf(t); n < partitionsMax && chance(c.rng, 0.5) {
+		o.partition = n + 1
+	}
+	c.call(l, o, func(ctx context.Context, by caller) { by.update(ctx, o) })
+	if o.acked() {
+		c.grown[t.name] = o.is.partitions
+	}
+}
+
+// partitionsOf returns how many partitions a topic has at least, as far as the client knows.
+func (c *client) partitionsOf(t topic) int { return max(t.partitions, c.grown[t.name]) }
+
+// shape is what may change about a topic.
+type shape struct {
+	partitions int
+	config     int64 // its retention in bytes
+}
+
+// checkTopics expects topics to be created, changed and deleted as they were asked to.
+func (x *checker) checkTopics(ops []*op) {
+	for _, in := range x.final.all {
+		if !x.stays(in.name) {
+			continue
+		}
+		for i, config := range in.configs {
+			at := slices.IndexFunc(ops, func(o *op) bool {
+				return o.kind == updates && o.topic == in.name && o.config == config && (o.acked() || o.outcome == seb.Unknown)
+			})
+			if at < 0 {
+				x.history.violate("TopicAsAsked", "%s was given config %d, which nobody asked for", in.name, config)
+				continue
+			}
+			for _, later := range in.configs[i+1:] {
+				if slices.ContainsFunc(ops[:at], func(o *op) bool { return o.acked() && o.kind == updates && o.config == later && o.ret < ops[at].call }) {
+					x.history.violate("TopicAsAsked", "config %d came before %d, and was asked for after that: %v", config, later, ops[at])
+				}
+			}
+		}
+		x.checkUpdates(ops, in)
+	}
+	for _, o := range ops {
+		if o.kind == deletes {
+			x.checkDelete(ops, o)
+		}
+	}
+	x.checkDeleted(ops)
+}
+
+// checkUpdates expects what was acknowledged about a topic to have come about.
+func (x *checker) checkUpdates(ops []*op, in *incarnation) {
+	for _, o := range ops {
+		if o.kind != updates || o.topic != in.name || !o.acked() {
+			continue
+		}
+		at, told := slices.Index(in.configs, o.config), slices.Index(in.configs, o.is.config)
+		if at < 0 || told < at {
+			x.history.violate("TopicAsAsked", "its configs were %v: %v", in.configs, o)
+		}
+		if n := len(in.partitions); o.is.partitions < o.partition || o.is.partitions > n {
+			x.history.violate("TopicAsAsked", "it has %d partitions in the end: %v", n, o)
+		}
+	}
+}
+
+// livesOf returns in which incarnation the records of an append stand, 0 if they don't.
+func (x *checker) livesOf(o *op) uint64 {
+	if o.kind == appends && len(o.values) > 0 {
+		return x.lives[o.values[0]]
+	}
+	return 0
+}
+
+// checkDelete expects nothing that was asked for after a deletion was acknowledged to
+// be done to the topic that was there before.
+func (x *checker) checkDelete(ops []*op, d *op) {
+	var before uint64 // the newest topic of the name that is known to have been there
+	for _, o := range ops {
+		if o.topic == d.topic && o.acked() && o.ret <= d.call {
+			before = max(before, x.livesOf(o))
+		}
+	}
+	if before == 0 {
+		return
+	}
+	in := x.final.all[before]
+	switch {
+	case d.acked() && !in.deleted:
+		x.history.violate("TopicAsAsked", "it is still there: %v", d)
+	case d.failure == seb.CodeTopicNotFound && !in.deleted:
+		x.history.violate("TopicAsAsked", "it was and is there: %v", d)
+	}
+	for _, o := range ops {
+		if lives := x.livesOf(o); d.acked() && o.topic == d.topic && o.call >= d.ret && lives != 0 && lives <= before {
+			x.history.violate("TopicAsAsked", "an append went to a topic that was gone: %v, then %v", d, o)
+		}
+	}
+}
+
+// checkDeleted expects whatever was acknowledged to be in a topic that is there, or
+// that somebody deleted since.
+func (x *checker) checkDeleted(ops []*op) {
+	for _, o := range ops {
+		in := x.final.all[x.livesOf(o)]
+		if !o.acked() || in == nil || !in.deleted {
+			continue
+		}
+		if !slices.ContainsFunc(ops, func(d *op) bool {
+			return d.kind == deletes && d.topic == o.topic && (d.acked() && d.ret >= o.call || d.outcome == seb.Unknown)
+		}) {
+			x.history.violate("TopicAsAsked", "its topic was deleted, and nobody asked for that: %v", o)
+		}
+	}
+}
+
+// checkOwnRead expects a read to have found records of one topic of the name.
+func (x *checker) checkOwnRead(o *op) {
+	if o.failure == seb.CodeDataLost {
+		x.history.violate("LossIsLoud", "nothing was lost: %v", o)
+	}
+	for _, r := range o.records {
+		want := position{place{o.topic, o.partition}, r.offset}
+		if x.lives[r.id] != x.lives[o.records[0].id] || !slices.Contains(x.at[r.id], want) {
+			x.history.violate("DenseOffsets", "%s stands at %v: %v", r.id, x.at[r.id], o)
+		}
+	}
+}
