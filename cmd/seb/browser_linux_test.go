@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -157,7 +156,7 @@ func TestBrowserFollowsThroughRestarts(t *testing.T) {
 	t.Parallel()
 	origin, open, tells := browse(t)
 	dir := t.TempDir()
-	address := freeAddress(t)
+	address := "127.0.0.1:" + freePort(t)
 	start := func() *process {
 		return serve(t, nil, "--store", dir, "--http", address, "--allow-origin", origin)
 	}
@@ -205,17 +204,4 @@ func TestBrowserFollowsThroughRestarts(t *testing.T) {
 		t.Errorf("the page was told %+v", what)
 	}
 	page.until(appended, "closed") // it has tried again, and given up
-}
-
-// freeAddress returns one that a broker can listen on, and again when it is back.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
 }

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,14 +111,9 @@ func docPortReplacer(t *testing.T) *strings.Replacer {
 	t.Helper()
 	var pairs []string
 	for _, port := range docPorts {
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() //nolint:errcheck // nothing came over it
-		_, free, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
+		free := freePort(t)
+		for slices.Contains(pairs, free) {
+			free = freePort(t)
 		}
 		pairs = append(pairs, port, free)
 	}

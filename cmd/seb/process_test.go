@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -182,4 +184,22 @@ func counter(t *testing.T, broker *process, name string) int {
 		t.Fatal(err)
 	}
 	return int(n)
+}
+
+// freePort returns a port of this machine that is free now, and again when what
+// listens on it has ended: it is of none that systems give to whoever names none.
+func freePort(t *testing.T) string {
+	t.Helper()
+	var err error
+	for range 100 {
+		port := strconv.Itoa(20_000 + rand.IntN(12_000))
+		var l net.Listener
+		if l, err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:"+port); err == nil {
+			if err = l.Close(); err == nil {
+				return port
+			}
+		}
+	}
+	t.Fatalf("no port is free: %v", err)
+	return ""
 }
