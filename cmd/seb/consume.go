@@ -82,8 +82,12 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	case errors.As(err, new(outputError)):
 		err = hinted(err, fmt.Sprintf("%d records were written, then perhaps some more, and a part of one; what follows the %[1]d begins at %s",
 			r.written, r.positions()))
-	case r.written > 0 && !errors.As(err, new(hintError)):
-		err = hinted(err, fmt.Sprintf("%d records were written; go on with %s", r.written, r.positions()))
+	case r.written > 0:
+		goOn := fmt.Sprintf("%d records were written; go on with %s", r.written, r.positions())
+		if h, ok := errors.AsType[hintError](err); ok {
+			goOn = h.hint + "; " + goOn
+		}
+		err = hinted(err, goOn)
 	}
 	return err
 }

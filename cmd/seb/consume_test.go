@@ -389,3 +389,19 @@ func TestRetryableKeepsUnknownApart(t *testing.T) {
 		}
 	}
 }
+
+// What a broker says to do about an error does not take the place of where to go on.
+func TestConsumeThatIsRefusedInBetweenSaysWhereToGoOn(t *testing.T) {
+	url := newFakeLog(t, &fakeLog{records: []string{"a", "b", "c"}, perFetch: 1, before: func(n int, w http.ResponseWriter, _ *http.Request) bool {
+		if n < 3 {
+			return false
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, `{"status":500,"code":"data_lost","detail":"an object is missing","hint":"restore it"}`)
+		return true
+	}})
+	r := runSeb(t, nil, "consume", "orders", "--server", url)
+	if r.out != "a\nb\n" || !strings.Contains(r.err, "restore it; 2 records were written; go on with --from 2") {
+		t.Errorf("it wrote %q, and said\n%s", r.out, r.err)
+	}
+}
