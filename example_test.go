@@ -41,6 +41,30 @@ func Example() {
 	// 1 42=paid
 }
 
+// Prices of a million requests, and the size of what is stored, make it a bill.
+func ExampleBroker_Usage() {
+	ctx := context.Background()
+	broker, err := seb.Open(ctx, objstore.NewMemory(), seb.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer broker.Close()
+	if _, _, err := broker.CreateTopic(ctx, "orders", seb.TopicOptions{}); err != nil {
+		panic(err)
+	}
+
+	before := broker.Usage()
+	if _, err := broker.Append(ctx, "orders", []seb.Record{{Value: []byte("ordered")}, {Value: []byte("paid")}}); err != nil {
+		panic(err)
+	}
+	now := broker.Usage()
+	fmt.Println("appending took", now.Store.Creates-before.Store.Creates, "PUT")
+	fmt.Println("objects with records:", now.StoredObjects)
+	// Output:
+	// appending took 1 PUT
+	// objects with records: 1
+}
+
 // Follow goes on for ever; break, or an end of the context, ends it.
 func ExampleBroker_Follow() {
 	ctx := context.Background()
