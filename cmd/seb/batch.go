@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 // The values of serve's --batch.
@@ -30,22 +31,26 @@ func (k storeKind) linger() time.Duration {
 	return lingerDirectory
 }
 
-// cost says in words what the commits of a busy month cost at worst.
-func (k storeKind) cost(batch string, linger time.Duration) string {
+// costOf says in words what the commits of a busy month cost at worst, at Amazon's
+// prices where the store's own are not known.
+func costOf(batch string, linger time.Duration, prices *httpapi.Prices) string {
 	const idle = "; an idle broker sends none"
-	dollarsPerMillionPuts := amazon.ClassA // others ask less
+	whose := ""
+	if prices == nil {
+		prices, whose = &amazon, "Amazon's "
+	}
+	price := fmt.Sprintf("%s$%v per million", whose, prices.ClassA)
+	month := func(perSecond float64) float64 { return perSecond * secondsPerMonth / 1e6 * prices.ClassA }
 	switch {
-	case k != kindS3:
+	case prices.ClassA == 0:
 		return "no request fees"
 	case batch == batchTimed && linger > 0:
 		perSecond := 1 / linger.Seconds()
-		return fmt.Sprintf("at most %.3g commits/s, $%.0f a month at $%.0f per million PUTs%s",
-			perSecond, perSecond*secondsPerMonth/1e6*dollarsPerMillionPuts, dollarsPerMillionPuts, idle)
+		return fmt.Sprintf("at most %.3g commits/s, $%.0f a month at %s PUTs%s", perSecond, month(perSecond), price, idle)
 	case batch == batchEach:
-		return fmt.Sprintf("a PUT per append, $%.0f per million%s", dollarsPerMillionPuts, idle)
+		return fmt.Sprintf("a PUT per append, %s%s", price, idle)
 	default:
-		return fmt.Sprintf("while records come a PUT whenever the last one ends; at 20/s that is $%.0f a month%s",
-			20*secondsPerMonth/1e6*dollarsPerMillionPuts, idle)
+		return fmt.Sprintf("while records come a PUT whenever the last one ends; at 20/s and %s that is $%.0f a month%s", price, month(20), idle)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/simple-event-broker/seb/httpapi"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -63,7 +64,7 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 		return errInterrupted
 	}
 	if d.Usable = d.failed == nil; d.Usable {
-		d.estimate(kind)
+		d.estimate(kind, pricesFlag{}.of(store))
 		d.printf("\nverdict: %s by any number of brokers\n", d.paint(green, "usable"))
 	} else {
 		d.printf("\nverdict: %s for Seb\n", d.paint(red, "NOT usable"))
@@ -302,7 +303,7 @@ func (d *diagnosis) clock() (string, error) {
 }
 
 // estimate prints latencies, and what they mean for appends and for the bill.
-func (d *diagnosis) estimate(kind storeKind) {
+func (d *diagnosis) estimate(kind storeKind, prices *httpapi.Prices) {
 	ms := func(t time.Duration) string { return fmt.Sprintf("%.1f ms", float64(t)/1e6) }
 	msOf := func(seconds float64) string { return fmt.Sprintf("%.1f ms", seconds*1e3) }
 	d.printf("\n")
@@ -320,7 +321,7 @@ func (d *diagnosis) estimate(kind storeKind) {
 	creates := d.samples["create 1 KiB"]
 	d.printf("\n  a lone append is acknowledged in about %v linger + %s, at worst %s more\n",
 		linger, ms(percentile(creates, 50)), ms(percentile(creates, 100)-percentile(creates, 50)))
-	d.Cost = kind.cost(batchTimed, linger)
+	d.Cost = costOf(batchTimed, linger, prices)
 	d.printf("  cost: %s\n", d.Cost)
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/simple-event-broker/seb/httpapi"
 	"github.com/simple-event-broker/seb/internal/s3test"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -189,11 +190,25 @@ func TestPercentile(t *testing.T) {
 }
 
 func TestCostIsTheListPrice(t *testing.T) {
-	if got := kindS3.cost(batchTimed, 250*time.Millisecond); !strings.Contains(got, "at most 4 commits/s, $52 a month") {
-		t.Error(got)
+	r2 := pricesFlag{}
+	if err := r2.UnmarshalText([]byte("r2")); err != nil {
+		t.Fatal(err)
 	}
-	if got := kindDirectory.cost(batchTimed, 10*time.Millisecond); strings.Contains(got, "$") {
-		t.Error(got)
+	for _, test := range []struct {
+		batch  string
+		prices *httpapi.Prices
+		want   string
+	}{
+		{batchTimed, &amazon, "at most 4 commits/s, $52 a month at $5 per million PUTs; an idle broker sends none"},
+		{batchTimed, nil, "at most 4 commits/s, $52 a month at Amazon's $5 per million PUTs; an idle broker sends none"},
+		{batchTimed, r2.prices, "at most 4 commits/s, $47 a month at $4.5 per million PUTs; an idle broker sends none"},
+		{batchEach, r2.prices, "a PUT per append, $4.5 per million; an idle broker sends none"},
+		{batchImmediate, &amazon, "while records come a PUT whenever the last one ends; at 20/s and $5 per million that is $259 a month; an idle broker sends none"},
+		{batchTimed, &ownPrices, "no request fees"},
+	} {
+		if got := costOf(test.batch, 250*time.Millisecond, test.prices); got != test.want {
+			t.Errorf("%s: %q", test.batch, got)
+		}
 	}
 }
 

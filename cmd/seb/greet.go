@@ -5,10 +5,12 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 // greet tells a person at a terminal where the broker is and what to try.
-func (c *serveCmd) greet(w io.Writer, address net.Addr, kind storeKind, linger time.Duration, keys bool) error {
+func (c *serveCmd) greet(w io.Writer, address net.Addr, kind storeKind, linger time.Duration, prices *httpapi.Prices, keys bool) error {
 	url := c.scheme() + "://" + reachable(address)
 	batch := c.Batch
 	if batch == batchTimed {
@@ -33,7 +35,7 @@ access %[6]s
 batch  %[4]s
 cost   %[5]s
 
-`, url, c.Store, kind, batch, kind.cost(c.Batch, linger), access, show)
+`, url, c.Store, kind, batch, costOf(c.Batch, linger, prices), access, show)
 	return err
 }
 

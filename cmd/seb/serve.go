@@ -120,6 +120,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if c.Linger != nil {
 		linger = *c.Linger
 	}
+	prices := c.Prices.of(store)
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	broker, err := seb.Open(ctx, store, c.options(batching(c.Batch, linger, c.CommitBytes), log, metrics))
@@ -134,13 +135,13 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		return errors.Join(err, broker.Close())
 	}
 	server := httpapi.NewServer(httpapi.New(broker, httpapi.Options{
-		Logger: log, Registerer: metrics, Gatherer: metrics, AllowOrigins: c.AllowOrigin, Prices: c.Prices.of(store), Version: version(),
+		Logger: log, Registerer: metrics, Gatherer: metrics, AllowOrigins: c.AllowOrigin, Prices: prices, Version: version(),
 	}), log)
 	failed := make(chan error, 1)
 	limited := httpapi.LimitConnections(server, listener, c.MaxConnections)
 	go func() { failed <- c.serveHTTP(server, limited, secure) }()
 
-	if err := c.greet(std.out, listener.Addr(), kind, linger, broker.KeysExist()); err != nil {
+	if err := c.greet(std.out, listener.Addr(), kind, linger, prices, broker.KeysExist()); err != nil {
 		log.Warn("standard output is not readable", "error", err)
 	}
 	log.Info("ready", "address", listener.Addr().String(), "store", c.Store, "cluster", broker.Status().ClusterID,

@@ -16,7 +16,7 @@ type storeFlag struct {
 	Store string `default:"./seb-data" placeholder:"DIR|URL" help:"Where the log lives: a directory, s3://BUCKET/PREFIX?endpoint=URL&region=NAME, or memory: (default ${default})."`
 }
 
-// storeKind tells what the store's requests cost.
+// storeKind tells what the store is, and so how long a commit gathers.
 type storeKind int
 
 const (
