@@ -139,7 +139,7 @@ func (g *gatherer) split(ctx context.Context, r io.Reader, skip int64) error {
 			return cutErr
 		}
 		if errors.Is(err, io.EOF) && at < skip {
-			return usage(fmt.Errorf("it has %d %ss, and --skip leaves out %d: is it the same input as before?", at, g.form.unit, skip))
+			return usage(hinted(fmt.Errorf("it has %d %ss, and --skip leaves out %d", at, g.form.unit, skip), "is it the same input as before?"))
 		}
 		if err != nil {
 			return err

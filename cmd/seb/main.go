@@ -132,15 +132,30 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 		return exitOK // help | head
 	}
 	if err != nil {
-		report(std.err, usage(err))
+		var p *kong.ParseError
+		if errors.As(err, &p) {
+			command = p.Context // as far as it was understood
+		}
+		report(std.err, pointToHelp(command, usage(err)))
 		return exitUsage
 	}
 	preferTypedKey(command)
 	err = command.Run()
 	if err != nil && !errors.Is(err, errEnded) {
-		report(std.err, err)
+		report(std.err, pointToHelp(command, err))
 	}
 	return exitCode(ctx, err)
+}
+
+// pointToHelp says where to read on after a mistake that comes without advice.
+func pointToHelp(command *kong.Context, err error) error {
+	if !errors.As(err, new(usageError)) || errors.As(err, new(hintError)) {
+		return err
+	}
+	if command == nil || command.Selected() == nil {
+		return hinted(err, "see seb --help, or seb COMMAND --help")
+	}
+	return hinted(err, "see "+command.Selected().FullPath()+" --help")
 }
 
 // preferTypedKey lets a key file on the command line win over a key in the
@@ -186,10 +201,8 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// usage turns err into a usageError that points at the help.
-func usage(err error) error {
-	return usageError{hinted(err, "see seb --help, or seb COMMAND --help")}
-}
+// usage turns err into a usageError. Unless it has a hint, the help is that.
+func usage(err error) error { return usageError{err} }
 
 // hintError is an error with advice for the person who sees it.
 type hintError struct {

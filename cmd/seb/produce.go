@@ -101,7 +101,11 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 func (p *producer) summary(std streams) error {
 	took := time.Since(p.progress.start)
 	if !p.cmd.json() {
-		note(std.err, "%d records, %s, in %v\n", p.acked-p.cmd.Skip, size(p.bytes), took.Round(time.Millisecond))
+		count, unit := p.acked-p.cmd.Skip, "records"
+		if count == 1 {
+			unit = "record"
+		}
+		note(std.err, "%d %s, %s, in %v\n", count, unit, size(p.bytes), took.Round(time.Millisecond))
 		return nil
 	}
 	return printJSON(std.out, struct {
