@@ -77,6 +77,9 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	var refusal *apiError
 	switch {
 	case errors.As(err, &refusal) && refusal.Code == seb.CodeTopicNotFound: // positions are of the topic that is gone
+		if r.topicID != "" {
+			err = hinted(err, fmt.Sprintf("%d records were written; the topic was deleted meanwhile", r.written))
+		}
 	case refusal != nil && refusal.Code == seb.CodeTopicRecreated:
 		err = hinted(err, fmt.Sprintf("%d records were written, all of the topic that was deleted; nothing of the new one was read: begin anew", r.written))
 	case errors.As(err, new(outputError)):
