@@ -25,6 +25,7 @@ func (s *simulation) check(final *log) {
 	x.checkConditions(ops)
 	x.checkTrims(ops)
 	x.checkTopics(ops)
+	x.checkKeys(ops)
 	x.checkOrder(ops)
 	x.checkReads(ops)
 	x.checkLinear(ops)

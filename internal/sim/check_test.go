@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // past is a history made by hand, and the log it left.
@@ -17,6 +18,8 @@ type past struct {
 	topic  incarnation
 	// owns are topics that were there one after the other under one name.
 	owns []*incarnation
+	// inForce tells that API key 1 was not revoked.
+	inForce bool
 	// lives tells when lives began.
 	lives map[string]time.Duration
 }
@@ -106,6 +109,17 @@ func (p *past) delete(outcome seb.Outcome) *op {
 // readOwn adds a read of that topic, in the end.
 func (p *past) readOwn(found ...string) { p.read("A1", 30, len(found), found...).topic = "own" }
 
+// key adds an operation with API key 1.
+func (p *past) key(life string, at int, what kind, failure seb.Code) *op {
+	o := &op{client: "k", broker: life, kind: what, apiKey: 1, failure: failure, call: time.Duration(at) * time.Second}
+	o.ret = o.call + time.Second
+	if failure != "" {
+		o.outcome = seb.Unknown
+	}
+	p.add(o)
+	return o
+}
+
 // below adds a read through A1 that was refused for where the partition starts.
 func (p *past) below(at, start seb.Offset) {
 	o := p.read("A1", 9, len(p.log))
@@ -119,7 +133,11 @@ func (p *past) check() []string {
 	for i, in := range p.owns {
 		all[uint64(2+i)] = in
 	}
-	s.check(newLog(all))
+	final := newLog(all, state.New())
+	if p.inForce {
+		final.keys[1] = true
+	}
+	s.check(final)
 	return p.violations
 }
 
@@ -215,10 +233,22 @@ func TestHistoriesThatDoNotAddUpAreFound(t *testing.T) {
 			p.own(false, "x")
 			p.delete(seb.NotCommitted).failure = seb.CodeTopicNotFound
 		}, "TopicAsAsked"},
-		"one that is created again":   {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "y") }, ""},
-		"one that lives on":           {func(p *past) { p.own(true, "x", "y"); p.delete("") }, "TopicAsAsked"},
-		"a read across two of a name": {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "w", "y"); p.readOwn("x", "y") }, "DenseOffsets"},
-		"a read of one of two":        {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "w", "y"); p.readOwn("w", "y") }, ""},
+		"one that is created again":             {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "y") }, ""},
+		"one that lives on":                     {func(p *past) { p.own(true, "x", "y"); p.delete("") }, "TopicAsAsked"},
+		"a read across two of a name":           {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "w", "y"); p.readOwn("x", "y") }, "DenseOffsets"},
+		"a read of one of two":                  {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "w", "y"); p.readOwn("w", "y") }, ""},
+		"a key that is good":                    {func(p *past) { p.key("A1", 5, shows, ""); p.inForce = true }, ""},
+		"a key that is refused":                 {func(p *past) { p.key("A1", 5, shows, seb.CodeUnauthorized); p.inForce = true }, "KeyAsAsked"},
+		"a key that is refused too early":       {func(p *past) { p.key("A1", 5, shows, seb.CodeUnauthorized); p.key("A1", 7, revokes, "") }, "KeyAsAsked"},
+		"a revoked key":                         {func(p *past) { p.key("A1", 5, revokes, ""); p.key("A1", 7, shows, seb.CodeUnauthorized) }, ""},
+		"a revoked key that is good":            {func(p *past) { p.key("A1", 5, revokes, ""); p.key("A1", 7, shows, "") }, "KeyAsAsked"},
+		"a revoked key that is good elsewhere":  {func(p *past) { p.lives["B1"] = 0; p.key("A1", 5, revokes, ""); p.key("B1", 7, shows, "") }, ""},
+		"a revoked key that is good after that": {func(p *past) { p.lives["B1"] = 6 * time.Second; p.key("A1", 5, revokes, ""); p.key("B1", 7, shows, "") }, "KeyAsAsked"},
+		"a revoked key that is in force":        {func(p *past) { p.key("A1", 5, revokes, ""); p.inForce = true }, "KeyAsAsked"},
+		"a key that is good in the end, and revoked": {func(p *past) {
+			p.key("A1", 5, revokes, seb.CodeStoreUnavailable)
+			p.key("A1", 9, shows, "").client = "end"
+		}, "KeyAsAsked"},
 		"a conflict with one that is under way": {func(p *past) {
 			p.append("c", 5, seb.Unknown, 0, "y")
 			p.log = append(p.log, "y")

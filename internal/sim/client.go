@@ -87,6 +87,10 @@ func (c *client) operate() {
 	}
 	stays := c.sim.plan.topics[c.rng.IntN(len(c.sim.plan.topics))]
 	partitions := c.partitionsOf(stays)
+	if c.sim.plan.keys && chance(c.rng, 0.1) {
+		c.useKeys(l)
+		return
+	}
 	switch what := c.rng.IntN(22); {
 	case what < 1:
 		c.create(l, stays)
@@ -120,7 +124,7 @@ func (c *client) send(l *life, o *op, do func(context.Context, caller)) {
 	o.client, o.broker, o.via, o.call = c.name, l.name, viaLibrary, c.sim.now()
 	var by caller = library{l.broker, c.sim.history}
 	if chance(c.rng, 0.6) {
-		o.via, by = viaHTTP, wire{c.http, c.sim.history, chance(c.rng, 0.5)}
+		o.via, by = viaHTTP, wire{c.http, c.sim.history, chance(c.rng, 0.5), c.sim.secret}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), pick(c.rng, time.Minute, time.Minute, 2*time.Second, 50*time.Millisecond))
 	defer cancel()

@@ -19,8 +19,9 @@
 // Everything an operation's caller learned is in the history. It is checked
 // against what the log holds in the end (SlotAgreement, AckDurable, NoPhantom,
 // AtMostOnce, DenseOffsets, Order, Determinism, FloorSafe, LossIsLoud,
-// Condition, StartAsAsked, TopicAsAsked, Liveness), and for linearizability, each
-// partition being an append-only register whose start moves up.
+// Condition, StartAsAsked, TopicAsAsked, KeyAsAsked, Liveness), and for
+// linearizability, each partition being an append-only register whose start moves
+// up.
 //
 // A seed decides everything but the order in which goroutines that are ready at
 // the same instant run, and the brokers' random bytes; so a seed that fails

@@ -20,6 +20,9 @@ const (
 	deletes kind = "delete"
 	trims   kind = "trim"
 	updates kind = "update"
+	grants  kind = "grant"  // an API key
+	revokes kind = "revoke" // one
+	shows   kind = "show"   // one, to be let in
 )
 
 // How an operation was done.
@@ -53,6 +56,7 @@ type op struct {
 	ranges  []seb.Range // of an append
 
 	before seb.Offset // to which a trim moves the start
+	apiKey uint64     // its id
 	config int64      // the retention in bytes that an update sets, each another one
 	is     shape      // of a topic, as the answer to an update tells
 
@@ -101,6 +105,8 @@ func (o *op) String() string {
 		if o.acked() {
 			fmt.Fprintf(&s, ": %+v", o.is)
 		}
+	case grants, revokes, shows:
+		fmt.Fprintf(&s, "%ss API key %d", o.kind, o.apiKey)
 	case creates, deletes:
 		fmt.Fprintf(&s, "%ss %s", o.kind, o.topic)
 	}

@@ -25,6 +25,8 @@ type plan struct {
 	delay, margin time.Duration
 	// s3: brokers reach the bucket through the S3 client, by HTTP.
 	s3 bool
+	// keys: the log has API keys, without one of which nobody does anything over HTTP.
+	keys bool
 
 	topics []topic // that stay
 }
@@ -64,6 +66,7 @@ func newPlan(seed uint64) plan {
 		deletes: chance(r, 0.7),
 		margin:  pick(r, 10*time.Second, 10*time.Second, 10*time.Second, time.Minute, time.Hour),
 		s3:      chance(stream(seed, "s3"), 1./16),
+		keys:    chance(stream(seed, "keys"), 1./4),
 	}
 	p.delay = p.margin * time.Duration(4+r.IntN(8))
 	for i := range 1 + r.IntN(2) {

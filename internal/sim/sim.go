@@ -44,7 +44,9 @@ type Counts struct {
 	// Trims are among Acked, OutOfRange among FailedReads and NotCommitted.
 	Trims, OutOfRange int
 	// Updates are among Acked; Recreated counts topics whose name had been another's.
-	Updates, Recreated                           int
+	Updates, Recreated int
+	// Revoked are among Acked; KeysGood and KeysRefused count neither as Reads nor otherwise.
+	Revoked, KeysGood, KeysRefused               int
 	Lives, Commits, Checkpoints, Deleted, Ghosts int
 }
 
@@ -61,6 +63,9 @@ func (c *Counts) Add(o Counts) {
 	c.OutOfRange += o.OutOfRange
 	c.Updates += o.Updates
 	c.Recreated += o.Recreated
+	c.Revoked += o.Revoked
+	c.KeysGood += o.KeysGood
+	c.KeysRefused += o.KeysRefused
 	c.Lives += o.Lives
 	c.Commits += o.Commits
 	c.Checkpoints += o.Checkpoints
@@ -90,14 +95,17 @@ type simulation struct {
 
 	flights sync.WaitGroup // everything that runs beside clients, nodes and the weather
 
-	mu       sync.Mutex
-	weathers map[string]weather // by node
-	ended    chan struct{}      // closed when nothing new is to befall anybody
-	isHealed bool               // nothing goes wrong any more
-	counts   Counts
-	begins   map[string]time.Duration // when each life began
-	buried   []*life
-	updates  int64 // of topics, so far
+	mu          sync.Mutex
+	weathers    map[string]weather // by node
+	ended       chan struct{}      // closed when nothing new is to befall anybody
+	isHealed    bool               // nothing goes wrong any more
+	counts      Counts
+	begins      map[string]time.Duration // when each life began
+	buried      []*life
+	updates     int64         // of topics, so far
+	keys        []apiKey      // that clients created
+	secret      string        // of the API key for everything; "" in a log without
+	secretSince time.Duration // when that was created
 
 	final *log // what the bucket means in the end
 }
@@ -149,6 +157,7 @@ func (s *simulation) live() {
 		lives.Go(n.run)
 	}
 	s.setUp()
+	s.setUpKeys()
 	lives.Go(s.befall)
 	if s.plan.deletes {
 		lives.Go(s.clean)
@@ -272,10 +281,16 @@ func (s *simulation) count() Counts {
 			c.Trims++
 		case o.kind == updates && o.acked():
 			c.Updates++
+		case o.kind == revokes && o.acked():
+			c.Revoked++
 		case o.failure == seb.CodeOffsetOutOfRange:
 			c.OutOfRange++
 		}
 		switch {
+		case o.kind == shows && o.acked():
+			c.KeysGood++
+		case o.kind == shows:
+			c.KeysRefused++
 		case o.kind == reads && o.failure == "":
 			c.Reads++
 		case o.kind == reads:

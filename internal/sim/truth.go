@@ -47,13 +47,13 @@ func (p *partition) start() seb.Offset {
 
 // replay folds all commits that were ever first in their slots, and compares
 // the state on the way with every checkpoint that was ever written.
-func (s *simulation) replay() (truth, error) {
+func (s *simulation) replay() (*log, error) {
 	st, all := state.New(), truth{}
 	var hash commitlog.Hash
 	for q := commitlog.Seq(1); ; q++ {
 		body := s.bucket.original(commitlog.LogKey(q))
 		if body == nil {
-			return all, s.noneAbove(q)
+			return newLog(all, st), s.noneAbove(q)
 		}
 		c, err := commitlog.DecodeCommit(body)
 		if err != nil {
@@ -142,7 +142,7 @@ func (s *simulation) tellBatch(p *partition, raw []byte) error {
 
 // verifyBucket compares what the bucket means with all that anybody was told.
 func (s *simulation) verifyBucket() {
-	all, err := s.replay()
+	final, err := s.replay()
 	if err != nil {
 		s.history.violate("Determinism", "%v", err)
 		return
@@ -152,7 +152,8 @@ func (s *simulation) verifyBucket() {
 		s.history.violate("LossIsLoud", "the bucket can't be opened in the end: %v", err)
 		return
 	}
-	s.final = newLog(all)
+	all := final.all
+	s.final = final
 	topics, err := b.Topics(context.Background())
 	if err != nil {
 		s.history.violate("LossIsLoud", "a recovery in the end knows no topics: %v", err)
@@ -169,6 +170,14 @@ func (s *simulation) verifyBucket() {
 				s.history.violate("LossIsLoud", "a recovery in the end can't read everything of %v: %v", at, err)
 			}
 		}
+	}
+	keys, err := b.Keys(context.Background())
+	same := err == nil && len(keys) == len(final.keys)
+	for _, k := range keys {
+		same = same && final.keys[k.ID]
+	}
+	if !same {
+		s.history.violate("KeyAsAsked", "a recovery in the end knows the API keys %v (%v), and should %v", keys, err, final.keys)
 	}
 	if err := b.Close(); err != nil {
 		s.history.violate("Liveness", "close: %v", err)
@@ -188,10 +197,14 @@ func (in *incarnation) matches(t seb.Topic) bool {
 type log struct {
 	all        truth
 	partitions map[place]*partition // of all topics that are there
+	keys       map[uint64]bool      // the API keys in force
 }
 
-func newLog(all truth) *log {
-	l := &log{all: all, partitions: map[place]*partition{}}
+func newLog(all truth, st *state.State) *log {
+	l := &log{all: all, partitions: map[place]*partition{}, keys: map[uint64]bool{}}
+	for _, k := range st.Keys() {
+		l.keys[k.ID] = true
+	}
 	for _, in := range all {
 		for i := range in.partitions {
 			if !in.deleted {

@@ -57,6 +57,9 @@ func (s *simulation) verifyLiveness() {
 			}
 		}
 	}
+	for _, l := range lives {
+		s.finalShows(l)
+	}
 	before := s.sentBy(lives)
 	time.Sleep(idleTime)
 	if n := s.sentBy(lives) - before; n != 0 {

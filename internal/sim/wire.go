@@ -26,6 +26,7 @@ type wire struct {
 	http    *http.Client
 	history *history
 	lines   bool // x-ndjson instead of the compact form
+	secret  string
 }
 
 const (
@@ -171,6 +172,9 @@ func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, bod
 		req.Header.Set("Accept", mediaType)
 	} else {
 		req.Header.Set("Content-Type", mediaType)
+	}
+	if w.secret != "" {
+		req.Header.Set("Authorization", "Bearer "+w.secret)
 	}
 	if o.key != "" {
 		req.Header.Set("Idempotency-Key", o.key)

@@ -1,0 +1,130 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// apiKey is an API key whose creation was acknowledged.
+type apiKey struct {
+	id     uint64
+	secret string
+}
+
+// setUpKeys creates the key by which clients of a log with API keys do everything
+// over HTTP.
+func (s *simulation) setUpKeys() {
+	for try := 0; s.plan.keys && s.secret == ""; try++ {
+		s.sleep(between(stream(s.cfg.Seed, "keys", try), time.Millisecond, time.Second))
+		if s.now() > lifetimeMax {
+			s.giveUp("no broker creates an API key")
+		}
+		l := s.nodes[try%len(s.nodes)].current()
+		if l == nil {
+			continue
+		}
+		opts := seb.KeyOptions{Name: fmt.Sprintf("ops-%d", try), Scopes: seb.ScopeAdmin}
+		if _, secret, err := l.broker.CreateKey(context.Background(), opts); err == nil {
+			s.secret, s.secretSince = secret, s.now()
+		}
+	}
+}
+
+// useKeys creates, revokes or shows an API key, as an adapter does for its callers.
+func (c *client) useKeys(l *life) {
+	s := c.sim
+	s.mu.Lock()
+	keys := slices.Clone(s.keys)
+	s.mu.Unlock()
+	if len(keys) == 0 || chance(c.rng, 0.2) {
+		c.sent++
+		c.createKey(l, fmt.Sprintf("%s.%d", c.name, c.sent))
+		return
+	}
+	key := keys[c.rng.IntN(len(keys))]
+	o := &op{kind: shows, apiKey: key.id}
+	if chance(c.rng, 0.2) {
+		o.kind = revokes
+	}
+	c.callLibrary(l, o, func(ctx context.Context, b *seb.Broker) (err error) {
+		if o.kind == revokes {
+			_, err = b.RevokeKey(ctx, key.id)
+		} else {
+			_, err = b.Authenticate(ctx, seb.Credential{Secret: key.secret})
+		}
+		return err
+	})
+}
+
+func (c *client) createKey(l *life, name string) {
+	o := &op{kind: grants}
+	var secret string
+	c.callLibrary(l, o, func(ctx context.Context, b *seb.Broker) error {
+		key, text, err := b.CreateKey(ctx, seb.KeyOptions{Name: name, Scopes: seb.ScopeRead})
+		o.apiKey, secret = key.ID, text
+		return err
+	})
+	if o.acked() {
+		c.sim.mu.Lock()
+		defer c.sim.mu.Unlock()
+		c.sim.keys = append(c.sim.keys, apiKey{o.apiKey, secret})
+	}
+}
+
+// callLibrary runs an operation that only the library is asked for.
+func (c *client) callLibrary(l *life, o *op, do func(context.Context, *seb.Broker) error) {
+	o.client, o.broker, o.via, o.call = c.name, l.name, viaLibrary, c.sim.now()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	o.fail(do(ctx, l.broker))
+	o.ret = c.sim.now()
+	c.sim.history.add(o)
+}
+
+// finalShows shows every key to a broker when all is well, and has been for longer
+// than it may be behind.
+func (s *simulation) finalShows(l *life) {
+	for _, key := range s.keys {
+		o := &op{kind: shows, apiKey: key.id, client: "end", broker: l.name, via: viaLibrary, call: s.now()}
+		_, err := l.broker.Authenticate(context.Background(), seb.Credential{Secret: key.secret})
+		o.fail(err)
+		o.ret = s.now()
+		s.history.add(o)
+	}
+}
+
+// checkKeys expects no key to be accepted by a broker that must have known that it was
+// revoked, and none to be refused that nobody can have revoked.
+func (x *checker) checkKeys(ops []*op) {
+	for _, o := range ops {
+		// A life that began before may have let somebody in without a key, and ends that
+		// when it learns that there are keys.
+		if o.failure == seb.CodeUnauthorized && o.via == viaHTTP && x.sim.began(o.broker) >= x.sim.secretSince {
+			x.history.violate("KeyAsAsked", "its key was never revoked: %v", o)
+		}
+		if o.apiKey == 0 {
+			continue
+		}
+		revoked := slices.ContainsFunc(ops, func(r *op) bool {
+			return r.kind == revokes && r.apiKey == o.apiKey && r.call <= o.ret && (r.acked() || r.outcome == seb.Unknown)
+		})
+		inForce := x.final.keys[o.apiKey]
+		fresh := x.freshSince(o)
+		switch {
+		case o.kind == revokes && o.acked() && inForce:
+			x.history.violate("KeyAsAsked", "it is in force: %v", o)
+		case o.kind == shows && o.acked() && slices.ContainsFunc(ops, func(r *op) bool {
+			return r.kind == revokes && r.apiKey == o.apiKey && r.acked() && (r.ret <= fresh || r.broker == o.broker && r.ret <= o.call)
+		}):
+			x.history.violate("KeyAsAsked", "its broker must have known that it was revoked: %v", o)
+		case o.kind == shows && o.failure == seb.CodeUnauthorized && !revoked:
+			x.history.violate("KeyAsAsked", "nobody has revoked it: %v", o)
+		case o.kind == shows && o.client == "end" && o.acked() != inForce:
+			x.history.violate("KeyAsAsked", "in force is %v: %v", inForce, o)
+		}
+	}
+}
