@@ -151,6 +151,56 @@ func TestReadOvertakenByALoadIsNoLoss(t *testing.T) {
 	})
 }
 
+// A read that named no offset is not refused for one: where a load shows that its
+// first record was given up meanwhile, it begins where the partition does now.
+func TestReadFromTheStartOvertakenByALoadMovesUpWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		opts := forgetful()
+		other := openOnly(t, memory, opts)
+		for _, v := range numbered("v", 3) { // in slots 2 to 4
+			mustAppend(t, other, "t", v)
+		}
+		if err := other.Close(); err != nil { // leaves a checkpoint: the sleeper has nothing cached
+			t.Fatal(err)
+		}
+		sleeper := open(t, faulty, opts)
+		other = openOnly(t, memory, opts)
+		if _, err := other.DeleteRecords(t.Context(), "t", 0, 2); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range numbered("v", 3) {
+			mustAppend(t, other, "u", v)
+		}
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Hour)
+		for _, s := range []commitlog.Seq{1, 2, 3, 5, 6, 7, 8} {
+			remove(t, memory, commitlog.LogKey(s))
+		}
+		release := make(chan struct{})
+		faulty.On(objstore.VerbGet, commitlog.LogKey(2), storetest.Times(1, storetest.HoldReply(release)))
+		var got seb.Fetched
+		done := make(chan error)
+		go func() {
+			f, err := sleeper.Fetch(t.Context(), "t", 0, seb.Earliest, seb.FetchOptions{Limit: 1})
+			got = f
+			done <- err
+		}()
+		synctest.Wait()
+		_, err := sleeper.Topic(t.Context(), "unknown") // has the checkpoint loaded
+		wantCode(t, err, seb.CodeTopicNotFound)
+		close(release)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Records) == 0 || got.Records[0].Offset != 2 || got.Start != 2 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
 // A partition may begin in the middle of a batch, also where a load moves a read to.
 func TestReadOvertakenByALoadGoesOnInTheBatchThatTheStartIsIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -185,11 +185,17 @@ func (c *cursor) locate(bytes int64, records int) (start, end int64, err error) 
 
 // fetch returns records from the cursor's offset on, and moves it behind them.
 func (c *cursor) fetch(ctx context.Context, opts FetchOptions) (Fetched, error) {
-	start, end, err := c.await(ctx, opts)
-	if err != nil {
-		return Fetched{}, err
+	for {
+		start, end, err := c.await(ctx, opts)
+		if err != nil {
+			return Fetched{}, err
+		}
+		f, err := c.read(ctx, opts, start, end)
+		if c.floats && CodeOf(err) == CodeOffsetOutOfRange {
+			continue // the start has passed it since: await moves it up
+		}
+		return f, err
 	}
-	return c.read(ctx, opts, start, end)
 }
 
 // read returns records of the batches that were found at the cursor, in a
