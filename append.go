@@ -39,11 +39,12 @@ type Appended struct {
 type AppendOption func(*appendOptions)
 
 type appendOptions struct {
-	partitions []int32
-	partition  int32 // -1: by key
-	ifOffset   int64 // -1: whatever it is
-	key        string
-	keyed      bool
+	partitions  []int32
+	partition   int32 // -1: by key
+	ifOffset    int64 // -1: whatever it is
+	conditional bool  // ifOffset was given, also such as no partition has
+	key         string
+	keyed       bool
 }
 
 // ToPartition sends all records of an append to partition p.
@@ -59,9 +60,10 @@ func ToPartitions(ps []int32) AppendOption {
 
 // IfOffset appends only if the next offset of the partition is end: else it fails
 // with CodeOffsetConflict, whose [Error.End] tells the real one. All records of the
-// append must go to one partition, named by an option or by their keys.
+// append must go to one partition, named by an option or by their keys. An end
+// below 0 is refused: no partition has it.
 func IfOffset(end Offset) AppendOption {
-	return func(o *appendOptions) { o.ifOffset = int64(end) }
+	return func(o *appendOptions) { o.ifOffset, o.conditional = int64(end), true }
 }
 
 // Append appends records to topic, and returns where they stand once the store
@@ -194,6 +196,8 @@ func (o appendOptions) check(records int) error {
 		e := refused(CodeInvalidRequest, "the append has no records")
 		e.Hint = "append one or more, or nothing"
 		return e
+	case o.conditional && o.ifOffset < 0:
+		return refused(CodeInvalidRequest, "no partition has the next offset %d", o.ifOffset)
 	case o.partitions != nil && len(o.partitions) != records:
 		return refused(CodeInvalidRequest, "%d partitions for %d records", len(o.partitions), records)
 	case o.keyed && (o.key == "" || len(o.key) > idempotencyKeyBytesMax):

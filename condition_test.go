@@ -46,7 +46,13 @@ func TestAppendIfOffset(t *testing.T) {
 		if got := fmt.Sprint(readAll(t, stale, "t", 1)); got != "[a b c]" {
 			t.Errorf("partition 1 holds %s", got)
 		}
-		mustAppend(t, b, "t", "in partition 0") // of which that is no condition
+		mustAppend(t, b, "t", "in partition 0")    // of which that is no condition
+		for _, end := range []seb.Offset{-1, -2} { // what a caller may have who has read nothing
+			wantCode(t, at(b, end, "no offset"), seb.CodeInvalidRequest)
+		}
+		if got := fmt.Sprint(readAll(t, b, "t", 1)); got != "[a b c]" {
+			t.Errorf("partition 1 holds %s", got)
+		}
 
 		_, err := b.Append(t.Context(), "t", []seb.Record{{Key: []byte("a")}, {Key: []byte("b")}, {Key: []byte("c")}, {Key: []byte("d")}}, seb.IfOffset(1))
 		wantCode(t, err, seb.CodeInvalidRequest)
