@@ -129,7 +129,7 @@ func (c *client) do(req *http.Request) (*http.Response, error) {
 	}
 	if res.StatusCode/100 != 2 {
 		defer res.Body.Close()
-		return nil, readProblem(res)
+		return nil, c.refusal(readProblem(res))
 	}
 	return res, nil
 }
@@ -211,6 +211,9 @@ func unanswered(base *url.URL, err error) error {
 			"start one with `seb serve`, or say where it is with --server or SEB_SERVER")
 		return transportError{err, true}
 	}
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return transportError{hinted(fmt.Errorf("%s speaks no HTTPS: %w", base, err), "write http:// in --server or SEB_SERVER"), true}
+	}
 	if isUntrusted(err) {
 		return transportError{hinted(fmt.Errorf("%s can't be trusted: %w", base, err), "name the authority that signed its certificate with --ca or SEB_CA"), true}
 	}
@@ -220,6 +223,17 @@ func unanswered(base *url.URL, err error) error {
 // isUntrusted tells whether err is that a server showed the wrong certificate,
 // before anything was sent to it.
 func isUntrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
+
+// refusal is err, a broker's, unless the server let nothing through to a broker
+// because it expects HTTPS: Go's says so in a line of text.
+func (c *client) refusal(err error) error {
+	var e *apiError
+	if c.base.Scheme == "http" && errors.As(err, &e) && e.Code == "" && strings.HasSuffix(e.Detail, "to an HTTPS server.") {
+		return transportError{hinted(fmt.Errorf("%s speaks nothing but HTTPS: %w", c.base, http.ErrSchemeMismatch),
+			"write https:// in --server or SEB_SERVER"), true}
+	}
+	return err
+}
 
 // apiError is a broker's refusal: an application/problem+json answer.
 type apiError struct {
@@ -284,7 +298,7 @@ func retryable(err error) (retry bool, outcome seb.Outcome) {
 	var t transportError
 	if errors.As(err, &t) {
 		if t.unsent {
-			return !isUntrusted(err), seb.NotCommitted
+			return !isUntrusted(err) && !errors.Is(err, http.ErrSchemeMismatch), seb.NotCommitted
 		}
 		return true, seb.Unknown
 	}

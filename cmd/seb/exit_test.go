@@ -85,14 +85,25 @@ func TestUnknownOutcomesOfKeysSayWhereToLook(t *testing.T) {
 	runSeb(t, nil, "topic", "create", "orders", "--server", server.URL).want(t, exitUnknown, "seb topic list")
 }
 
-// http:// to a port that speaks TLS is told by that side.
-func TestWhatIsNoBrokerIsHeard(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.NotFoundHandler())
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
-	server.StartTLS()
-	defer server.Close()
-	url := "http://" + strings.TrimPrefix(server.URL, "https://")
-	runSeb(t, nil, "topic", "list", "--server", url).want(t, exitRefused, "status 400: Client sent an HTTP request to an HTTPS server.")
+// A wrong scheme lets nothing through: there is no outcome to look for, and
+// nothing to try again.
+func TestWrongSchemeIsToldAndNothingWasDone(t *testing.T) {
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	secure.StartTLS()
+	defer secure.Close()
+	for url, hint := range map[string]string{
+		"https://" + strings.TrimPrefix(plain.URL, "http://"):  "write http://",
+		"http://" + strings.TrimPrefix(secure.URL, "https://"): "write https://",
+	} {
+		runSeb(t, nil, "topic", "list", "--server", url).want(t, exitUnreachable, hint)
+		runSeb(t, nil, "topic", "create", "orders", "--server", url).want(t, exitUnreachable, hint)
+		runSeb(t, nil, "consume", "orders", "--follow", "--server", url).want(t, exitUnreachable, hint)
+		runSeb(t, strings.NewReader("x\n"), "produce", "orders", "--idempotent", "--server", url).
+			want(t, exitUnreachable, "nothing appended", hint)
+	}
 }
 
 func TestOnlyALineOfTextIsShown(t *testing.T) {
