@@ -41,18 +41,19 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (Access, error)
 		return Access{}, err
 	}
 	a, err := b.authenticate(c)
-	switch {
-	case errors.Is(err, errNotHere):
-		err = b.lookForKey(ctx)
-	case err != nil || b.fresh():
-		return a, err
-	default:
-		err = b.freshen(ctx)
+	if err == nil && !b.fresh() {
+		if err := b.freshen(ctx); err != nil {
+			return Access{}, notSent(err)
+		}
+		a, err = b.authenticate(c) // as things are now, also after a look that came only half of the way
 	}
-	if err != nil {
-		return Access{}, notSent(err)
+	if errors.Is(err, errNotHere) {
+		if err := b.lookForKey(ctx); err != nil {
+			return Access{}, notSent(err)
+		}
+		a, err = b.authenticate(c)
 	}
-	return b.authenticate(c) // as things are now
+	return a, err
 }
 
 // AuthenticateKnown is [Broker.Authenticate] by what this broker knows, however

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/commitlog"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
 // createKey returns a key and its secret.
@@ -399,6 +401,32 @@ func TestWhatGoesOnEndsWithItsKey(t *testing.T) {
 		wantCode(t, context.Cause(over), seb.CodeUnauthorized)
 		if time.Now().Before(brief.Expires) || kept.Err() != nil {
 			t.Fatal("ended too early")
+		}
+	})
+}
+
+// A broker that has heard of the first key only, since its look did not come to the
+// end, does not refuse a key for being unknown.
+func TestGoodKeyIsNotRefusedAfterHalfALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		b := open(t, faulty, immediate())
+		other := open(t, memory, immediate())
+		createKey(t, other, seb.KeyOptions{Name: "ops"})
+		_, secret := createKey(t, other, seb.KeyOptions{Name: "ops-2"})
+		release := make(chan struct{})
+		remove := faulty.On(objstore.VerbGet, commitlog.LogKey(2), storetest.Hold(release))
+		time.Sleep(time.Minute) // since its last look
+		done := make(chan error)
+		go func() {
+			_, err := b.Authenticate(t.Context(), bySecret(secret))
+			done <- err
+		}()
+		time.Sleep(11 * time.Second) // longer than a look may take
+		remove()
+		close(release)
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }
