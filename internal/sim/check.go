@@ -141,7 +141,7 @@ func direct(a, b *op) bool { return a.broker == b.broker && a.via == viaLibrary 
 func (x *checker) checkReads(ops []*op) {
 	for i, o := range ops {
 		if o.kind == reads && !x.stays(o.topic) {
-			x.checkOwnRead(o)
+			x.checkOwnRead(ops[:i], o)
 		}
 		if o.kind != reads || !x.stays(o.topic) {
 			continue

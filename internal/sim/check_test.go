@@ -233,10 +233,23 @@ func TestHistoriesThatDoNotAddUpAreFound(t *testing.T) {
 			p.own(false, "x")
 			p.delete(seb.NotCommitted).failure = seb.CodeTopicNotFound
 		}, "TopicAsAsked"},
-		"one that is created again":             {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "y") }, ""},
-		"one that lives on":                     {func(p *past) { p.own(true, "x", "y"); p.delete("") }, "TopicAsAsked"},
-		"a read across two of a name":           {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "w", "y"); p.readOwn("x", "y") }, "DenseOffsets"},
-		"a read of one of two":                  {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "w", "y"); p.readOwn("w", "y") }, ""},
+		"one that is created again": {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "y") }, ""},
+		"one that lives on":         {func(p *past) { p.own(true, "x", "y"); p.delete("") }, "TopicAsAsked"},
+		"a read across two of a name": {func(p *past) {
+			p.own(true, "x")
+			p.delete("")
+			p.own(false, "w", "y")
+			p.read("B1", 30, 2, "x", "y").topic = "own"
+		}, "DenseOffsets"},
+		"a read of one of two":       {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "w", "y"); p.readOwn("w", "y") }, ""},
+		"a read of one that is gone": {func(p *past) { p.own(true, "x"); p.delete(""); p.own(false, "y"); p.readOwn("x") }, "TopicAsAsked"},
+		"a read of that elsewhere too": {func(p *past) {
+			p.own(true, "x")
+			p.delete("")
+			p.own(false, "y")
+			p.lives["B1"] = 0
+			p.read("B1", 30, 1, "x").topic = "own"
+		}, ""},
 		"a key that is good":                    {func(p *past) { p.key("A1", 5, shows, ""); p.inForce = true }, ""},
 		"a key that is refused":                 {func(p *past) { p.key("A1", 5, shows, seb.CodeUnauthorized); p.inForce = true }, "KeyAsAsked"},
 		"a key that is refused too early":       {func(p *past) { p.key("A1", 5, shows, seb.CodeUnauthorized); p.key("A1", 7, revokes, "") }, "KeyAsAsked"},

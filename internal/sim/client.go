@@ -106,7 +106,7 @@ func (c *client) operate() {
 		c.trim(l, place{stays.name, c.rng.IntN(partitions)})
 	case what < 17:
 		c.update(l, stays)
-	case len(c.churn) > 0 && chance(c.rng, 0.1):
+	case len(c.churn) > 0 && chance(c.rng, 0.4):
 		c.read(l, place{c.churn[len(c.churn)-1], 0})
 	default:
 		c.read(l, place{stays.name, c.rng.IntN(partitions)})

@@ -174,14 +174,24 @@ func (x *checker) checkDeleted(ops []*op) {
 	}
 }
 
-// checkOwnRead expects a read to have found records of one topic of the name.
-func (x *checker) checkOwnRead(o *op) {
+// checkOwnRead expects a read to have found records of one topic of the name, and of
+// none before the one that its broker must have known when it was asked.
+func (x *checker) checkOwnRead(before []*op, o *op) {
 	if o.failure == seb.CodeDataLost {
 		x.history.violate("LossIsLoud", "nothing was lost: %v", o)
 	}
+	if len(o.records) == 0 {
+		return
+	}
+	lives, fresh := x.lives[o.records[0].id], x.freshSince(o)
+	for _, b := range before {
+		if b.topic == o.topic && b.acked() && x.livesOf(b) > lives && (b.ret <= fresh || b.broker == o.broker && b.ret <= o.call) {
+			x.history.violate("TopicAsAsked", "a read of a topic that was gone: %v, then %v", b, o)
+		}
+	}
 	for _, r := range o.records {
 		want := position{place{o.topic, o.partition}, r.offset}
-		if x.lives[r.id] != x.lives[o.records[0].id] || !slices.Contains(x.at[r.id], want) {
+		if x.lives[r.id] != lives || !slices.Contains(x.at[r.id], want) {
 			x.history.violate("DenseOffsets", "%s stands at %v: %v", r.id, x.at[r.id], o)
 		}
 	}
