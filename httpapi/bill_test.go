@@ -101,7 +101,7 @@ func TestBillWithoutPricesTellsWhatWasUsed(t *testing.T) {
 	}
 }
 
-func TestBillSendsNoRequest(t *testing.T) {
+func TestBillSendsNoRequestOfItsOwn(t *testing.T) {
 	store := &brokenStore{Store: objstore.NewMemory()}
 	s := newServerOn(t, store, seb.Options{}, Options{})
 	store.down.Store(true)
@@ -111,5 +111,18 @@ func TestBillSendsNoRequest(t *testing.T) {
 	s.get("/v1/bill").json(t, &after)
 	if before.Requests != after.Requests {
 		t.Errorf("%+v, then %+v", before.Requests, after.Requests)
+	}
+}
+
+// Whether a key is still good is worth a look at the log, here as everywhere.
+func TestBillWithAKeyCostsOneGETAtMost(t *testing.T) {
+	s := newServer(t, seb.Options{StaleMax: time.Nanosecond}, Options{})
+	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+	var before, after bill
+	s.get("/v1/bill", bearer(ops)...).json(t, &before)
+	s.get("/v1/bill", bearer(ops)...).json(t, &after)
+	before.Requests.ClassB++
+	if before.Requests != after.Requests {
+		t.Errorf("%+v with the one, then %+v", before.Requests, after.Requests)
 	}
 }

@@ -39,7 +39,7 @@ func (topCmd) Help() string {
 Shows what a broker and its topics do, until Ctrl-C. Rates of topics are of the log, whoever appended; those of
 requests, commits and the store are the broker's own. As json it writes a line per look, also into a file.
 
-A look reads /readyz, /metrics and /v1/topics. The first two cost nothing; the third may cost the broker one GET of
+A look reads /readyz, /metrics and /v1/topics. The first costs nothing; the others may cost the broker one GET of
 the store, if nobody else made it look at the end of the log within its --stale-max. On S3 that is at most $0.04 a
 day at a look a second.`
 }
