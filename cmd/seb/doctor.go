@@ -123,20 +123,26 @@ type latencyInfo struct {
 
 // examine runs all checks, and removes their objects whatever they find.
 func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
-	if d.answered = d.check("answers", func() (string, error) { return d.answers(ctx) }); !d.answered {
+	if d.answered = d.check(ctx, "answers", d.answers); !d.answered {
 		return // everything else would only run into time-outs
 	}
-	d.check("racing creates", func() (string, error) { return d.race(ctx, c.Rounds, c.Racers) })
-	d.check("create of existing", func() (string, error) { return d.exists(ctx, c.Rounds) })
-	d.check("read what was written", func() (string, error) { return d.roundTrips(ctx, c.Samples) })
-	d.check("list after write", func() (string, error) { return d.lists(ctx) })
-	d.check("ranged reads", func() (string, error) { return d.ranges(ctx) })
-	d.check("delete", func() (string, error) { return d.deletes(ctx) })
-	d.check("store time", d.clock)
+	d.check(ctx, "racing creates", func(ctx context.Context) (string, error) { return d.race(ctx, c.Rounds, c.Racers) })
+	d.check(ctx, "create of existing", func(ctx context.Context) (string, error) { return d.exists(ctx, c.Rounds) })
+	d.check(ctx, "read what was written", func(ctx context.Context) (string, error) { return d.roundTrips(ctx, c.Samples) })
+	d.check(ctx, "list after write", d.lists)
+	d.check(ctx, "ranged reads", d.ranges)
+	d.check(ctx, "delete", d.deletes)
+	d.check(ctx, "store time", d.clock)
 }
 
-func (d *diagnosis) check(name string, run func() (string, error)) (ok bool) {
-	detail, err := run()
+// check runs one check. What an interrupt cuts short says nothing of the store,
+// and is not told; the check that deletes does that all the same.
+func (d *diagnosis) check(ctx context.Context, name string, run func(context.Context) (string, error)) (ok bool) {
+	detail, err := run(ctx)
+	d.progress.clear()
+	if ctx.Err() != nil {
+		return false
+	}
 	mark, shade := "ok", green
 	if err != nil {
 		mark, shade, detail = "BAD", red, err.Error()
@@ -145,7 +151,6 @@ func (d *diagnosis) check(name string, run func() (string, error)) (ok bool) {
 		}
 	}
 	d.Checks = append(d.Checks, checked{name, err == nil, detail})
-	d.progress.clear()
 	d.printf("  %s %-22s %s\n", d.paint(shade, fmt.Sprintf("%-4s", mark)), name, detail)
 	return err == nil
 }
@@ -264,7 +269,7 @@ func (d *diagnosis) deletes(ctx context.Context) (string, error) {
 }
 
 // clock judges the dates that all answers carried, or should have.
-func (d *diagnosis) clock() (string, error) {
+func (d *diagnosis) clock(context.Context) (string, error) {
 	if d.undated > 0 {
 		return "", fmt.Errorf("%d of %d answers carried no date", d.undated, d.undated+len(d.dates))
 	}

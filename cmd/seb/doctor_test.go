@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,11 +163,42 @@ func TestDoctorFindsWhatAStoreLacks(t *testing.T) {
 	}
 }
 
+// An interrupting store ends the context with the tenth create.
+type interrupting struct {
+	objstore.Store
+	creates *atomic.Int64
+	cancel  func()
+}
+
+func (s interrupting) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	if s.creates.Add(1) == 10 {
+		s.cancel()
+	}
+	if ctx.Err() != nil {
+		return time.Time{}, ctx.Err()
+	}
+	return s.Store.Create(ctx, key, parts...)
+}
+
+func TestInterruptedDoctorSaysNothingBadAndLeavesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	inner := objstore.NewMemory()
+	var out strings.Builder
+	d := &diagnosis{prober: newProber(interrupting{inner, new(atomic.Int64), cancel}), printer: printer{w: &out}}
+	d.examine(ctx, &doctorCmd{Rounds: 3, Racers: 8, Samples: 4})
+	if d.failed != nil || strings.Contains(out.String(), "BAD") || len(d.Checks) > 1 {
+		t.Errorf("it found %v, %v\n%s", d.failed, d.Checks, &out)
+	}
+	if page, err := inner.List(t.Context(), "", "", 10); err != nil || len(page.Keys) > 0 {
+		t.Errorf("it left %v, %v", page.Keys, err)
+	}
+}
+
 func TestDoctorMeasuresTheStoresClock(t *testing.T) {
 	ahead := objstore.NewMemory(objstore.WithClock(func() time.Time { return time.Now().Add(time.Hour).Truncate(time.Second) }))
 	d := &diagnosis{prober: newProber(ahead), printer: printer{w: io.Discard}}
 	d.examine(t.Context(), &doctorCmd{Rounds: 1, Racers: 2, Samples: 1})
-	detail, err := d.clock()
+	detail, err := d.clock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
