@@ -5,12 +5,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math"
 	"net"
 	"net/http"
 	"os"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -103,7 +105,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	// Before the store is touched: an address in use is a common mistake.
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.HTTP)
 	if err != nil {
-		return hinted(fmt.Errorf("listen for HTTP: %w", err), "another broker may be running there; choose with --http")
+		return notListening(fmt.Errorf("listen for HTTP: %w", err))
 	}
 	defer func() { _ = listener.Close() }() // the server closes it first, if there is one
 	stopDebug, err := c.serveDebug(ctx, log)
@@ -265,6 +267,18 @@ func (c *serveCmd) limitMemory() {
 	debug.SetMemoryLimit(int64(min(sum, math.MaxInt64/2)))
 }
 
+// notListening says what to do when the HTTP API's address can't be had.
+func notListening(err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return hinted(err, "another broker may be running there; choose with --http")
+	case errors.Is(err, fs.ErrPermission):
+		return hinted(err, "ports below 1024 are for root; choose with --http")
+	default:
+		return hinted(err, "choose an address of this machine and a port with --http")
+	}
+}
+
 // checkAddresses refuses addresses that can't be, and profiles where others can
 // reach them: those know no keys.
 func (c *serveCmd) checkAddresses() error {
@@ -272,7 +286,11 @@ func (c *serveCmd) checkAddresses() error {
 		if flag.address == "" {
 			continue
 		}
-		if _, _, err := net.SplitHostPort(flag.address); err != nil {
+		_, port, err := net.SplitHostPort(flag.address)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
+		if err != nil {
 			return usage(fmt.Errorf("%s: %w", flag.name, err))
 		}
 	}
