@@ -208,8 +208,10 @@ func (o appendOptions) check(records int) error {
 
 // checkNew refuses what can't be appended to a topic that it would have to create.
 func (o appendOptions) checkNew(topic string) error {
-	if err := checkPartitions(topic, o, 1); err != nil {
-		return err
+	if checkPartitions(topic, o, 1) != nil {
+		e := refused(CodePartitionNotFound, "there is no topic %q, and an append would create it with partition 0 alone", topic)
+		e.Hint = "create it with as many partitions as are needed, or append to no other than 0"
+		return e
 	}
 	if o.ifOffset > 0 {
 		return offsetConflict(topic, 0, 0, o.ifOffset)

@@ -80,7 +80,7 @@ func (b *Broker) authenticate(c Credential) (Access, error) {
 	case c.Token != "":
 		a, err = authenticateToken(b.state, c.Token, c.Topic)
 	case c.empty():
-		return Access{}, unauthorized("an API key is needed", "send it as Authorization: Bearer KEY; whoever runs this Seb creates one with `seb key create`")
+		return Access{}, unauthorized("an API key is needed", "send it as Authorization: Bearer KEY, or give it to seb as SEB_KEY; whoever runs this Seb creates one with `seb key create`")
 	default:
 		a, err = authenticateNames(b.state, c.Names)
 	}

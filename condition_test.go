@@ -2,6 +2,7 @@ package seb_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -266,7 +267,9 @@ func TestRefusedAppendCreatesNoTopic(t *testing.T) {
 	}
 	wantConflict(t, try(values("v"), seb.IfOffset(1)), 0)
 	wantConflict(t, try(values("v"), seb.IfOffset(1), seb.IdempotencyKey("k")), 0)
-	wantCode(t, try(values("v"), seb.ToPartition(1)), seb.CodePartitionNotFound)
+	if e := wantError(t, try(values("v"), seb.ToPartition(1)), seb.CodePartitionNotFound); !strings.HasPrefix(e.Detail, `there is no topic "t"`) {
+		t.Errorf("it is told of a topic that is not there: %s", e.Detail)
+	}
 	wantCode(t, try(values("v"), seb.ToPartitions([]int32{3})), seb.CodePartitionNotFound)
 	wantCode(t, try(values("v"), seb.IdempotencyKey("")), seb.CodeInvalidRequest)
 	for _, opts := range [][]seb.AppendOption{nil, {seb.IfOffset(0)}, {seb.IfOffset(1)}, {seb.IdempotencyKey("k")}} {

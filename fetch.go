@@ -302,7 +302,11 @@ func outOfRange(topic string, partition int32, offset, start, end int64) *Error 
 }
 
 func partitionNotFound(topic string, partition int32, count int) *Error {
-	return refused(CodePartitionNotFound, "topic %q has no partition %d, only 0 to %d", topic, partition, count-1)
+	has := "only 0"
+	if count > 1 {
+		has = fmt.Sprintf("only 0 to %d", count-1)
+	}
+	return refused(CodePartitionNotFound, "topic %q has no partition %d, %s", topic, partition, has)
 }
 
 // appendRecords adds the records of one batch to f, from f.Next on.

@@ -165,7 +165,10 @@ func differs(name string, opts TopicOptions, partitions uint32, config TopicConf
 	if partitions == uint32(opts.Partitions) && want == config {
 		return nil
 	}
-	has := fmt.Sprintf("topic %q exists with %d partitions", name, partitions)
+	has := fmt.Sprintf("topic %q exists with one partition", name)
+	if partitions > 1 {
+		has = fmt.Sprintf("topic %q exists with %d partitions", name, partitions)
+	}
 	if want.Retention != config.Retention || want.RetentionBytes != config.RetentionBytes {
 		has += ", " + config.kept()
 	}
@@ -214,7 +217,9 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (T
 		var items []commitlog.Item
 		if u.Partitions != nil && uint32(*u.Partitions) != n {
 			if uint32(*u.Partitions) < n {
-				return nil, refused(CodeInvalidRequest, "topic %q has %d partitions; their number can't be reduced to %d", name, n, *u.Partitions)
+				e := refused(CodeInvalidRequest, "topic %q has %d partitions; their number can't be reduced to %d", name, n, *u.Partitions)
+				e.Hint = "leave it as it is, or copy the records to a new topic that has fewer"
+				return nil, e
 			}
 			items = append(items, &commitlog.PartitionsAdded{Topic: id, Partitions: uint32(*u.Partitions)})
 		}

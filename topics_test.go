@@ -113,7 +113,7 @@ func TestTopicConfig(t *testing.T) {
 	}
 	_, err := create(seb.TopicConfig{Retention: time.Hour})
 	wantCode(t, err, seb.CodeTopicExists)
-	if !strings.Contains(err.Error(), "partitions, a retention of ") {
+	if !strings.Contains(err.Error(), "partition, a retention of ") {
 		t.Errorf("%v doesn't say what differs", err)
 	}
 
