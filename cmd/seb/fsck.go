@@ -62,13 +62,16 @@ func (c *fsckCmd) check(ctx context.Context, std streams, store objstore.Store) 
 		p.update(time.Now(), now.Objects, now.Bytes)
 	}})
 	p.clear()
-	if err := c.print(std, r); err != nil {
-		return err
+	noLog := errors.Is(err, fsck.ErrNoLog)
+	if c.json() || !noLog { // of no log, nothing is sound
+		if err := c.print(std, r); err != nil {
+			return err
+		}
 	}
 	newer := len(r.Of(fsck.Newer))
 	switch {
-	case errors.Is(err, fsck.ErrNoLog):
-		return codedError{fmt.Errorf("check %s: %w", c.Store, err), exitRefused}
+	case noLog:
+		return codedError{hinted(fmt.Errorf("check %s: %w", c.Store, err), "name the store that `seb serve` has with --store"), exitRefused}
 	case err != nil:
 		return fmt.Errorf("check %s: stopped after %d of %d objects, %d of them damaged: %w", c.Store, far.Objects, far.Total, r.Damage(), stopped(ctx, err))
 	case r.Damage() > 0:

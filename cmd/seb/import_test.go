@@ -379,7 +379,6 @@ func TestImportRefusesWhatIsNotWhole(t *testing.T) {
 		"empty file":         {originals{name(0): {}}, []string{name(0), "0 bytes"}},
 		"unusable file name": {originals{"orders/0.record_batch": two}, []string{"orders/0.record_batch", "12 digits"}},
 		"unusable topic":     {originals{"or ders/000000000000.record_batch": two}, []string{"or ders", "--topic"}},
-		"nothing there":      {originals{"seb.json": []byte("{}")}, []string{"no files TOPIC/OFFSET.record_batch"}},
 	} {
 		t.Run(test, func(t *testing.T) {
 			target := newImportTarget(t)
@@ -391,6 +390,13 @@ func TestImportRefusesWhatIsNotWhole(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestImportOfNothingIsRefused(t *testing.T) {
+	target := newImportTarget(t)
+	from := originals{"seb.json": []byte("{}")}.dir(t)
+	target.run(t.Context(), t, from).want(t, exitRefused, "no files TOPIC/OFFSET.record_batch", "name the directory")
+	target.run(t.Context(), t, from, "--topic", "orders").want(t, exitRefused, "no files orders/")
 }
 
 func TestImportRenumbers(t *testing.T) {

@@ -183,12 +183,12 @@ func takeInventory(ctx context.Context, source importSource, topics []string) (*
 	}
 	for _, topic := range topics {
 		if v.topics[topic] == nil {
-			return nil, fmt.Errorf("there are no files %s", original.Name(topic, 0))
+			return nil, codedError{fmt.Errorf("there are no files %s", original.Name(topic, 0)), exitRefused}
 		}
 	}
 	if len(v.topics) == 0 {
-		return nil, hinted(errors.New("there are no files TOPIC/OFFSET.record_batch"),
-			"name the directory, or the bucket and prefix, that holds the topics of the original")
+		return nil, codedError{hinted(errors.New("there are no files TOPIC/OFFSET.record_batch"),
+			"name the directory, or the bucket and prefix, that holds the topics of the original"), exitRefused}
 	}
 	return v, nil
 }
