@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -66,7 +65,7 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	err = r.copyAll(ctx)
 	r.progress.clear()
 	switch {
-	case err == nil || errors.Is(err, syscall.EPIPE):
+	case err == nil || nobodyReads(err):
 		return nil
 	case ctx.Err() != nil && c.Follow:
 		return errEnded

@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -204,6 +206,17 @@ func TestHelpEndsQuietlyWhenNobodyReads(t *testing.T) {
 	var stderr bytes.Buffer
 	if code := run(t.Context(), []string{"--help"}, streams{nil, brokenPipe{}, &stderr}); code != exitOK || stderr.Len() > 0 {
 		t.Errorf("exit code %d, %s", code, &stderr)
+	}
+}
+
+// A broken connection is no end of the topic, though its error is the same.
+func TestConsumeTakesABrokenConnectionForNoEnd(t *testing.T) {
+	write := &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}
+	if base := (&url.URL{Scheme: "http", Host: "127.0.0.1:1"}); nobodyReads(unanswered(base, write)) {
+		t.Error("a broken connection is taken for an output that nobody reads")
+	}
+	if !nobodyReads(fmt.Errorf("partition 0: %w", outputError{syscall.EPIPE})) {
+		t.Error("an output that nobody reads is not")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -35,6 +36,13 @@ type outputError struct{ error }
 
 func (e outputError) Error() string { return "write records: " + e.error.Error() }
 func (e outputError) Unwrap() error { return e.error }
+
+// nobodyReads tells whether err is that the output's reader went away, as head
+// does. A connection to the broker may break in the same way: that is no end.
+func nobodyReads(err error) bool {
+	var output outputError
+	return errors.As(err, &output) && errors.Is(output, syscall.EPIPE)
+}
 
 // consumer is one run of consume.
 type consumer struct {
