@@ -15,7 +15,7 @@ import (
 type consumeCmd struct {
 	serverFlag
 	formatFlags
-	Topic     string `arg:"" help:"Name of the topic."`
+	Topic     string `arg:"" type:"topic" help:"Name of the topic."`
 	Partition string `default:"all" placeholder:"N" help:"Partition to read (default ${default}, one after the other; with --follow at the same time)."`
 	From      string `default:"earliest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago (default ${default})."`
 	Follow    bool   `short:"f" help:"Wait for records to come instead of stopping at the end."`

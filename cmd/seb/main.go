@@ -181,6 +181,7 @@ func newParser(ctx context.Context, std streams, leave func(code int)) *kong.Kon
 		kong.Description(description),
 		kong.DefaultEnvars("SEB"),
 		kong.NamedMapper("existingfile", kong.MapperFunc(fileName)),
+		kong.NamedMapper("topic", kong.MapperFunc(topicName)),
 		kong.Vars{"version": versionLine()},
 		kong.ExplicitGroups(groups),
 		kong.WithHyphenPrefixedParameters(true), // --from -10

@@ -20,7 +20,7 @@ type produceCmd struct {
 	serverFlag
 	formatFlags
 	outputFlag
-	Topic        string        `arg:"" help:"Name of the topic; created if there is none."`
+	Topic        string        `arg:"" type:"topic" help:"Name of the topic; created if there is none."`
 	File         string        `type:"existingfile" placeholder:"FILE" help:"Read records from FILE (default: standard input)."`
 	Partition    *int32        `placeholder:"N" help:"Append to partition N (default: the one in the record's JSON, else by its key, else round robin)."`
 	Repartition  bool          `help:"Let keys choose the partitions, instead of those in the records' JSON."`

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/simple-event-broker/seb"
 )
 
@@ -48,7 +50,7 @@ type topicCreateCmd struct {
 	serverFlag
 	outputFlag
 	configFlags
-	Topic      string `arg:"" help:"Name of the topic."`
+	Topic      string `arg:"" type:"topic" help:"Name of the topic."`
 	Partitions int32  `default:"1" placeholder:"N" help:"Number of partitions; each is a log of its own (default ${default})."`
 }
 
@@ -145,7 +147,7 @@ func (c *topicListCmd) Run(ctx context.Context, std streams) error {
 type topicShowCmd struct {
 	serverFlag
 	outputFlag
-	Topic string `arg:"" help:"Name of the topic."`
+	Topic string `arg:"" type:"topic" help:"Name of the topic."`
 }
 
 // Help shows examples.
@@ -193,7 +195,7 @@ func (c *topicShowCmd) Run(ctx context.Context, std streams) error {
 type topicDeleteCmd struct {
 	serverFlag
 	outputFlag
-	Topic string `arg:"" help:"Name of the topic."`
+	Topic string `arg:"" type:"topic" help:"Name of the topic."`
 }
 
 // Help shows examples.
@@ -219,4 +221,19 @@ func (c *topicDeleteCmd) Run(ctx context.Context, std streams) error {
 	}
 	_, err = fmt.Fprintf(std.out, "%s deleted\n", c.Topic)
 	return err
+}
+
+// topicName reads the name of a topic from the command line. A script that left
+// it empty would otherwise ask the broker for a path that has another meaning.
+func topicName(ctx *kong.DecodeContext, target reflect.Value) error {
+	var name string
+	if err := ctx.Scan.PopValueInto("topic", &name); err != nil {
+		return err
+	}
+	var e *seb.Error
+	if errors.As(seb.CheckTopicName(name), &e) {
+		return hinted(fmt.Errorf("%s: %s", e.Code, e.Detail), e.Hint)
+	}
+	target.SetString(name)
+	return nil
 }

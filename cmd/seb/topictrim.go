@@ -15,7 +15,7 @@ import (
 type topicTrimCmd struct {
 	serverFlag
 	outputFlag
-	Topic     string `arg:"" help:"Name of the topic."`
+	Topic     string `arg:"" type:"topic" help:"Name of the topic."`
 	Partition int32  `env:"-" required:"" placeholder:"N" help:"Partition whose records to delete."`
 	Before    int64  `env:"-" required:"" placeholder:"OFFSET" help:"First offset to keep; records before it are gone for good."`
 }

@@ -12,7 +12,7 @@ type topicUpdateCmd struct {
 	serverFlag
 	outputFlag
 	configFlags
-	Topic string `arg:"" help:"Name of the topic."`
+	Topic string `arg:"" type:"topic" help:"Name of the topic."`
 	// Not from the environment, as with the config: partitions never go away again.
 	Partitions *int32 `env:"-" placeholder:"N" help:"Number of partitions from now on; it can't fall (default: as it is)."`
 }
