@@ -2,11 +2,16 @@ package main
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // lossyRelay passes requests on to a broker, and loses the first answer to each
@@ -39,6 +44,37 @@ func (f *lossyRelay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(res.StatusCode)
 	_, _ = io.Copy(w, res.Body)
+}
+
+// roundTrips answers one request after the other.
+type roundTrips []func() (*http.Response, error)
+
+func (r *roundTrips) RoundTrip(*http.Request) (*http.Response, error) {
+	next := (*r)[0]
+	*r = (*r)[1:]
+	return next()
+}
+
+// A broker that dies with the very first request and is started again has
+// perhaps taken it: refused connections meanwhile are no reason to give up.
+func TestProduceIdempotentOutlivesABrokerThatNeverAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := func(err error) func() (*http.Response, error) {
+			return func() (*http.Response, error) { return nil, err }
+		}
+		refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		answers := &roundTrips{fails(io.ErrUnexpectedEOF), fails(refused), fails(refused), func() (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader(`{"count":1}`))}, nil
+		}}
+		p := &producer{
+			cmd:        &produceCmd{Topic: "orders", Idempotent: true, RetryFor: time.Minute},
+			broker:     &client{base: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, http: &http.Client{Transport: answers}},
+			partitions: map[int32]*appendedPartition{},
+		}
+		if outcome, err := p.sendBatch(t.Context(), &recordBatch{n: 1}); err != nil || len(*answers) > 0 {
+			t.Errorf("it gives up with %v, outcome %q, before %d more answers", err, outcome, len(*answers))
+		}
+	})
 }
 
 // Every answer is lost once, and every record is there once.

@@ -222,7 +222,7 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 		unreachable := errors.As(err, &t)
 		// A broker that never answered is more likely a wrong URL than one
 		// that is being restarted. What it may have taken is worth asking again.
-		hopeless := unreachable && !p.answered && (t.unsent || !p.cmd.Idempotent)
+		hopeless := unreachable && !p.answered && outcome != seb.Unknown
 		if !retry || hopeless || !pause.wait(retrying, err) {
 			return outcome, err
 		}
