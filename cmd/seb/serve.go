@@ -92,7 +92,7 @@ the process ends with exit code 3 and says why.`
 
 // Run serves until ctx ends or the broker stops itself.
 func (c *serveCmd) Run(ctx context.Context, std streams) error {
-	if err := c.checkAddresses(); err != nil {
+	if err := c.checkAddresses(ctx); err != nil {
 		return err
 	}
 	log := c.logger(std)
@@ -281,14 +281,14 @@ func notListening(err error) error {
 
 // checkAddresses refuses addresses that can't be, and profiles where others can
 // reach them: those know no keys.
-func (c *serveCmd) checkAddresses() error {
+func (c *serveCmd) checkAddresses(ctx context.Context) error {
 	for _, flag := range []struct{ name, address string }{{"--http", c.HTTP}, {"--debug-addr", c.DebugAddr}} {
 		if flag.address == "" {
 			continue
 		}
 		_, port, err := net.SplitHostPort(flag.address)
 		if err == nil {
-			_, err = net.LookupPort("tcp", port)
+			_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
 		}
 		if err != nil {
 			return usage(fmt.Errorf("%s: %w", flag.name, err))
