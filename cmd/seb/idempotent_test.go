@@ -46,26 +46,24 @@ func (f *lossyRelay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, res.Body)
 }
 
-// roundTrips answers one request after the other.
-type roundTrips []func() (*http.Response, error)
+// roundTrips fails one request after the other with its errors; nil is a 201.
+type roundTrips []error
 
 func (r *roundTrips) RoundTrip(*http.Request) (*http.Response, error) {
-	next := (*r)[0]
+	err := (*r)[0]
 	*r = (*r)[1:]
-	return next()
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader(`{"count":1}`))}, nil
 }
 
 // A broker that dies with the very first request and is started again has
 // perhaps taken it: refused connections meanwhile are no reason to give up.
 func TestProduceIdempotentOutlivesABrokerThatNeverAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fails := func(err error) func() (*http.Response, error) {
-			return func() (*http.Response, error) { return nil, err }
-		}
 		refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-		answers := &roundTrips{fails(io.ErrUnexpectedEOF), fails(refused), fails(refused), func() (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader(`{"count":1}`))}, nil
-		}}
+		answers := &roundTrips{io.ErrUnexpectedEOF, refused, refused, nil}
 		p := &producer{
 			cmd:        &produceCmd{Topic: "orders", Idempotent: true, RetryFor: time.Minute},
 			broker:     &client{base: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, http: &http.Client{Transport: answers}},
