@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// followWait is how long one fetch of Follow waits; it only bounds how long a
-// single wait can be, not the iteration.
-const followWait = time.Minute
+// followWait is how long one fetch of Follow waits. It does not bound the iteration,
+// and each may cost a look at the log.
+const followWait = time.Hour
 
 // Read iterates over the records of a partition from a position to the end that
 // the partition has when the iteration begins. An error ends it, and comes with
