@@ -106,3 +106,27 @@ func TestBatchWithFewerRecordsThanItsRowSaysIsLoss(t *testing.T) {
 		wantCode(t, err, seb.CodeDataLost)
 	})
 }
+
+// AtOrAfter is the offset while it is held, and the first one that is left then.
+func TestReadAtOrAfterAnOffset(t *testing.T) {
+	b := open(t, objstore.NewMemory(), immediate())
+	mustAppend(t, b, "t", "a", "b", "c")
+	if _, err := b.DeleteRecords(t.Context(), "t", 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	for offset, want := range map[seb.Offset]string{0: "b", 1: "b", 2: "c"} {
+		p := seb.AtOrAfter(offset)
+		if o, named := p.Offset(); named {
+			t.Errorf("%v insists on %d", p, o)
+		}
+		f, err := b.Fetch(t.Context(), "t", 0, p, seb.FetchOptions{Limit: 1})
+		if err != nil || len(f.Records) != 1 || string(f.Records[0].Value) != want {
+			t.Errorf("%v: %+v, %v, want %s", p, f.Records, err, want)
+		}
+	}
+	_, err := b.Fetch(t.Context(), "t", 0, seb.AtOrAfter(4), seb.FetchOptions{})
+	wantCode(t, err, seb.CodeOffsetOutOfRange)
+	if o, named := seb.At(3).Offset(); !named || o != 3 {
+		t.Errorf("At(3) insists on %d, %v", o, named)
+	}
+}

@@ -141,6 +141,8 @@ func (p Position) between(start, end int64) int64 {
 		return max(start, end-max(p.n, 0))
 	case fromOffset:
 		return p.n
+	case fromOffsetOn:
+		return max(start, p.n)
 	default:
 		return start
 	}

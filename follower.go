@@ -152,7 +152,7 @@ func (f *Follower) begin(from Position) error {
 	if err != nil {
 		return err
 	}
-	if from.kind == fromOffset && len(ps) > 1 {
+	if (from.kind == fromOffset || from.kind == fromOffsetOn) && len(ps) > 1 {
 		e := refused(CodeInvalidRequest, "offset %d can't be where to begin in each of %d partitions", from.n, len(ps))
 		e.Hint = "name one partition, or begin at earliest, latest, the last N records or a time"
 		return e

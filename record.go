@@ -47,6 +47,7 @@ const (
 	fromOffset
 	fromLast
 	fromTime
+	fromOffsetOn
 )
 
 var (
@@ -58,6 +59,13 @@ var (
 
 // At is the record at offset o, or the end of the partition if o is its end.
 func At(o Offset) Position { return Position{fromOffset, int64(o)} }
+
+// AtOrAfter is the record at offset o, or, if the partition holds it no more, the
+// first one that it holds.
+func AtOrAfter(o Offset) Position { return Position{fromOffsetOn, int64(o)} }
+
+// Offset returns the offset that p insists on; ok is false if it is none of [At].
+func (p Position) Offset() (o Offset, ok bool) { return Offset(p.n), p.kind == fromOffset }
 
 // parsedTimeMax is the end of the year 9999, the last that RFC 3339 can write.
 const parsedTimeMax = 253402300799999
@@ -104,13 +112,15 @@ func ParsePosition(s string) (Position, error) {
 	return At(Offset(n)), nil
 }
 
-// String returns what ParsePosition reads.
+// String returns what ParsePosition reads; that of [AtOrAfter] it does not.
 func (p Position) String() string {
 	switch p.kind {
 	case fromLatest:
 		return "latest"
 	case fromOffset:
 		return strconv.FormatInt(p.n, 10)
+	case fromOffsetOn:
+		return strconv.FormatInt(p.n, 10) + " or later"
 	case fromLast:
 		return "-" + strconv.FormatInt(p.n, 10)
 	case fromTime:

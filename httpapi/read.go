@@ -136,9 +136,13 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 			return found, release, err
 		}
 		release()
-		// From now on "latest" and -N mean where they were when the request came,
-		// which is a place in that topic alone.
-		spec.from, spec.topicID = seb.At(found.Next), found.TopicTag
+		// From now on "latest" and -N mean where they were when the request came, which
+		// is a place in that topic alone. If that is deleted meanwhile, they mean what
+		// is left: the request has named no offset.
+		spec.topicID = found.TopicTag
+		if _, named := spec.from.Offset(); !named {
+			spec.from = seb.AtOrAfter(found.Next)
+		}
 		if err := h.waitFor(w.presence.Context(), topic, spec, wait); err != nil {
 			return found, nil, err
 		}

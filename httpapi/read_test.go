@@ -404,6 +404,36 @@ func TestReadDeliversWhatWasReadBeforeATimeout(t *testing.T) {
 	})
 }
 
+// A read that names no offset is not told that one is gone, also if it has waited.
+func TestReadThatWaitsFromTheStartMovesUpWithIt(t *testing.T) {
+	store := objstore.NewMemory()
+	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
+		other := openBroker(t, store, seb.Options{})
+		s.do("PUT", "/v1/topics/orders", nil).want(t, http.StatusCreated)
+		read := func(query string) <-chan answer {
+			done := make(chan answer)
+			go func() { done <- s.get(ordersPath + "?wait=1m&" + query) }()
+			synctest.Wait()
+			return done
+		}
+		reads := []<-chan answer{read("offset=earliest"), read("offset=latest"), read("offset=-3"), read("time=2000-01-02T00:00:00Z")}
+		named := read("offset=0")
+		if _, err := other.Append(t.Context(), "orders", []seb.Record{{Value: []byte("gone")}, {Value: []byte("here")}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.DeleteRecords(t.Context(), "orders", 0, 1); err != nil {
+			t.Fatal(err)
+		}
+		for i, done := range reads {
+			a := <-done
+			if a.want(t, http.StatusOK); !strings.Contains(a.body, `"here"`) || strings.Contains(a.body, `"gone"`) {
+				t.Errorf("read %d: %s", i, a.body)
+			}
+		}
+		(<-named).wantProblem(t, http.StatusRequestedRangeNotSatisfiable, seb.CodeOffsetOutOfRange)
+	})
+}
+
 func TestReadOneRecordWithWhatHeadersCantCarry(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
 	_, err := s.broker.Append(t.Context(), "orders", []seb.Record{{
