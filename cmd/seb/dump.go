@@ -193,6 +193,15 @@ func (d *dumper) commit(b []byte, name string) error {
 			d.line("item", "%d: API key %d created: %q, scopes %#x, topics %q, %s", i, x.ID, x.Name, x.Scopes, x.Topics, expiry(x.Expires))
 		case *commitlog.KeyRevoked:
 			d.line("item", "%d: API key %d revoked", i, x.ID)
+		case *commitlog.ConsumerCreated:
+			d.line("item", "%d: consumer %d of topic %d created: %q", i, x.ID, x.Topic, x.Name)
+		case *commitlog.PositionsMoved:
+			d.line("item", "%d: consumer %d moved", i, x.Consumer)
+			for _, p := range x.Positions {
+				d.line("", "partition %d: the next offset to read is %d", p.Partition, p.Offset)
+			}
+		case *commitlog.ConsumerDeleted:
+			d.line("item", "%d: consumer %d deleted", i, x.ID)
 		case *commitlog.UnknownItem:
 			d.line("item", "%d: unknown kind %d, not critical, %d bytes", i, x.Kind, len(x.Body))
 		default:
@@ -297,6 +306,12 @@ func (d *dumper) checkpoint(b []byte, name string) error {
 		d.line("topic", "%d: %q, created %v", t.ID, t.Name, micros(t.Created))
 		for i, p := range t.Partitions {
 			d.line("", "partition %d: offsets %d to %d, %d bytes", i, p.Start, p.End, p.Bytes)
+		}
+		for _, c := range s.Consumers(t.ID) {
+			d.line("consumer", "%d: %q, created %v, moved %v", c.ID, c.Name, micros(c.Created), micros(c.Moved))
+			for i := range t.Partitions {
+				d.line("", "partition %d: the next offset to read is %d", i, c.Position(int32(i)))
+			}
 		}
 	}
 	for _, k := range s.Keys() {

@@ -44,6 +44,8 @@ func commitOf(inline, far []byte) []byte {
 			&commitlog.AppendKeyed{Topic: 1, Key: commitlog.Digest{0xab}, Ranges: []commitlog.KeyedRange{{Partition: 1, Count: 2, Base: 5}}},
 			&commitlog.KeyCreated{ID: 5, Name: "shop", Scopes: 3, Topics: []string{"orders.*"}, Expires: 1_700_000_000_000_000},
 			&commitlog.KeyRevoked{ID: 5},
+			&commitlog.ConsumerCreated{ID: 2, Topic: 1, Name: "billing"}, &commitlog.ConsumerDeleted{ID: 2},
+			&commitlog.PositionsMoved{Consumer: 2, Positions: []commitlog.Position{{Partition: 1, Offset: 43}}},
 			&commitlog.UnknownItem{Kind: 99, Body: []byte("new")},
 		},
 	}
@@ -60,7 +62,9 @@ func dataOf(batches ...[]byte) []byte {
 func checkpointOf() []byte {
 	s := state.New()
 	key := &commitlog.KeyCreated{ID: 1, Name: "ops", Scopes: state.ScopeAdmin, Topics: []string{"*"}}
-	if err := s.Apply(&commitlog.Commit{Seq: 1, Items: []commitlog.Item{key}}); err != nil {
+	topic := &commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "orders"}
+	consumer := &commitlog.ConsumerCreated{ID: 1, Topic: 1, Name: "billing"}
+	if err := s.Apply(&commitlog.Commit{Seq: 1, Items: []commitlog.Item{key, topic, consumer}}); err != nil {
 		panic(err)
 	}
 	c := &commitlog.Checkpoint{Seq: 1, Body: s.View().Encode()}
@@ -96,11 +100,12 @@ func TestDumpShowsEveryKindOfObject(t *testing.T) {
 			"offsets 42 to 42", "in data 1 at 0", "topic 1 has 3 partitions", "below 4", "topic 1 deleted", "unknown kind 99",
 			"partition 2 of topic 1 starts at 41", "retention of 1h0m0s and 9 bytes", "key that hashes to ab00", "partition 1: offsets 5 to 6",
 			`API key 5 created: "shop", scopes 0x3, topics ["orders.*"], expires 2023-11-14T22:13:20.000000Z`, "API key 5 revoked",
+			`consumer 2 of topic 1 created: "billing"`, "consumer 2 moved", "partition 1: the next offset to read is 43", "consumer 2 deleted",
 		}},
 		{"data/00000000000000000005-0000000000000abc", dataOf(batch, far), []string{
 			"data, version 2", "begun after  slot 5\n", "2 batches", "0 at 0: ", `value "one"`, `value "three"`,
 		}},
-		{"checkpoint/00000000000000000001", checkpointOf(), []string{"checkpoint, version 2", "0 topics, 0 batches in 0 objects", `1: "ops", scopes 0x4`, "never expires"}},
+		{"checkpoint/00000000000000000001", checkpointOf(), []string{"checkpoint, version 2", "1 topics, 0 batches in 0 objects", `1: "billing", created`, "partition 0: the next offset to read is 0", `1: "ops", scopes 0x4`, "never expires"}},
 		{"old.log", originalOf("one", "", "three"), []string{"original Seb, version 1", `0 at 0: "one"`, `1 at 3: ""`, `2 at 3: "three"`}},
 	} {
 		var out strings.Builder

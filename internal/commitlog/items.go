@@ -22,6 +22,7 @@ import "fmt"
 //	8 append keyed: topic (uint64), 16 bytes of the key's hash, 16 of the request's hash,
 //	  then for each range of its records: partition (uint32), records (uint32), base offset (int64)
 //	9, 10 API keys: see keys.go
+//	11 to 13 consumers: see consumers.go
 const (
 	itemHeaderSize = 8
 	batchItemSize  = 48
@@ -44,7 +45,8 @@ const (
 
 // Item is one step of the fold: *Batch, *TopicCreated, *TopicDeleted,
 // *PartitionsAdded, *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed,
-// *KeyCreated, *KeyRevoked, or *UnknownItem.
+// *KeyCreated, *KeyRevoked, *ConsumerCreated, *PositionsMoved, *ConsumerDeleted, or
+// *UnknownItem.
 type Item interface {
 	size() int
 	append(b []byte) []byte
@@ -254,6 +256,14 @@ func decodeItem(b []byte, c *Commit) (Item, []byte, error) {
 		return it, rest, err
 	case itemKeyRevoked:
 		return &KeyRevoked{ID: le.Uint64(body)}, rest, nil
+	case itemConsumerCreated:
+		it, err := decodeConsumerCreated(body)
+		return it, rest, err
+	case itemPositionsMoved:
+		it, err := decodePositionsMoved(body)
+		return it, rest, err
+	case itemConsumerDeleted:
+		return &ConsumerDeleted{ID: le.Uint64(body)}, rest, nil
 	}
 	if flags&itemCritical != 0 {
 		return nil, nil, fmt.Errorf("%w: unknown critical item of kind %d", ErrVersion, kind)
@@ -268,7 +278,7 @@ func fixedItemSize(kind uint16) int64 {
 		return batchItemSize
 	case itemPartitionsAdded:
 		return 12
-	case itemTopicDeleted, itemDataFloor, itemKeyRevoked:
+	case itemTopicDeleted, itemDataFloor, itemKeyRevoked, itemConsumerDeleted:
 		return 8
 	case itemStartMoved, itemTopicConfigured:
 		return 24

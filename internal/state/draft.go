@@ -21,6 +21,7 @@ type Draft struct {
 	ends      map[batchKey]int64
 	keyed     map[commitlog.Digest]bool
 	keys      draftKeys
+	consumers draftConsumers
 }
 
 type draftTopic struct {
@@ -40,7 +41,8 @@ type batchKey struct {
 func (s *State) Draft(time int64) *Draft {
 	return &Draft{
 		s: s, time: time, nextTopic: s.nextTopic, topics: len(s.topics), dataFloor: s.dataFloor,
-		keys: draftKeys{next: s.keys.next, count: len(s.keys.byID)},
+		keys:      draftKeys{next: s.keys.next, count: len(s.keys.byID)},
+		consumers: draftConsumers{next: s.consumers.next, count: len(s.consumers.byID)},
 	}
 }
 
@@ -187,6 +189,12 @@ func (d *Draft) Take(it commitlog.Item) error {
 		return d.takeKey(x)
 	case *commitlog.KeyRevoked:
 		return d.takeRevocation(x)
+	case *commitlog.ConsumerCreated:
+		return d.takeConsumer(x)
+	case *commitlog.PositionsMoved:
+		return d.takePositions(x)
+	case *commitlog.ConsumerDeleted:
+		return d.takeConsumerDeletion(x)
 	case *commitlog.UnknownItem:
 	default:
 		return fmt.Errorf("%w: an item of type %T", ErrNonsense, it)

@@ -19,6 +19,9 @@ type model struct {
 	topics []*modelTopic
 	time   int64
 	keyed  []Keyed
+	// consumers are their positions in partition 0, by id.
+	consumers      map[uint64]int64
+	consumerTopics map[uint64]uint64
 }
 
 type modelTopic struct {
@@ -47,6 +50,11 @@ func (m *model) apply(c *commitlog.Commit) {
 			m.topics = append(m.topics, &modelTopic{id: x.ID, name: x.Name, partitions: make([]modelPartition, x.Partitions)})
 		case *commitlog.TopicDeleted:
 			m.topics = slices.DeleteFunc(m.topics, func(t *modelTopic) bool { return t.id == x.ID })
+			for id, topic := range m.consumerTopics {
+				if topic == x.ID {
+					delete(m.consumers, id)
+				}
+			}
 		case *commitlog.PartitionsAdded:
 			t := m.topic(x.Topic)
 			t.partitions = append(t.partitions, make([]modelPartition, int(x.Partitions)-len(t.partitions))...)
@@ -56,6 +64,15 @@ func (m *model) apply(c *commitlog.Commit) {
 			p := &m.topic(x.Topic).partitions[x.Partition]
 			p.start = x.Start
 			p.batches = slices.DeleteFunc(p.batches, func(l Location) bool { return l.Base+l.Count <= x.Start })
+		case *commitlog.ConsumerCreated:
+			if m.consumers == nil {
+				m.consumers, m.consumerTopics = map[uint64]int64{}, map[uint64]uint64{}
+			}
+			m.consumers[x.ID], m.consumerTopics[x.ID] = 0, x.Topic
+		case *commitlog.PositionsMoved:
+			m.consumers[x.Consumer] = x.Positions[0].Offset
+		case *commitlog.ConsumerDeleted:
+			delete(m.consumers, x.ID)
 		case *commitlog.AppendKeyed:
 			m.keyed = append(m.keyed, Keyed{Key: x.Key, Print: x.Print, Time: c.Time, Ranges: x.Ranges})
 		case *commitlog.Batch:
@@ -119,6 +136,16 @@ func (m *model) compare(t rapid.TB, s *State) {
 	}
 	if s.KeyedCount(m.time) != len(m.keyed) {
 		t.Fatalf("%d appends are remembered, not %d", s.KeyedCount(m.time), len(m.keyed))
+	}
+	for id, c := range s.consumers.byID {
+		if at, ok := m.consumers[id]; !ok || c.Position(0) != at {
+			t.Fatalf("consumer %d is at %d, not %d, %v", id, c.Position(0), at, ok)
+		}
+	}
+	for id := range m.consumers {
+		if c := s.consumers.byID[id]; c == nil || s.Consumer(c.Topic, c.Name) != c {
+			t.Fatalf("consumer %d is not there", id)
+		}
 	}
 	for _, want := range m.keyed {
 		if got, ok := s.Keyed(want.Key, m.time); !ok || !cmp.Equal(got, want) {
@@ -194,9 +221,9 @@ func (w *writer) commit(t *rapid.T) (*commitlog.Commit, *Draft) {
 func (w *writer) item(t *rapid.T, d *Draft, c *commitlog.Commit, pos []uint32) commitlog.Item {
 	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "topic")
 	id, partitions, exists := d.TopicID(name)
-	kind := rapid.IntRange(0, 17).Draw(t, "kind")
+	kind := rapid.IntRange(0, 20).Draw(t, "kind")
 	switch {
-	case kind >= 16:
+	case kind == 16 || kind == 17:
 		return w.keyItem(t, d)
 	case kind == 0:
 		return &commitlog.UnknownItem{Kind: 77, Body: []byte("new")}
@@ -204,6 +231,8 @@ func (w *writer) item(t *rapid.T, d *Draft, c *commitlog.Commit, pos []uint32) c
 		return &commitlog.DataFloor{Seq: commitlog.Seq(rapid.Uint64Range(uint64(d.dataFloor), uint64(max(w.Seq(), d.dataFloor))).Draw(t, "floor"))}
 	case !exists:
 		return &commitlog.TopicCreated{ID: d.NextTopicID(), Name: name, Partitions: rapid.Uint32Range(1, 3).Draw(t, "partitions")}
+	case kind >= 18:
+		return w.consumerItem(t, d, id, partitions)
 	case kind == 2:
 		return &commitlog.TopicDeleted{ID: id}
 	case kind == 3 && partitions < 6:
@@ -253,6 +282,8 @@ func requireSame(t rapid.TB, got, want *State) {
 	}
 	if got.Seq() != want.Seq() || got.Time() != want.Time() || got.DataFloor() != want.DataFloor() ||
 		got.Batches() != want.Batches() || got.Objects() != want.Objects() || got.ObjectBytes() != want.ObjectBytes() || got.nextTopic != want.nextTopic ||
+		!cmp.Equal(got.consumers.view(), want.consumers.view(), cmp.AllowUnexported(Consumer{}), cmpopts.EquateEmpty()) ||
+		got.consumers.next != want.consumers.next || len(got.consumers.byName) != len(want.consumers.byName) ||
 		got.NextKeyID() != want.NextKeyID() || !cmp.Equal(got.Keys(), want.Keys()) ||
 		!cmp.Equal(got.keyed.list, want.keyed.list, cmpopts.EquateEmpty()) || len(got.keyed.index) != len(want.keyed.index) {
 		t.Fatalf("the states differ: %s and %s", summary(got), summary(want))

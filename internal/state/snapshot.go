@@ -12,7 +12,7 @@ import (
 // A snapshot is the body of a checkpoint. Numbers are varints (u: unsigned, z:
 // zig-zag) unless a size in bytes is given:
 //
-//	1 byte   version: 2
+//	1 byte   version: 3
 //	u        time of the fold in microseconds
 //	u        id of the next topic
 //	u        data floor
@@ -50,24 +50,34 @@ import (
 //	           u …      length of the name, name
 //	           u        number of topic patterns; then for each u … length, pattern
 //
-// Version 1 ends with the topics, which have no retention there, and is still read.
+//	u        id of the next consumer
+//	u        number of consumers; then for each, by ascending id
+//	           u u      id, topic
+//	           u …      length of the name, name
+//	           u u u    created, moved (microseconds), version
+//	           u        number of positions, the last of which is not 0; then each: u
+//
+// Version 1 ends with the topics, which have no retention there, version 2 with the
+// API keys; both are still read.
 //
 // It is canonical: equal states give equal bytes, however they came about.
-const snapshotVersion = 2
+const snapshotVersion = 3
 
 var errSnapshot = fmt.Errorf("snapshot: %w", commitlog.ErrCorrupt)
 
 // View is the state as it was when it was taken. It may be read while the state
 // goes on.
 type View struct {
-	seq       commitlog.Seq
-	time      int64
-	nextTopic uint64
-	dataFloor commitlog.Seq
-	objects   objects
-	topics    []Topic
-	keyed     []Keyed
-	keys      keys
+	seq          commitlog.Seq
+	time         int64
+	nextTopic    uint64
+	dataFloor    commitlog.Seq
+	objects      objects
+	topics       []Topic
+	keyed        []Keyed
+	keys         keys
+	consumers    []Consumer
+	nextConsumer uint64
 }
 
 // View returns the state as it is now. It costs a copy of every partition's
@@ -76,6 +86,7 @@ func (s *State) View() *View {
 	v := &View{
 		seq: s.seq, time: s.time, nextTopic: s.nextTopic, dataFloor: s.dataFloor,
 		objects: s.objects, keyed: s.keyed.list, keys: s.keys.clone(),
+		consumers: s.consumers.view(), nextConsumer: s.consumers.next,
 	}
 	v.objects.chunks = slices.Clone(s.objects.chunks)
 	for _, t := range s.topics {
@@ -126,7 +137,8 @@ func (v *View) Encode() []byte {
 			b = appendPartition(b, &t.Partitions[j])
 		}
 	}
-	return appendKeys(appendKeyed(b, v.keyed), v.keys)
+	b = appendKeys(appendKeyed(b, v.keyed), v.keys)
+	return appendConsumers(b, v.nextConsumer, v.consumers)
 }
 
 func appendKeyed(b []byte, list []Keyed) []byte {
@@ -198,6 +210,9 @@ func Decode(seq commitlog.Seq, body []byte) (*State, error) {
 	if version > 1 {
 		s.decodeKeyed(&r)
 		s.decodeKeys(&r)
+	}
+	if version > 2 {
+		s.decodeConsumers(&r)
 	}
 	if len(r.b) != 0 {
 		r.fail("%d bytes follow the end", len(r.b))

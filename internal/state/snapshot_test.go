@@ -55,6 +55,7 @@ func TestSnapshotAndReplayIsFullReplay(t *testing.T) {
 const (
 	snapshot1Golden = "testdata/snapshot.golden"
 	snapshot2Golden = "testdata/snapshot.2.golden"
+	snapshot3Golden = "testdata/snapshot.3.golden"
 )
 
 func golden(t testing.TB, file string) []byte {
@@ -75,7 +76,9 @@ func TestGoldenSnapshot(t *testing.T) {
 	want := sound(t)
 	mustApply(t, want, keyedCommit())
 	withKeys(t, want)
-	file := golden(t, snapshot2Golden)
+	requireSame(t, mustDecode(t, want.Seq(), golden(t, snapshot2Golden)), want)
+	withConsumers(t, want)
+	file := golden(t, snapshot3Golden)
 	if got := want.View().Encode(); !bytes.Equal(got, file) {
 		t.Fatalf("encoded\n%x\nwant\n%x", got, file)
 	}
@@ -86,6 +89,7 @@ func TestEverySnapshotThatIsCutOffIsRefused(t *testing.T) {
 	full := sound(t)
 	mustApply(t, full, keyedCommit())
 	withKeys(t, full)
+	withConsumers(t, full)
 	b := full.View().Encode()
 	for n := range b {
 		if s, err := Decode(3, b[:n]); err == nil {
@@ -121,6 +125,7 @@ func TestSnapshotThatContradictsItselfIsRefused(t *testing.T) {
 	}
 	const topicsEnd, keyedEnd = 39, 77
 	snapshot = append(snapshot, 1, 0) // keys: the next is number 1, there are none
+	snapshot = append(snapshot, 1, 0) // consumers: likewise
 	if _, err := Decode(1, snapshot); err != nil {
 		t.Fatal(err)
 	}
@@ -178,6 +183,8 @@ func TestSnapshotThatLiesAboutCountsTakesNoMemory(t *testing.T) {
 		"keyed":      append([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0}, huge...),
 		"ranges":     slices.Concat([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0, 1, 0}, make([]byte, 32), huge),
 		"keys":       append([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0, 0, 1}, huge...),
+		"consumers":  append([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1}, huge...),
+		"positions":  append([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0, 0, 1, 0, 9, 1, 1, 1, 1, 'p', 0, 0, 0}, huge...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b = append(b, make([]byte, 100)...)
@@ -237,6 +244,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	keys := sound(f)
 	withKeys(f, keys)
 	f.Add(keys.View().Encode())
+	f.Add(golden(f, snapshot3Golden))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Decode(5, b)
 		if err != nil {
@@ -272,6 +280,9 @@ func FuzzDecodeSnapshot(f *testing.F) {
 		}
 		if s.NextKeyID()+1 != 0 && len(s.Keys()) < KeysMax {
 			c.Items = append(c.Items, key(s.NextKeyID(), "a name that no other key has"), &commitlog.KeyRevoked{ID: s.NextKeyID()})
+		}
+		if topics := s.Topics(); len(topics) > 0 && s.consumers.next+1 != 0 {
+			c.Items = append(c.Items, created(s.consumers.next, topics[0].ID, "a name that no other consumer has"), moved(s.consumers.next, 0, 0))
 		}
 		if err := s.Apply(c); err != nil {
 			t.Fatal(err)

@@ -35,6 +35,7 @@ type State struct {
 	objects   objects
 	keyed     keyed
 	keys      keys
+	consumers consumers
 	batches   int // held, over all partitions
 	memory    int64
 }
@@ -91,7 +92,7 @@ type Location struct {
 
 // New returns the state before the first commit.
 func New() *State {
-	return &State{nextTopic: 1, topics: map[uint64]*Topic{}, names: map[string]*Topic{}, keys: newKeys()}
+	return &State{nextTopic: 1, topics: map[uint64]*Topic{}, names: map[string]*Topic{}, keys: newKeys(), consumers: newConsumers()}
 }
 
 // Seq returns the last slot folded in.
@@ -269,6 +270,7 @@ func (s *State) applyItems(c *commitlog.Commit) {
 			t := &Topic{ID: x.ID, Name: x.Name, Created: c.Time, Partitions: make([]Partition, x.Partitions)}
 			s.putTopic(t)
 		case *commitlog.TopicDeleted:
+			s.dropConsumers(x.ID)
 			s.dropTopic(s.topics[x.ID])
 		case *commitlog.PartitionsAdded:
 			t := s.topics[x.Topic]
@@ -286,6 +288,12 @@ func (s *State) applyItems(c *commitlog.Commit) {
 			s.putKey(keyOf(x, c.Time))
 		case *commitlog.KeyRevoked:
 			s.dropKey(x.ID)
+		case *commitlog.ConsumerCreated:
+			s.putConsumer(&Consumer{ID: x.ID, Topic: x.Topic, Name: x.Name, Created: c.Time, Moved: c.Time})
+		case *commitlog.PositionsMoved:
+			s.movePositions(x)
+		case *commitlog.ConsumerDeleted:
+			s.dropConsumer(s.consumers.byID[x.ID])
 		}
 	}
 }
