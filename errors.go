@@ -20,9 +20,14 @@ const (
 	CodePartitionNotFound Code = "partition_not_found"
 	// CodeTopicRecreated says that a bookmark is of a topic that is no more: it was
 	// deleted, and this one has its name, or it is of another bucket.
-	CodeTopicRecreated    Code = "topic_recreated"
-	CodeOffsetOutOfRange  Code = "offset_out_of_range"
-	CodeOffsetConflict    Code = "offset_conflict"
+	CodeTopicRecreated   Code = "topic_recreated"
+	CodeOffsetOutOfRange Code = "offset_out_of_range"
+	CodeOffsetConflict   Code = "offset_conflict"
+	CodeConsumerNotFound Code = "consumer_not_found"
+	// CodePositionConflict says that the consumer is not where the caller believes it
+	// to be.
+	CodePositionConflict  Code = "position_conflict"
+	CodeTooManyConsumers  Code = "too_many_consumers"
 	CodeRecordTooLarge    Code = "record_too_large"
 	CodeRequestTooLarge   Code = "request_too_large"
 	CodeTooManyHeaders    Code = "too_many_headers"

@@ -55,9 +55,10 @@ type request struct {
 	began time.Time
 	boot  time.Duration // the boot-time clock then
 
-	// change, of a request about topics, returns its item for the commit: nil
+	// change, of a request without records, returns its items for the commit: none
 	// if there is nothing to do, or the refusal.
 	change func(d *state.Draft) ([]commitlog.Item, *Error)
+	looked bool // the end of the log was read after the request came; else it waits its linger
 
 	ifOffset int64           // the end offset that the append insists on, -1 if on none
 	key      *idempotencyKey // nil if it has none
@@ -224,7 +225,8 @@ func (o *group) part(r *request, key partitionKey) *part {
 	return p
 }
 
-// joinChange adds a request about topics; it is committed without linger.
+// joinChange adds a request without records. One that has looked is committed
+// without linger: it is rare, and has waited for the look already.
 func (g *gather) joinChange(r *request) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -234,7 +236,7 @@ func (g *gather) joinChange(r *request) error {
 	o := g.admitLocked(r.began)
 	r.holders = 1
 	o.requests = append(o.requests, r)
-	o.urgent = true
+	o.urgent = o.urgent || r.looked
 	g.notify()
 	return nil
 }

@@ -80,15 +80,16 @@ type building struct {
 
 // doubtful tells whether only the end of the log can tell what to answer: an append
 // was refused for where its partition ends as far as is known here, which other
-// brokers may have moved; or it was settled by what is known of its key here.
+// brokers may have moved; or it was settled by what is known of its key here; or a
+// change was refused for what was the case before the request came.
 func (x *building) doubtful() bool {
 	for _, g := range x.groups {
 		if slices.ContainsFunc(g.requests, func(r *request) bool { return r.doubtful }) {
 			return true
 		}
 	}
-	for _, err := range x.refusal {
-		if CodeOf(err) == CodeOffsetConflict {
+	for r, err := range x.refusal {
+		if CodeOf(err) == CodeOffsetConflict || r.change != nil && !r.looked {
 			return true
 		}
 	}

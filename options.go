@@ -70,6 +70,7 @@ type Limits struct {
 	RecordHeaders int // headers of one record. Default 100
 	Topics        int // topics of the bucket. Default 10,000
 	Partitions    int // partitions of one topic. Default 1,000
+	Consumers     int // consumers of all topics. Default 100,000
 	Keys          int // API keys that are not revoked. Default 1,000, at most 10,000
 	// IdempotencyKeys is how many are remembered, for 24 hours each; at about 150
 	// bytes of Options.StateMemory. Default 1,000,000.
@@ -97,6 +98,7 @@ const (
 	defaultRecordHeaders = 100
 	defaultTopics        = 10_000
 	defaultPartitions    = 1_000
+	defaultConsumers     = 100_000
 	defaultKeys          = 1_000
 	defaultIdempotency   = 1_000_000
 	defaultDeleteDelay   = 24 * time.Hour
@@ -124,6 +126,7 @@ func (o Options) withDefaults() (Options, error) {
 	def(&o.Limits.RecordHeaders, defaultRecordHeaders)
 	def(&o.Limits.Topics, defaultTopics)
 	def(&o.Limits.Partitions, defaultPartitions)
+	def(&o.Limits.Consumers, defaultConsumers)
 	def(&o.Limits.Keys, defaultKeys)
 	def(&o.Limits.IdempotencyKeys, defaultIdempotency)
 	def(&o.Cluster.DeleteDelay, defaultDeleteDelay)
@@ -157,7 +160,7 @@ func (o Options) check() error {
 		return bad("the request limit is %d bytes; it must be at most %d", o.Limits.RequestBytes, requestBytesMax)
 	case o.Limits.RecordBytes < 0 || o.Limits.RecordBytes > o.Limits.RequestBytes:
 		return bad("the record limit is %d bytes; it must be at most the request limit, %d", o.Limits.RecordBytes, o.Limits.RequestBytes)
-	case min(o.Limits.RecordHeaders, o.Limits.Topics, o.Limits.Partitions, o.Limits.Keys, o.Limits.IdempotencyKeys) < 0:
+	case min(o.Limits.RecordHeaders, o.Limits.Topics, o.Limits.Partitions, o.Limits.Consumers, o.Limits.Keys, o.Limits.IdempotencyKeys) < 0:
 		return bad("a limit is negative")
 	case o.Limits.Partitions > state.PartitionsMax:
 		return bad("the partition limit is %d; it must be at most %d", o.Limits.Partitions, state.PartitionsMax)

@@ -102,7 +102,10 @@ func (u TopicUpdate) apply(c TopicConfig) TopicConfig {
 	return c
 }
 
-const topicNameBytesMax = 249
+const (
+	topicNameBytesMax = 249
+	namesHint         = "use 1 to 249 of a-z, A-Z, 0-9, ., _ and -, but not . or .."
+)
 
 // CheckTopicName returns why no topic may have that name, nil if one may.
 // Names are Kafka's: 1 to 249 of a-z, A-Z, 0-9, ".", "_" and "-", but not "." and "..".
@@ -113,7 +116,7 @@ func CheckTopicName(name string) error {
 	}
 	if !ok {
 		e := refused(CodeInvalidTopicName, "%.300q is no topic name", name)
-		e.Hint = fmt.Sprintf("use 1 to %d of a-z, A-Z, 0-9, ., _ and -, but not . or ..", topicNameBytesMax)
+		e.Hint = namesHint
 		return e
 	}
 	return nil
@@ -318,7 +321,12 @@ func (b *Broker) change(ctx context.Context, topic string, f func(*state.Draft) 
 	if err := b.lookNow(ctx, false); err != nil {
 		return notSent(err)
 	}
-	r := &request{topic: topic, ifOffset: -1, began: time.Now(), change: f, done: make(chan struct{})}
+	return b.join(ctx, &request{topic: topic, ifOffset: -1, change: f, looked: true})
+}
+
+// join has a request without records committed.
+func (b *Broker) join(ctx context.Context, r *request) error {
+	r.began, r.done = time.Now(), make(chan struct{})
 	if err := b.gather.joinChange(r); err != nil {
 		return err
 	}

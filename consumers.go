@@ -1,0 +1,298 @@
+package seb
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// Consumer is a named reading position in a topic that survives everything: it is
+// a fact in the log, known to every broker. It never expires, and only
+// [Consumer.Commit] and [Consumer.Reset] move it. Several readers under one name read
+// the same records.
+//
+// A Consumer holds no resources. All methods are safe for concurrent use.
+type Consumer struct {
+	b           *Broker
+	topic, name string
+}
+
+// Consumer returns the topic's consumer of that name, whether it exists or not. Names
+// are made as those of topics are.
+func (b *Broker) Consumer(topic, name string) *Consumer {
+	return &Consumer{b: b, topic: topic, name: name}
+}
+
+// ConsumerInfo is a consumer as it is at one moment.
+type ConsumerInfo struct {
+	Topic, Name string
+	Created     time.Time
+	// Moved is when its positions were last set, by a commit or a reset.
+	Moved time.Time
+	// Version is another one after every such time. See [IfVersion].
+	Version string
+	// Positions are those in every partition of the topic.
+	Positions []ConsumerPosition
+}
+
+// ConsumerPosition is where a consumer is in one partition.
+type ConsumerPosition struct {
+	Partition int32
+	// Next is the offset to read next.
+	Next Offset
+	// Start and End bound the partition.
+	Start, End Offset
+}
+
+// Lag is how many records are there to be read.
+func (p ConsumerPosition) Lag() int64 { return int64(p.End - max(p.Next, p.Start)) }
+
+// Missed is how many records were deleted before they were read. As long as there are
+// some, reading fails with CodeOffsetOutOfRange: whether to go on at the start is not
+// for the broker to decide.
+func (p ConsumerPosition) Missed() int64 { return int64(max(0, p.Start-p.Next)) }
+
+// Consumers describes the consumers of a topic, by name.
+func (b *Broker) Consumers(ctx context.Context, topic string) ([]ConsumerInfo, error) {
+	t, err := b.Topic(ctx, topic) // which looks at the log if that is due
+	if err != nil {
+		return nil, err
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	infos := []ConsumerInfo{}
+	for _, c := range b.state.Consumers(t.ID) {
+		infos = append(infos, describeConsumer(b.state.TopicByID(t.ID), c))
+	}
+	return infos, nil
+}
+
+// Describe tells where the consumer is. It comes into being by [Consumer.Create],
+// [Consumer.Reset] or the first [Consumer.Follow].
+func (c *Consumer) Describe(ctx context.Context) (ConsumerInfo, error) {
+	if err := c.check(); err != nil {
+		return ConsumerInfo{}, asRead(err)
+	}
+	if err := c.b.current(ctx); err != nil {
+		return ConsumerInfo{}, asRead(err)
+	}
+	if _, _, err := c.b.lookUp(ctx, c.topic); err != nil {
+		return ConsumerInfo{}, asRead(err)
+	}
+	info, err := c.describe()
+	if CodeOf(err) == CodeConsumerNotFound { // unless another broker has created it
+		if err := c.b.lookNow(ctx, false); err != nil {
+			return ConsumerInfo{}, asRead(err)
+		}
+		info, err = c.describe()
+	}
+	return info, asRead(err)
+}
+
+func (c *Consumer) describe() (ConsumerInfo, error) {
+	c.b.mu.RLock()
+	defer c.b.mu.RUnlock()
+	t := c.b.state.Topic(c.topic)
+	if t == nil {
+		return ConsumerInfo{}, topicNotFound(c.topic)
+	}
+	found := c.b.state.Consumer(t.ID, c.name)
+	if found == nil {
+		return ConsumerInfo{}, consumerNotFound(c.topic, c.name)
+	}
+	return describeConsumer(t, found), nil
+}
+
+func describeConsumer(t *state.Topic, c *state.Consumer) ConsumerInfo {
+	info := ConsumerInfo{
+		Topic: t.Name, Name: c.Name, Version: versionOf(c.ID, c.Version),
+		Created: time.UnixMicro(c.Created).UTC(), Moved: time.UnixMicro(c.Moved).UTC(),
+		Positions: make([]ConsumerPosition, len(t.Partitions)),
+	}
+	for i, p := range t.Partitions {
+		info.Positions[i] = ConsumerPosition{Partition: int32(i), Next: Offset(c.Position(int32(i))), Start: Offset(p.Start), End: Offset(p.End)}
+	}
+	return info
+}
+
+// versionOf tells a consumer's version from those of all others, also of ones that had
+// its name before.
+func versionOf(id, count uint64) string { return fmt.Sprintf("%d.%d", id, count) }
+
+// Delete forgets the consumer. One that is created later under its name begins anew.
+func (c *Consumer) Delete(ctx context.Context) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	return c.b.change(ctx, c.topic, func(d *state.Draft) ([]commitlog.Item, *Error) {
+		topic, _, ok := d.TopicID(c.topic)
+		if !ok {
+			return nil, topicNotFound(c.topic)
+		}
+		id, ok := d.ConsumerID(topic, c.name)
+		if !ok {
+			return nil, consumerNotFound(c.topic, c.name)
+		}
+		return []commitlog.Item{&commitlog.ConsumerDeleted{ID: id}}, nil
+	})
+}
+
+func (c *Consumer) check() error {
+	if err := CheckTopicName(c.topic); err != nil {
+		return err
+	}
+	if CheckTopicName(c.name) != nil {
+		e := refused(CodeInvalidRequest, "%q is no name of a consumer", c.name)
+		e.Hint = namesHint
+		return e
+	}
+	return nil
+}
+
+// Create creates the consumer at the start of every partition, unless it exists.
+func (c *Consumer) Create(ctx context.Context) (_ ConsumerInfo, created bool, _ error) {
+	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]commitlog.Position, *Error) {
+		if _, exists := d.ConsumerID(topic, c.name); exists {
+			return nil, nil
+		}
+		return starts(d, topic, partitions), nil
+	})
+}
+
+// created returns the item that creates the consumer.
+func (c *Consumer) created(d *state.Draft, topic uint64) (id uint64, _ []commitlog.Item, _ *Error) {
+	if most := min(c.b.opts.Limits.Consumers, state.ConsumersMax); d.ConsumerCount() >= most {
+		e := limited(CodeTooManyConsumers, most, "there are %d consumers already", d.ConsumerCount())
+		e.Hint = "delete those that are no longer needed"
+		return 0, nil, e
+	}
+	id = d.NextConsumerID()
+	return id, []commitlog.Item{&commitlog.ConsumerCreated{ID: id, Topic: topic, Name: c.name}}, nil
+}
+
+// starts returns the start of every partition.
+func starts(d *state.Draft, topic uint64, partitions uint32) []commitlog.Position {
+	ps := make([]commitlog.Position, partitions)
+	for p := range partitions {
+		ps[p] = commitlog.Position{Partition: p, Offset: d.Start(topic, p)}
+	}
+	return ps
+}
+
+func consumerNotFound(topic, name string) *Error {
+	e := refused(CodeConsumerNotFound, "topic %q has no consumer %q", topic, name)
+	e.Hint = "create it first, or read with it: that creates it"
+	return e
+}
+
+// Reset sets the consumer to a position in every partition, and creates it if need be.
+// [At] goes with a topic of one partition only; see [Consumer.ResetTo].
+func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, created bool, _ error) {
+	if err := c.check(); err != nil {
+		return ConsumerInfo{}, false, err
+	}
+	var sought *Follower
+	if from.kind == fromTime {
+		var err error
+		if sought, err = c.b.NewFollower(ctx, c.topic, AllPartitions, from); err != nil {
+			return ConsumerInfo{}, false, notSent(err)
+		}
+	}
+	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]commitlog.Position, *Error) {
+		if from.kind == fromOffset && partitions > 1 {
+			e := refused(CodeInvalidRequest, "offset %d can't be where to begin in each of %d partitions", from.n, partitions)
+			e.Hint = "name the partitions and their offsets"
+			return nil, e
+		}
+		ps := starts(d, topic, partitions)
+		for i := range ps {
+			end, _ := d.End(topic, uint32(i))
+			switch {
+			case sought == nil:
+				ps[i].Offset = from.between(ps[i].Offset, end)
+			case sought.id == topic && i < len(sought.next):
+				ps[i].Offset = max(ps[i].Offset, sought.next[i])
+			}
+		}
+		return ps, c.checkPositions(d, topic, ps)
+	})
+}
+
+// ResetTo sets the consumer to the given offsets, and creates it if need be: then it
+// begins at the start of the partitions that are not given, which else stay as they are.
+func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo, created bool, _ error) {
+	if err := c.check(); err != nil {
+		return ConsumerInfo{}, false, err
+	}
+	ps, err := offsets.positions()
+	if err != nil {
+		return ConsumerInfo{}, false, err
+	}
+	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]commitlog.Position, *Error) {
+		if err := c.checkPositions(d, topic, ps); err != nil {
+			return nil, err
+		}
+		if _, exists := d.ConsumerID(topic, c.name); exists {
+			return ps, nil
+		}
+		all := starts(d, topic, partitions)
+		for _, p := range ps {
+			all[p.Partition] = p
+		}
+		return all, nil
+	})
+}
+
+// set sets the consumer to positions, unless to returns none, and creates it if need be.
+func (c *Consumer) set(ctx context.Context, to func(d *state.Draft, topic uint64, partitions uint32) ([]commitlog.Position, *Error)) (_ ConsumerInfo, created bool, _ error) {
+	if err := cmp.Or(c.check(), c.b.stateRoom()); err != nil {
+		return ConsumerInfo{}, false, err
+	}
+	var creates bool // the commit loop's until the outcome is known
+	err := c.b.change(ctx, c.topic, func(d *state.Draft) (items []commitlog.Item, refusal *Error) {
+		creates = false
+		topic, partitions, ok := d.TopicID(c.topic)
+		if !ok {
+			return nil, topicNotFound(c.topic)
+		}
+		ps, refusal := to(d, topic, partitions)
+		if refusal != nil || len(ps) == 0 {
+			return nil, refusal
+		}
+		id, exists := d.ConsumerID(topic, c.name)
+		if !exists {
+			if id, items, refusal = c.created(d, topic); refusal != nil {
+				return nil, refusal
+			}
+		}
+		creates = !exists
+		return append(items, &commitlog.PositionsMoved{Consumer: id, Positions: ps}), nil
+	})
+	if err != nil {
+		return ConsumerInfo{}, false, err
+	}
+	info, err := c.describe()
+	if err != nil { // deleted since, even by the same commit: that is no refusal
+		return ConsumerInfo{}, false, consumerNotFound(c.topic, c.name).withOutcome(Unknown)
+	}
+	return info, creates, nil
+}
+
+// checkPositions refuses positions outside of the log.
+func (c *Consumer) checkPositions(d *state.Draft, topic uint64, ps []commitlog.Position) *Error {
+	_, partitions, _ := d.TopicID(c.topic)
+	for _, p := range ps {
+		end, ok := d.End(topic, p.Partition)
+		if !ok {
+			return partitionNotFound(c.topic, int32(p.Partition), int(partitions))
+		}
+		if start := d.Start(topic, p.Partition); p.Offset < start || p.Offset > end {
+			return outOfRange(c.topic, int32(p.Partition), p.Offset, start, end)
+		}
+	}
+	return nil
+}

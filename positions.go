@@ -1,0 +1,188 @@
+package seb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// Offsets are the next offsets to read, by partition.
+type Offsets map[int32]Offset
+
+// After returns the offsets behind records: what to commit when all of them are done.
+func After(records ...Record) Offsets {
+	o := Offsets{}
+	for _, r := range records {
+		o[r.Partition] = max(o[r.Partition], r.Offset+1)
+	}
+	return o
+}
+
+// positions returns the offsets as the log has them.
+func (o Offsets) positions() ([]commitlog.Position, error) {
+	if len(o) == 0 {
+		e := refused(CodeInvalidRequest, "no offsets are given")
+		e.Hint = "name the next offset to read of at least one partition"
+		return nil, e
+	}
+	ps := make([]commitlog.Position, 0, len(o))
+	for p, offset := range o {
+		if p < 0 || offset < 0 {
+			return nil, refused(CodeInvalidRequest, "there is no offset %d in partition %d", offset, p)
+		}
+		ps = append(ps, commitlog.Position{Partition: uint32(p), Offset: int64(offset)})
+	}
+	slices.SortFunc(ps, func(a, b commitlog.Position) int { return cmp.Compare(a.Partition, b.Partition) })
+	return ps, nil
+}
+
+// CommitOption changes how positions are committed.
+type CommitOption func(*commitOptions)
+
+type commitOptions struct {
+	version string // "" is any
+}
+
+// IfVersion commits only if the consumer's [ConsumerInfo.Version] still is v: else it
+// fails with CodePositionConflict. So of two readers that both believe to be the
+// only one, one learns that it isn't.
+func IfVersion(v string) CommitOption { return func(o *commitOptions) { o.version = v } }
+
+// Commit moves the consumer: all of it, or nothing. It returns once the store has it,
+// with the consumer's new version. It shares the log's next commit with whatever else
+// is going on, so while records flow it costs no request of its own.
+//
+// An offset may be anything up to the end of its partition, also one before the
+// consumer's. An error's [Outcome] tells whether it may have moved all the same; then
+// it can be sent again.
+func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOption) (version string, _ error) {
+	var o commitOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	ps, err := offsets.positions()
+	if err := cmp.Or(c.check(), err, c.b.usable()); err != nil {
+		return "", notSent(err)
+	}
+	err = c.b.join(ctx, &request{topic: c.topic, ifOffset: -1, change: func(d *state.Draft) ([]commitlog.Item, *Error) {
+		id, refusal := c.mayCommit(d, ps, o)
+		if refusal != nil {
+			return nil, refusal
+		}
+		version = versionOf(id, d.ConsumerVersion(id)+1)
+		return []commitlog.Item{&commitlog.PositionsMoved{Consumer: id, Positions: ps}}, nil
+	}})
+	if err != nil {
+		return "", err
+	}
+	return version, nil
+}
+
+// mayCommit returns the consumer's id, or why it can't be moved.
+func (c *Consumer) mayCommit(d *state.Draft, ps []commitlog.Position, o commitOptions) (uint64, *Error) {
+	topic, partitions, ok := d.TopicID(c.topic)
+	if !ok {
+		return 0, topicNotFound(c.topic)
+	}
+	id, ok := d.ConsumerID(topic, c.name)
+	if !ok {
+		return 0, consumerNotFound(c.topic, c.name)
+	}
+	if version := versionOf(id, d.ConsumerVersion(id)); o.version != "" && o.version != version {
+		e := refused(CodePositionConflict, "consumer %q of topic %q has version %s, not %s: somebody else has moved it", c.name, c.topic, version, o.version)
+		e.Hint = "read where it is now; perhaps another reader has its name"
+		return 0, e
+	}
+	for _, p := range ps {
+		switch end, ok := d.End(topic, p.Partition); {
+		case !ok:
+			return 0, partitionNotFound(c.topic, int32(p.Partition), int(partitions))
+		case p.Offset > end:
+			return 0, outOfRange(c.topic, int32(p.Partition), p.Offset, d.Start(topic, p.Partition), end)
+		}
+	}
+	return id, nil
+}
+
+// Follower returns a follower of a partition, or of AllPartitions, that begins where
+// the consumer is. If there is no such consumer it is created first, at the start of
+// every partition. What was read is committed by the caller: see [Consumer.Commit].
+//
+// It is refused with CodeOffsetOutOfRange if records were deleted that the consumer
+// has not committed; then [Consumer.Reset] it to where it is to go on.
+func (c *Consumer) Follower(ctx context.Context, partition int32) (*Follower, error) {
+	if err := c.check(); err != nil {
+		return nil, asRead(err)
+	}
+	if err := c.b.current(ctx); err != nil {
+		return nil, asRead(err)
+	}
+	m, ok := c.bookmark(partition)
+	if !ok {
+		if _, _, err := c.Create(ctx); err != nil {
+			return nil, err
+		}
+		if m, ok = c.bookmark(partition); !ok {
+			return nil, asRead(consumerNotFound(c.topic, c.name)) // deleted since
+		}
+	}
+	f, err := c.b.ResumeFollower(ctx, c.topic, m)
+	if e := (*Error)(nil); errors.As(err, &e) && e.Code == CodeOffsetOutOfRange {
+		passed := *e
+		passed.Hint = "records that the consumer has not committed were deleted: reset it to where it is to go on, such as earliest"
+		return nil, &passed
+	}
+	return f, err
+}
+
+// bookmark returns where the consumer is; false if there is none.
+func (c *Consumer) bookmark(partition int32) (Bookmark, bool) {
+	c.b.mu.RLock()
+	defer c.b.mu.RUnlock()
+	t := c.b.state.Topic(c.topic)
+	if t == nil {
+		return Bookmark{}, false
+	}
+	found := c.b.state.Consumer(t.ID, c.name)
+	if found == nil {
+		return Bookmark{}, false
+	}
+	m := Bookmark{Cluster: c.b.clusterTag(), Topic: t.ID, Partition: partition}
+	if partition != AllPartitions {
+		m.Offsets = []Offset{Offset(found.Position(partition))}
+		return m, true
+	}
+	for p := range t.Partitions {
+		m.Offsets = append(m.Offsets, Offset(found.Position(int32(p))))
+	}
+	return m, true
+}
+
+// Follow iterates over the records of all partitions that the consumer has not
+// committed, and waits for more, until ctx ends or the caller stops. Committing is the
+// caller's:
+//
+//	for record, err := range consumer.Follow(ctx) {
+//		...
+//		_, err = consumer.Commit(ctx, seb.After(record))
+//	}
+func (c *Consumer) Follow(ctx context.Context) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		f, err := c.Follower(ctx, AllPartitions)
+		for err == nil {
+			var records []Record
+			records, err = f.Next(ctx, FetchOptions{Wait: followWait})
+			for _, r := range records {
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+		yield(Record{}, err)
+	}
+}
