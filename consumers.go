@@ -166,9 +166,7 @@ func (c *Consumer) Create(ctx context.Context) (_ ConsumerInfo, created bool, _ 
 // created returns the item that creates the consumer.
 func (c *Consumer) created(d *state.Draft, topic uint64) (id uint64, _ []commitlog.Item, _ *Error) {
 	if most := min(c.b.opts.Limits.Consumers, state.ConsumersMax); d.ConsumerCount() >= most {
-		e := limited(CodeTooManyConsumers, most, "there are %d consumers already", d.ConsumerCount())
-		e.Hint = "delete those that are no longer needed"
-		return 0, nil, e
+		return 0, nil, limited(CodeTooManyConsumers, most, "there are %d consumers already", d.ConsumerCount())
 	}
 	id = d.NextConsumerID()
 	return id, []commitlog.Item{&commitlog.ConsumerCreated{ID: id, Topic: topic, Name: c.name}}, nil
@@ -214,7 +212,9 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 			switch {
 			case sought == nil:
 				ps[i].Offset = from.between(ps[i].Offset, end)
-			case sought.id == topic && i < len(sought.next):
+			case sought.id != topic:
+				return nil, topicDeleted(c.topic) // another one has its name
+			case i < len(sought.next): // else the partition was added since
 				ps[i].Offset = max(ps[i].Offset, sought.next[i])
 			}
 		}

@@ -3,6 +3,7 @@ package seb_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -47,14 +48,17 @@ func wantAt(t testing.TB, c *seb.Consumer, next ...seb.Offset) seb.ConsumerInfo 
 	return info
 }
 
-// followed returns "partition/offset" of the next n records that a consumer has not committed.
+// followed returns "partition/offset" of the next n records that a consumer has not
+// committed, sorted: it may begin with any partition.
 func followed(t testing.TB, c *seb.Consumer, n int) []string {
 	t.Helper()
 	f, err := c.Follower(t.Context(), seb.AllPartitions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return take(t, f, n)
+	got := take(t, f, n)
+	slices.Sort(got)
+	return got
 }
 
 func TestConsumerGoesOnWhereItWas(t *testing.T) {

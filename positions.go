@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -103,15 +105,18 @@ func (c *Consumer) mayCommit(d *state.Draft, ps []commitlog.Position, o commitOp
 		case !ok:
 			return 0, partitionNotFound(c.topic, int32(p.Partition), int(partitions))
 		case p.Offset > end:
-			return 0, outOfRange(c.topic, int32(p.Partition), p.Offset, d.Start(topic, p.Partition), end)
+			e := outOfRange(c.topic, int32(p.Partition), p.Offset, d.Start(topic, p.Partition), end)
+			e.Hint = "commit the offset behind the last record that is done: the next one to read"
+			return 0, e
 		}
 	}
 	return id, nil
 }
 
 // Follower returns a follower of a partition, or of AllPartitions, that begins where
-// the consumer is. If there is no such consumer it is created first, at the start of
-// every partition. What was read is committed by the caller: see [Consumer.Commit].
+// the consumer is, with any of the partitions. If there is no such consumer it is
+// created first, at the start of every partition. What was read is committed by the
+// caller: see [Consumer.Commit].
 //
 // It is refused with CodeOffsetOutOfRange if records were deleted that the consumer
 // has not committed; then [Consumer.Reset] it to where it is to go on.
@@ -119,11 +124,28 @@ func (c *Consumer) Follower(ctx context.Context, partition int32) (*Follower, er
 	if err := c.check(); err != nil {
 		return nil, asRead(err)
 	}
+	f, err := c.follower(ctx, partition)
+	if CodeOf(err) == CodeTopicRecreated {
+		f, err = c.follower(ctx, partition) // in between another topic got the name
+	}
+	if e := (*Error)(nil); errors.As(err, &e) && e.Code == CodeOffsetOutOfRange {
+		passed := *e
+		passed.Hint = fmt.Sprintf("records that the consumer has not committed were deleted: "+
+			"reset it to earliest to go on without them, at %d there, or to any other place", e.Start)
+		return nil, &passed
+	}
+	return f, err
+}
+
+func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, error) {
 	if err := c.b.current(ctx); err != nil {
 		return nil, asRead(err)
 	}
 	m, ok := c.bookmark(partition)
 	if !ok {
+		if _, err := c.b.NewFollower(ctx, c.topic, partition, Latest); err != nil {
+			return nil, err // what can't be read creates nothing
+		}
 		if _, _, err := c.Create(ctx); err != nil {
 			return nil, err
 		}
@@ -132,10 +154,10 @@ func (c *Consumer) Follower(ctx context.Context, partition int32) (*Follower, er
 		}
 	}
 	f, err := c.b.ResumeFollower(ctx, c.topic, m)
-	if e := (*Error)(nil); errors.As(err, &e) && e.Code == CodeOffsetOutOfRange {
-		passed := *e
-		passed.Hint = "records that the consumer has not committed were deleted: reset it to where it is to go on, such as earliest"
-		return nil, &passed
+	if err == nil {
+		// Who comes again and again must get to all partitions. A count of those who came
+		// would do that badly: several may come in turn.
+		f.turn = rand.N(len(f.next))
 	}
 	return f, err
 }
