@@ -34,7 +34,7 @@ func example(pattern string) string {
 	if slices.Contains(originalPaths, pattern) {
 		return pattern + "?topic-name=orders&offset=0"
 	}
-	return strings.NewReplacer("{topic}", "orders", "{offset}", "0", "{id}", "77", "{name}", "n").Replace(pattern)
+	return strings.NewReplacer("{topic}", "orders", "{consumer}", "billing", "{offset}", "0", "{id}", "77", "{name}", "n").Replace(pattern)
 }
 
 // lacking returns the scopes that are not enough for a need.
@@ -50,7 +50,7 @@ func lacking(n need) seb.Scopes {
 }
 
 // changing returns a request to a route that changes the log if it is let in, and
-// finds topic orders with a record, and the key.
+// finds topic orders with a record and consumer billing, and the key.
 func changing(method, pattern string, key uint64) (path, body string, header []string) {
 	path = example(pattern)
 	switch method + " " + pattern {
@@ -60,6 +60,10 @@ func changing(method, pattern string, key uint64) (path, body string, header []s
 		body = `{"partitions":9}`
 	case "DELETE /v1/topics/{topic}/records":
 		path += "?partition=0&before=1"
+	case "PUT /v1/topics/{topic}/consumers/{consumer}":
+		body = `{"from":"latest"}`
+	case "POST /v1/topics/{topic}/consumers/{consumer}/commit":
+		body = `{"offsets":{"0":1}}`
 	case "POST /v1/keys":
 		body = `{"name":"new","scopes":["read"]}`
 	case "DELETE /v1/keys/{id}":
@@ -156,6 +160,7 @@ func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
 					a.want(t, http.StatusNoContent)
 				}
 				s.append("orders", "x", bearer(ops)...)
+				s.do("PUT", "/v1/topics/orders/consumers/billing", nil, bearer(ops)...).want(t, http.StatusCreated)
 				victim, _ := newKey(t, s.broker, fmt.Sprint("victim", routes), seb.ScopeRead)
 				path, body, common := changing(method, pattern, victim.ID)
 				ask := func(method string, header ...string) answer {
@@ -191,28 +196,34 @@ func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
 // shows none. It stands here again, and not in the handler alone, since whoever
 // weakens a route there should have to say so.
 var servedTo = map[string]string{
-	"GET /v1/topics":                          "r aA",
-	"GET /v1/topics/{topic}":                  "r aA",
-	"PUT /v1/topics/{topic}":                  "  aA",
-	"PATCH /v1/topics/{topic}":                "  aA",
-	"DELETE /v1/topics/{topic}":               "  aA",
-	"GET /v1/topics/{topic}/records":          "r aA",
-	"POST /v1/topics/{topic}/records":         " waA",
-	"DELETE /v1/topics/{topic}/records":       "  aA",
-	"GET /v1/topics/{topic}/records/{offset}": "r aA",
-	"GET /v1/keys":                            "   A",
-	"POST /v1/keys":                           "   A",
-	"DELETE /v1/keys/{id}":                    "   A",
-	"GET /v1/version":                         "rwaA-",
-	"GET /livez":                              "rwaA-",
-	"GET /readyz":                             "rwaA-",
-	"GET /openapi.yaml":                       "rwaA-",
-	"GET /metrics":                            "rwaA",
-	"GET /v1/bill":                            "rwaA",
-	"GET /records":                            "r aA",
-	"POST /records":                           " waA",
-	"GET /record":                             "r aA",
-	"GET /topic":                              "r aA",
+	"GET /v1/topics":                                      "r aA",
+	"GET /v1/topics/{topic}":                              "r aA",
+	"PUT /v1/topics/{topic}":                              "  aA",
+	"PATCH /v1/topics/{topic}":                            "  aA",
+	"DELETE /v1/topics/{topic}":                           "  aA",
+	"GET /v1/topics/{topic}/records":                      "r aA",
+	"POST /v1/topics/{topic}/records":                     " waA",
+	"DELETE /v1/topics/{topic}/records":                   "  aA",
+	"GET /v1/topics/{topic}/records/{offset}":             "r aA",
+	"GET /v1/topics/{topic}/consumers":                    "r aA",
+	"GET /v1/topics/{topic}/consumers/{consumer}":         "r aA",
+	"PUT /v1/topics/{topic}/consumers/{consumer}":         "r aA",
+	"DELETE /v1/topics/{topic}/consumers/{consumer}":      "r aA",
+	"GET /v1/topics/{topic}/consumers/{consumer}/records": "r aA",
+	"POST /v1/topics/{topic}/consumers/{consumer}/commit": "r aA",
+	"GET /v1/keys":                                        "   A",
+	"POST /v1/keys":                                       "   A",
+	"DELETE /v1/keys/{id}":                                "   A",
+	"GET /v1/version":                                     "rwaA-",
+	"GET /livez":                                          "rwaA-",
+	"GET /readyz":                                         "rwaA-",
+	"GET /openapi.yaml":                                   "rwaA-",
+	"GET /metrics":                                        "rwaA",
+	"GET /v1/bill":                                        "rwaA",
+	"GET /records":                                        "r aA",
+	"POST /records":                                       " waA",
+	"GET /record":                                         "r aA",
+	"GET /topic":                                          "r aA",
 }
 
 func TestScopesAllowWhatIsDocumented(t *testing.T) {

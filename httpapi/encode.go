@@ -128,6 +128,18 @@ func (c *chunks) field(name string, value []byte) {
 	c.quoted(value)
 }
 
+// records begins an object with rs as a list.
+func (c *chunks) records(rs []seb.Record) {
+	c.text(`{"records":[`)
+	for i := range rs {
+		if i > 0 {
+			c.text(",")
+		}
+		c.record(&rs[i])
+	}
+	c.text("]")
+}
+
 // record adds r as a JSON object. value is always there, as null if the record's
 // is (another client's doing); key and headers only if r has them.
 func (c *chunks) record(r *seb.Record) {

@@ -51,6 +51,11 @@ func (h *Handler) followRecords(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	return h.stream(w, r, f)
+}
+
+// stream answers with what f reads, an event per record.
+func (h *Handler) stream(w *response, r *http.Request, f *seb.Follower) error {
 	w.Header().Set("Content-Type", typeEvents)
 	w.Header().Add("Vary", "Accept, "+lastEventIDHeader)
 	mark := f.Bookmark()
@@ -84,15 +89,24 @@ func (h *Handler) follower(r *http.Request) (*seb.Follower, error) {
 	if err != nil {
 		return nil, err
 	}
+	f, err := h.resumed(r, q, partition)
+	if err == nil && f == nil {
+		f, err = h.broker.NewFollower(r.Context(), r.PathValue("topic"), partition, from)
+	}
+	return f, err
+}
+
+// resumed returns a follower that goes on behind the last event that the client has
+// got, nil if it has got none.
+func (h *Handler) resumed(r *http.Request, q query, partition int32) (*seb.Follower, error) {
 	// The header comes first: a browser that reconnects sends it along with the
 	// query that it began with.
 	last := r.Header.Get(lastEventIDHeader)
 	if last == "" {
 		last = q["last_event_id"]
 	}
-	topic := r.PathValue("topic")
 	if last == "" {
-		return h.broker.NewFollower(r.Context(), topic, partition, from)
+		return nil, nil
 	}
 	mark, err := seb.ParseBookmark(last)
 	if err != nil {
@@ -102,7 +116,7 @@ func (h *Handler) follower(r *http.Request) (*seb.Follower, error) {
 		return nil, invalid("go on with the same partition, or leave the id out to begin anew",
 			"the last event id %.80q is not one of %s", last, nameOf(partition))
 	}
-	return h.broker.ResumeFollower(r.Context(), topic, mark)
+	return h.broker.ResumeFollower(r.Context(), r.PathValue("topic"), mark)
 }
 
 func nameOf(partition int32) string {

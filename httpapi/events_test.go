@@ -33,10 +33,16 @@ type event struct {
 	id, name, data, all string
 }
 
-// follow opens a stream, which must begin; header holds names and values in turn.
+// follow opens a stream of topic orders, which must begin; header holds names and
+// values in turn.
 func (s *server) follow(query string, header ...string) *stream {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(context.Background(), "GET", s.url+ordersPath+query, nil)
+	return s.followAt(ordersPath+query, header...)
+}
+
+func (s *server) followAt(path string, header ...string) *stream {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(context.Background(), "GET", s.url+path, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}

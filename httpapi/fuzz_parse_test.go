@@ -11,6 +11,7 @@ import (
 	"net/textproto"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("Seb-Key: k\r\nSeb-Header-B: 1\r\nSeb-Header-A: 2\r\nSeb-Timestamp: 2026-01-31T12:00:00Z")
 	f.Add("Content-Type: text/plain; charset=utf-8\r\nSeb-Request-Id: a\"b")
 	f.Add("Traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	f.Add("If-Match: \"7.3\"\r\nIf-Match: *")
 	f.Add("Ce-Id: 1\r\nIdempotency-Key: 1\r\nSeb-Header-: 1")
 	f.Fuzz(func(t *testing.T, text string) {
 		fields, err := textproto.NewReader(bufio.NewReader(strings.NewReader(text + "\r\n\r\n"))).ReadMIMEHeader()
@@ -155,6 +157,9 @@ func FuzzHeaders(f *testing.F) {
 		}
 		if id := traceID(r.Header.Get("Traceparent")); id != "" && (len(id) != 32 || !isLowerHex(id)) {
 			t.Fatalf("trace id %q", id)
+		}
+		if _, err := ifMatch(r); err != nil && seb.CodeOf(err) != seb.CodeInvalidRequest {
+			t.Fatalf("If-Match: %v", err)
 		}
 		spec, err := parseAppend(r)
 		if err != nil {
@@ -219,4 +224,54 @@ func FuzzTopicSpec(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Where a consumer is to be is what encoding/json reads in the body.
+func FuzzConsumerBodies(f *testing.F) {
+	f.Add([]byte(`{"from":"latest"}`))
+	f.Add([]byte(`{"from":{"time":"2026-01-31T12:00:00Z"}}`))
+	f.Add([]byte(`{"from":{"offsets":{"0":41,"2147483647":9223372036854775807}}}`))
+	f.Add([]byte(`{"offsets":{"0":41,"1":0}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		from, err := parseFrom(bytes.Clone(body))
+		offsets, commitErr := parseCommit(bytes.Clone(body))
+		if err != nil && seb.CodeOf(err) == "" || commitErr != nil && seb.CodeOf(commitErr) == "" {
+			t.Fatalf("an error without code: %v, %v", err, commitErr)
+		}
+		var want struct {
+			From    json.RawMessage
+			Offsets map[string]int64
+		}
+		if (err == nil && len(bytes.TrimSpace(body)) > 0 || commitErr == nil) && json.Unmarshal(body, &want) != nil {
+			t.Fatalf("%q is taken as %+v and %v", body, from, offsets)
+		}
+		if commitErr == nil {
+			wantOffsets(t, body, want.Offsets, offsets)
+		}
+		var place struct {
+			Time    *string
+			Offsets map[string]int64
+		}
+		switch word := string(want.From); {
+		case err != nil:
+		case from.given != (want.From != nil):
+			t.Fatalf("%q is taken as %+v", body, from)
+		case !from.given || strings.HasPrefix(word, `"`):
+		case json.Unmarshal(want.From, &place) != nil || (place.Time != nil) == (place.Offsets != nil):
+			t.Fatalf("%q is taken as %+v", body, from)
+		default:
+			wantOffsets(t, body, place.Offsets, from.offsets)
+		}
+	})
+}
+
+func wantOffsets(t *testing.T, body []byte, want map[string]int64, got seb.Offsets) {
+	if len(want) != len(got) {
+		t.Fatalf("%q is taken as %v", body, got)
+	}
+	for p, o := range got {
+		if n, there := want[strconv.Itoa(int(p))]; !there || n != int64(o) || p < 0 || o < 0 {
+			t.Fatalf("%q is taken as %v", body, got)
+		}
+	}
 }

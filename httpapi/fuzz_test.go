@@ -183,6 +183,13 @@ func FuzzQuery(f *testing.F) {
 		} else if seb.CodeOf(err) == "" {
 			t.Fatalf("an error without code: %v", err)
 		}
+		if spec, err := h.parseConsumerRead(r); err == nil {
+			if spec.partition < seb.AllPartitions || spec.limit < 1 || spec.maxBytes < 1 || spec.wait < 0 || spec.wait > readWaitMax {
+				t.Fatalf("%q: %+v", raw, spec)
+			}
+		} else if seb.CodeOf(err) == "" {
+			t.Fatalf("an error without code: %v", err)
+		}
 		if spec, err := h.parseRead(r); err == nil {
 			if spec.partition < 0 || spec.limit < 1 || spec.limit > readRecordsMax || spec.maxBytes < 1 ||
 				spec.maxBytes > readBytesMax || spec.wait < 0 || spec.wait > readWaitMax {
@@ -201,7 +208,11 @@ func FuzzHTTP(f *testing.F) {
 	f.Add("POST", "/v1/topics/t/records", "Content-Type: application/vnd.seb.records+json", []byte(`{"records":[{"value":"a"}]}`))
 	f.Add("PUT", "/v1/topics/t", "Seb-Request-Id: x", []byte(`{"partitions":1}`))
 	f.Add("HEAD", "/v1/topics/t/records/0", "If-None-Match: *", []byte(nil))
-	s := newServer(f, seb.Options{Memory: 16 << 20, Limits: seb.Limits{Topics: 10, Partitions: 10}}, Options{})
+	f.Add("PUT", "/v1/topics/t/consumers/c", "Seb-Request-Id: x", []byte(`{"from":{"offsets":{"0":0}}}`))
+	f.Add("GET", "/v1/topics/t/consumers/c/records?limit=1", "Accept: application/json", []byte(nil))
+	f.Add("POST", "/v1/topics/t/consumers/c/commit", "If-Match: \"1.1\"", []byte(`{"offsets":{"0":1}}`))
+	f.Add("DELETE", "/v1/topics/t/consumers/c", "Accept: */*", []byte(nil))
+	s := newServer(f, seb.Options{Memory: 16 << 20, Limits: seb.Limits{Topics: 10, Partitions: 10, Consumers: 10}}, Options{})
 	s.append("t", "x")
 	f.Fuzz(func(t *testing.T, method, target, header string, body []byte) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

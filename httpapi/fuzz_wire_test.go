@@ -46,7 +46,8 @@ func FuzzWire(f *testing.F) {
 	f.Add([]byte(request("POST", "/v1/topics/t/records", `{"records":[{"value":"a"}]}`, "Content-Type: "+typeRecords) + get("/v1/topics/t/records/0")))
 	f.Add([]byte("PUT /v1/topics/t HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\ne\r\n{\"partitions\":1\r\n1\r\n}\r\n0\r\nX: y\r\n\r\n"))
 	f.Add([]byte("HEAD /v1/topics/t/records/0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + request("DELETE", "/v1/topics/other", "")))
-	s := newServer(f, seb.Options{Memory: 16 << 20, Limits: seb.Limits{Topics: 10, Partitions: 10}}, Options{})
+	f.Add([]byte(request("POST", "/v1/topics/t/consumers/c/commit", `{"offsets":{"0":1}}`) + get("/v1/topics/t/consumers/c/records?wait=1m")))
+	s := newServer(f, seb.Options{Memory: 16 << 20, Limits: seb.Limits{Topics: 10, Partitions: 10, Consumers: 10}}, Options{})
 	s.append("t", "x")
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		w := &wire{in: bytes.NewReader(sent), done: make(chan struct{})}

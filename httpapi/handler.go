@@ -96,6 +96,12 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 		"GET": {readsRecords, h.readRecords}, "POST": {writesTopic, h.appendRecords}, "DELETE": {changesTopic, h.deleteRecords},
 	})
 	h.route("/v1/topics/{topic}/records/{offset}", methods{"GET": {readsTopic, h.readRecord}})
+	h.route("/v1/topics/{topic}/consumers", methods{"GET": {readsTopic, h.listConsumers}})
+	h.route("/v1/topics/{topic}/consumers/{consumer}", methods{
+		"GET": {readsTopic, h.getConsumer}, "PUT": {readsTopic, h.putConsumer}, "DELETE": {readsTopic, h.deleteConsumer},
+	})
+	h.route("/v1/topics/{topic}/consumers/{consumer}/records", methods{"GET": {readsTopic, h.readConsumer}})
+	h.route("/v1/topics/{topic}/consumers/{consumer}/commit", methods{"POST": {readsTopic, h.commitPositions}})
 	h.route("/v1/keys", methods{"GET": {readsKeys, h.listKeys}, "POST": {changesKeys, h.createKey}})
 	h.route("/v1/keys/{id}", methods{"DELETE": {changesKeys, h.revokeKey}})
 	h.route("/v1/version", methods{"GET": {needsNothing, h.getVersion}})

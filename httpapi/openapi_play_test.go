@@ -50,6 +50,8 @@ func exampleServer(t *testing.T) (*server, keys) {
 	s.do("PUT", "/v1/topics/payments", strings.NewReader(`{"partitions":2}`)).want(t, http.StatusCreated)
 	s.append("orders", "ordered\npaid\nshipped\n", "Content-Type", typeNDJSON, "Idempotency-Key", "the-first-three",
 		"Seb-Key", "42", "Seb-Timestamp", "2026-01-31T12:00:00.25Z", "Seb-Header-Source", "shop")
+	s.do("PUT", "/v1/topics/orders/consumers/audit", strings.NewReader(`{"from":"latest"}`)).want(t, http.StatusCreated)
+	s.do("PUT", "/v1/topics/orders/consumers/billing", strings.NewReader(`{"from":{"offsets":{"0":1}}}`)).want(t, http.StatusCreated)
 	return s, newKeys(t, s.broker)
 }
 
@@ -197,7 +199,7 @@ func encodeExample(value any) (string, error) {
 
 // volatile are the fields that differ from bucket to bucket and from key to key,
 // or with the format of stored objects.
-var volatile = regexp.MustCompile(`"(cluster_id|applied|bytes|created)":("[^"]*"|\d+)|"(key)":"seb_\d+_[0-9a-f]{64}"`)
+var volatile = regexp.MustCompile(`"(cluster_id|applied|bytes|created|last_activity)":("[^"]*"|\d+)|"(key)":"seb_\d+_[0-9a-f]{64}"`)
 
 // inForm returns a body as it is to be compared: JSON decoded, without what
 // is volatile.

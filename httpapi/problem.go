@@ -43,6 +43,9 @@ var statuses = map[seb.Code]int{
 	seb.CodeTooManyHeaders:       http.StatusBadRequest,
 	seb.CodeTooManyTopics:        http.StatusConflict,
 	seb.CodeTooManyPartitions:    http.StatusBadRequest,
+	seb.CodeConsumerNotFound:     http.StatusNotFound,
+	seb.CodePositionConflict:     http.StatusPreconditionFailed,
+	seb.CodeTooManyConsumers:     http.StatusConflict,
 	seb.CodeUnauthorized:         http.StatusUnauthorized,
 	seb.CodeForbidden:            http.StatusForbidden,
 	seb.CodeKeyNotFound:          http.StatusNotFound,
@@ -87,6 +90,9 @@ var hints = map[seb.Code]string{
 	seb.CodeTooManyHeaders:       "send fewer headers with a record, or have --headers-max of seb serve raised",
 	seb.CodeTooManyTopics:        "delete a topic that nobody needs, or have --topics-max of seb serve raised",
 	seb.CodeTooManyPartitions:    "use fewer partitions, or have --partitions-max of seb serve raised",
+	seb.CodeConsumerNotFound:     "create it with PUT, or read with it: that creates it",
+	seb.CodePositionConflict:     "read where the consumer is now; perhaps another reader has its name",
+	seb.CodeTooManyConsumers:     "delete consumers that nobody needs, or have --consumers-max of seb serve raised",
 	seb.CodeUnauthorized:         "send an API key that is good, as Authorization: Bearer KEY",
 	seb.CodeForbidden:            "use a key with that scope for that topic",
 	seb.CodeKeyNotFound:          "list the keys to see which there are",
@@ -224,11 +230,15 @@ func errNoRoute(r *http.Request) error {
 
 // methodHints say what may have been meant by a method that a route does not have.
 var methodHints = map[string]string{
-	"/v1/topics":                 "; PUT /v1/topics/TOPIC creates a topic",
-	"/v1/topics/{topic}":         "; POST /v1/topics/TOPIC/records appends to it",
-	"/v1/topics/{topic}/records": "; POST appends",
-	"/v1/keys":                   "; POST creates a key",
-	"/v1/keys/{id}":              "; GET /v1/keys lists the keys",
+	"/v1/topics":                                      "; PUT /v1/topics/TOPIC creates a topic",
+	"/v1/topics/{topic}":                              "; POST /v1/topics/TOPIC/records appends to it",
+	"/v1/topics/{topic}/records":                      "; POST appends",
+	"/v1/topics/{topic}/consumers":                    "; PUT /v1/topics/TOPIC/consumers/NAME creates a consumer",
+	"/v1/topics/{topic}/consumers/{consumer}":         "; POST /v1/topics/TOPIC/consumers/NAME/commit moves it",
+	"/v1/topics/{topic}/consumers/{consumer}/records": "; POST /v1/topics/TOPIC/consumers/NAME/commit commits",
+	"/v1/topics/{topic}/consumers/{consumer}/commit":  "; GET /v1/topics/TOPIC/consumers/NAME tells where it is",
+	"/v1/keys":      "; POST creates a key",
+	"/v1/keys/{id}": "; GET /v1/keys lists the keys",
 }
 
 func errMethod(r *http.Request, allow string) error {

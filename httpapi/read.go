@@ -81,14 +81,8 @@ func writeNDJSON(out *chunks, records []seb.Record) error {
 }
 
 func writeRecordsJSON(out *chunks, found seb.Fetched) error {
-	out.text(`{"records":[`)
-	for i := range found.Records {
-		if i > 0 {
-			out.text(",")
-		}
-		out.record(&found.Records[i])
-	}
-	out.text(`],"next_offset":`)
+	out.records(found.Records)
+	out.text(`,"next_offset":`)
 	out.integer(int64(found.Next))
 	out.text(`,"end_offset":`)
 	out.integer(int64(found.End))
@@ -109,18 +103,23 @@ func (h *Handler) parseRead(r *http.Request) (readSpec, error) {
 		return s, err
 	}
 	s.topicID = q["topic_id"]
+	return s, h.parseBounds(q, &s)
+}
+
+// parseBounds reads how much a read is to return, and for how long it is to wait.
+func (h *Handler) parseBounds(q query, s *readSpec) error {
 	limit, err := q.count("limit", 1, math.MaxInt64, defaultReadRecords)
 	if err != nil {
-		return s, err
+		return err
 	}
 	maxBytes, err := q.count("max_bytes", 1, math.MaxInt64, defaultReadBytes)
 	if err != nil {
-		return s, err
+		return err
 	}
 	s.limit = int(min(limit, readRecordsMax, int64(h.recordsMax())))
 	s.maxBytes = min(maxBytes, readBytesMax, int64(h.limits.RequestBytes))
 	s.wait, err = q.duration("wait", readWaitMax)
-	return s, err
+	return err
 }
 
 // fetch returns the records that spec asks for, with the memory they take
@@ -150,30 +149,40 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 }
 
 // fetchNow fetches without waiting, under a reservation.
-func (h *Handler) fetchNow(ctx context.Context, topic string, spec readSpec) (seb.Fetched, func(), error) {
+func (h *Handler) fetchNow(ctx context.Context, topic string, spec readSpec) (found seb.Fetched, release func(), err error) {
+	release, err = h.withMemory(ctx, spec, func() ([]seb.Record, error) {
+		found, err = h.broker.Fetch(ctx, topic, spec.partition, spec.from, seb.FetchOptions{
+			Limit: spec.limit, MaxBytes: spec.maxBytes, TopicTag: spec.topicID,
+		})
+		return found.Records, err
+	})
+	return found, release, err
+}
+
+// withMemory reads records as spec bounds them, with the memory they take reserved
+// until release is called.
+func (h *Handler) withMemory(ctx context.Context, spec readSpec, read func() ([]seb.Record, error)) (func(), error) {
 	reserved := spec.maxBytes + int64(spec.limit)*int64(recordStructBytes)
 	release, err := h.broker.Reserve(ctx, reserved)
 	if err != nil {
-		return seb.Fetched{}, nil, err
+		return nil, err
 	}
-	found, err := h.broker.Fetch(ctx, topic, spec.partition, spec.from, seb.FetchOptions{
-		Limit: spec.limit, MaxBytes: spec.maxBytes, TopicTag: spec.topicID,
-	})
+	records, err := read()
 	if err != nil {
 		release()
-		return found, nil, err
+		return nil, err
 	}
-	more := heldBytes(found.Records) - reserved
+	more := heldBytes(records) - reserved
 	if more <= 0 {
-		return found, release, nil
+		return release, nil
 	}
 	// The first record comes whatever its size.
 	releaseMore, err := h.broker.ReserveMore(ctx, more)
 	if err != nil {
 		release()
-		return found, nil, err
+		return nil, err
 	}
-	return found, func() { release(); releaseMore() }, nil
+	return func() { release(); releaseMore() }, nil
 }
 
 func heldBytes(records []seb.Record) int64 {
@@ -188,14 +197,23 @@ func heldBytes(records []seb.Record) int64 {
 // waitFor returns when there is a record at spec.from, after wait, or when the
 // handler drains.
 func (h *Handler) waitFor(ctx context.Context, topic string, spec readSpec, wait time.Duration) error {
+	return h.untilDrained(ctx, func(ctx context.Context) error {
+		_, err := h.broker.Fetch(ctx, topic, spec.partition, spec.from, seb.FetchOptions{
+			Limit: 1, MaxBytes: 1, Wait: wait, TopicTag: spec.topicID,
+		})
+		return err
+	})
+}
+
+// untilDrained waits, no longer than until the handler drains: the answer then is what
+// there is.
+func (h *Handler) untilDrained(ctx context.Context, wait func(context.Context) error) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.draining, cancel)()
-	_, err := h.broker.Fetch(waiting, topic, spec.partition, spec.from, seb.FetchOptions{
-		Limit: 1, MaxBytes: 1, Wait: wait, TopicTag: spec.topicID,
-	})
+	err := wait(waiting)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
-		return nil // draining: the answer is what there is
+		return nil
 	}
 	return err
 }

@@ -1,0 +1,129 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// readConsumer answers with records that the consumer has not committed, of all
+// partitions or one.
+func (h *Handler) readConsumer(w *response, r *http.Request) error {
+	mediaType, err := negotiate(r.Header.Values("Accept"))
+	if err != nil {
+		return err
+	}
+	if mediaType == typeEvents {
+		return h.followConsumer(w, r)
+	}
+	spec, err := h.parseConsumerRead(r)
+	if err != nil {
+		return err
+	}
+	f, err := h.consumer(r).Follower(r.Context(), spec.partition)
+	if err != nil {
+		return err
+	}
+	records, release, err := h.unread(w, r, f, spec)
+	if err != nil {
+		return err
+	}
+	defer release()
+	offsets, err := json.Marshal(seb.After(records...))
+	if err != nil {
+		return fmt.Errorf("encode offsets: %w", err)
+	}
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Add("Vary", "Accept")
+	w.Header().Set(topicIDHeader, h.broker.TopicTag(f.Bookmark().Topic))
+	w.Header().Set("Seb-Next-Offsets", string(offsets))
+	out := newChunks(w)
+	defer out.free()
+	switch mediaType {
+	case typeBatch:
+		if len(records) > 0 { // all of one partition
+			w.Header().Set("Seb-Partition", strconv.Itoa(int(records[0].Partition)))
+			w.Header().Set("Seb-Offset", strconv.FormatInt(int64(records[0].Offset), 10))
+		}
+		w.Header().Set("Content-Length", strconv.FormatInt(batchBytes(records), 10))
+		return writeBatch(out, records)
+	case typeJSON:
+		out.records(records)
+		out.text(`,"next_offsets":`)
+		out.bytes(offsets)
+		out.text("}\n")
+		return out.flush()
+	default:
+		return writeNDJSON(out, records)
+	}
+}
+
+func (h *Handler) parseConsumerRead(r *http.Request) (readSpec, error) {
+	var s readSpec
+	q, err := parseQuery(r, "partition", "limit", "max_bytes", "wait")
+	if err != nil {
+		return s, err
+	}
+	if s.partition, err = q.partition(seb.AllPartitions); err != nil {
+		return s, err
+	}
+	return s, h.parseBounds(q, &s)
+}
+
+// unread returns records of one partition, those of all in turn, with the memory that
+// they take reserved until release is called. While it waits for the first of them it
+// holds none.
+func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec readSpec) (records []seb.Record, release func(), err error) {
+	deadline := time.Now().Add(spec.wait)
+	for {
+		release, err = h.withMemory(r.Context(), spec, func() ([]seb.Record, error) {
+			records, err = f.Next(r.Context(), seb.FetchOptions{Limit: spec.limit, MaxBytes: spec.maxBytes})
+			return records, err
+		})
+		wait := time.Until(deadline)
+		if err != nil || len(records) > 0 || wait <= 0 || h.drained() {
+			return records, release, err
+		}
+		release()
+		err = h.untilDrained(w.presence.Context(), func(ctx context.Context) error {
+			_, err := f.Wait(ctx, wait)
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// followConsumer answers with a stream of server-sent events that begins where the
+// consumer is, or behind the last event that the client has got.
+func (h *Handler) followConsumer(w *response, r *http.Request) error {
+	q, err := parseQuery(r, "partition", "last_event_id")
+	if err != nil {
+		return err
+	}
+	partition, err := q.partition(seb.AllPartitions)
+	if err != nil {
+		return err
+	}
+	f, err := h.resumed(r, q, partition)
+	switch {
+	case err != nil:
+	case f == nil:
+		f, err = h.consumer(r).Follower(r.Context(), partition)
+	default: // it may have been deleted since the client read its first event
+		_, err = h.consumer(r).Describe(r.Context())
+		if seb.CodeOf(err) == seb.CodeConsumerNotFound {
+			_, _, err = h.consumer(r).Create(r.Context())
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return h.stream(w, r, f)
+}

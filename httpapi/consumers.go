@@ -1,0 +1,307 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/simple-event-broker/seb"
+)
+
+type consumerJSON struct {
+	Topic        string         `json:"topic"`
+	Name         string         `json:"name"`
+	Created      string         `json:"created"`
+	LastActivity string         `json:"last_activity"`
+	Lag          int64          `json:"lag"` // of all positions
+	Positions    []positionJSON `json:"positions"`
+}
+
+type positionJSON struct {
+	Partition   int32      `json:"partition"`
+	Offset      seb.Offset `json:"offset"`
+	StartOffset seb.Offset `json:"start_offset"`
+	EndOffset   seb.Offset `json:"end_offset"`
+	Lag         int64      `json:"lag"`
+	Missed      int64      `json:"missed"`
+}
+
+func toConsumerJSON(c seb.ConsumerInfo) consumerJSON {
+	j := consumerJSON{
+		Topic: c.Topic, Name: c.Name,
+		Created: c.Created.Format(timestampLayout), LastActivity: c.Moved.Format(timestampLayout),
+		Positions: make([]positionJSON, len(c.Positions)),
+	}
+	for i, p := range c.Positions {
+		j.Positions[i] = positionJSON{Partition: p.Partition, Offset: p.Next, StartOffset: p.Start, EndOffset: p.End, Lag: p.Lag(), Missed: p.Missed()}
+		j.Lag += p.Lag()
+	}
+	return j
+}
+
+// etag is how HTTP tells a consumer's version.
+func etag(version string) string { return strconv.Quote(version) }
+
+func (h *Handler) consumer(r *http.Request) *seb.Consumer {
+	return h.broker.Consumer(r.PathValue("topic"), r.PathValue("consumer"))
+}
+
+func writeConsumer(w *response, status int, c seb.ConsumerInfo) error {
+	w.Header().Set("ETag", etag(c.Version))
+	return writeJSON(w, status, toConsumerJSON(c))
+}
+
+// listConsumers encodes consumer by consumer, since together they may be large.
+func (h *Handler) listConsumers(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	consumers, err := h.broker.Consumers(r.Context(), r.PathValue("topic"))
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", typeJSON)
+	out := newChunks(w)
+	defer out.free()
+	out.text(`{"consumers":[`)
+	for i, c := range consumers {
+		if i > 0 {
+			out.text(",")
+		}
+		b, err := json.Marshal(toConsumerJSON(c))
+		if err != nil {
+			return fmt.Errorf("encode consumer: %w", err)
+		}
+		out.bytes(b)
+	}
+	out.text("]}\n")
+	return out.flush()
+}
+
+func (h *Handler) getConsumer(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	c, err := h.consumer(r).Describe(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeConsumer(w, http.StatusOK, c)
+}
+
+func (h *Handler) deleteConsumer(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	if err := refuseIfMatch(r); err != nil {
+		return err
+	}
+	if err := h.consumer(r).Delete(r.Context()); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// putConsumer creates a consumer, or resets it to what the body says. Without a body a
+// consumer that exists stays where it is.
+func (h *Handler) putConsumer(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	if err := refuseIfMatch(r); err != nil {
+		return err
+	}
+	body, err := h.readBody(w, r, topicBodyBytesMax)
+	if err != nil {
+		return err
+	}
+	from, err := parseFrom(body.data)
+	body.free()
+	if err != nil {
+		return err
+	}
+	var (
+		c       seb.ConsumerInfo
+		created bool
+		ctx     = r.Context()
+	)
+	switch consumer := h.consumer(r); {
+	case from.offsets != nil:
+		c, created, err = consumer.ResetTo(ctx, from.offsets)
+	case from.given:
+		c, created, err = consumer.Reset(ctx, from.position)
+	default:
+		c, created, err = consumer.Create(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return writeConsumer(w, status, c)
+}
+
+// consumerFrom is where a consumer is to be.
+type consumerFrom struct {
+	given    bool
+	position seb.Position
+	offsets  seb.Offsets // nil unless they are named
+}
+
+const fromHint = `such as {"from":"latest"}, {"from":{"time":"2026-01-31T12:00:00Z"}} or {"from":{"offsets":{"0":41}}}`
+
+func parseFrom(body []byte) (from consumerFrom, err error) {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return from, nil
+	}
+	j, err := newJSONReader(body)
+	if err != nil {
+		return from, err
+	}
+	err = j.object("a consumer", func(name []byte) error {
+		if string(name) != "from" {
+			return j.unknown("a consumer", name, "from")
+		}
+		from.given = true
+		if j.peek() == '{' {
+			return j.fromObject(&from)
+		}
+		s, err := j.string("from")
+		if err != nil {
+			return err
+		}
+		switch string(s) {
+		case "earliest":
+			from.position = seb.Earliest
+		case "latest":
+			from.position = seb.Latest
+		default:
+			return invalid(fromHint, "from is %q", s)
+		}
+		return nil
+	})
+	if err != nil {
+		return from, err
+	}
+	return from, j.end()
+}
+
+func (j *jsonReader) fromObject(from *consumerFrom) error {
+	fields := 0
+	err := j.object("from", func(name []byte) error {
+		fields++
+		switch string(name) {
+		case "time":
+			s, err := j.string("time")
+			if err != nil {
+				return err
+			}
+			t, err := parseTimestamp(string(s))
+			from.position = seb.AtTime(t)
+			return err
+		case "offsets":
+			var err error
+			from.offsets, err = j.offsets()
+			return err
+		default:
+			return j.unknown("from", name, "time, offsets")
+		}
+	})
+	if err == nil && fields != 1 {
+		err = invalid(fromHint, "from must hold either time or offsets")
+	}
+	return err
+}
+
+// offsets reads an object of offsets by partition.
+func (j *jsonReader) offsets() (seb.Offsets, error) {
+	o := seb.Offsets{}
+	err := j.object("offsets", func(name []byte) error {
+		p, err := strconv.ParseUint(string(name), 10, 31)
+		if err != nil || strconv.FormatUint(p, 10) != string(name) {
+			return invalid(`such as {"0":41}`, "offsets names a partition %q", name)
+		}
+		n, given, err := j.integer("an offset", 0, math.MaxInt64)
+		if err == nil && !given {
+			err = invalid(`such as {"0":41}`, "the offset of partition %d is null", p)
+		}
+		o[int32(p)] = seb.Offset(n)
+		return err
+	})
+	return o, err
+}
+
+// commitPositions moves a consumer.
+func (h *Handler) commitPositions(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	opts, err := ifMatch(r)
+	if err != nil {
+		return err
+	}
+	body, err := h.readBody(w, r, topicBodyBytesMax)
+	if err != nil {
+		return err
+	}
+	offsets, err := parseCommit(body.data)
+	body.free()
+	if err != nil {
+		return err
+	}
+	version, err := h.consumer(r).Commit(r.Context(), offsets, opts...)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("ETag", etag(version))
+	return writeJSON(w, http.StatusOK, struct {
+		Offsets seb.Offsets `json:"offsets"`
+	}{offsets})
+}
+
+func parseCommit(body []byte) (offsets seb.Offsets, err error) {
+	j, err := newJSONReader(body)
+	if err != nil {
+		return nil, err
+	}
+	err = j.object("a commit", func(name []byte) (err error) {
+		if string(name) != "offsets" {
+			return j.unknown("a commit", name, "offsets")
+		}
+		offsets, err = j.offsets()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return offsets, j.end()
+}
+
+// ifMatch returns what the If-Match header demands: one version, or, as *, that there
+// is a consumer, which a commit demands anyway.
+func ifMatch(r *http.Request) ([]seb.CommitOption, error) {
+	given := strings.TrimSpace(strings.Join(r.Header.Values("If-Match"), ","))
+	if given == "" || given == "*" {
+		return nil, nil
+	}
+	version, err := strconv.Unquote(given)
+	if err != nil || version == "" || given[0] != '"' {
+		return nil, invalid(`send back the ETag of the consumer, such as "7.3", with its quotes`, "If-Match is %q", given)
+	}
+	return []seb.CommitOption{seb.IfVersion(version)}, nil
+}
+
+// refuseIfMatch refuses the condition that only commits know.
+func refuseIfMatch(r *http.Request) error {
+	if r.Header.Get("If-Match") != "" {
+		return invalid("leave it out; it makes a commit conditional, and nothing else", "If-Match means nothing here")
+	}
+	return nil
+}
