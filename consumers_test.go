@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -374,6 +377,53 @@ func TestPositionsRideInTheCommitsOfRecords(t *testing.T) {
 		without, with := hundred(false), hundred(true)
 		if with > without {
 			t.Errorf("100 appends took %d requests, with as many commits of positions %d", without, with)
+		}
+	})
+}
+
+// What metrics tell of consumers is as the state is, without those that are gone.
+func TestMetricsTellWhereConsumersAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts, metrics := immediate(), prometheus.NewRegistry()
+		opts.Metrics = metrics
+		b := open(t, objstore.NewMemory(), opts)
+		mustCreateTopic(t, b, "t", 2)
+		appendTo(t, b, 0, 5)
+		appendTo(t, b, 1, 4)
+		slow := mustReset(t, b.Consumer("t", "slow"), seb.Earliest).Moved
+		mustReset(t, b.Consumer("t", "gone"), seb.Earliest)
+		time.Sleep(time.Hour)
+		quick := mustReset(t, b.Consumer("t", "quick"), seb.Latest).Moved
+		if _, err := b.DeleteRecords(t.Context(), "t", 0, 2); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Consumer("t", "gone").Delete(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf(`
+# HELP seb_consumer_lag_records Records that are there and that the consumer has not committed.
+# TYPE seb_consumer_lag_records gauge
+seb_consumer_lag_records{consumer="quick",topic="t"} 0
+seb_consumer_lag_records{consumer="slow",topic="t"} 7
+# HELP seb_consumer_missed_records Records that were deleted before the consumer committed them.
+# TYPE seb_consumer_missed_records gauge
+seb_consumer_missed_records{consumer="quick",topic="t"} 0
+seb_consumer_missed_records{consumer="slow",topic="t"} 2
+# HELP seb_consumer_moved_timestamp_seconds When the consumer was last committed or reset, in seconds since 1970.
+# TYPE seb_consumer_moved_timestamp_seconds gauge
+seb_consumer_moved_timestamp_seconds{consumer="quick",topic="t"} %v
+seb_consumer_moved_timestamp_seconds{consumer="slow",topic="t"} %v
+# HELP seb_consumers Consumers of all topics.
+# TYPE seb_consumers gauge
+seb_consumers 2
+`, float64(quick.UnixMicro())/1e6, float64(slow.UnixMicro())/1e6)
+		if past := quick.Sub(slow); past < time.Hour || past > time.Hour+time.Second {
+			t.Errorf("they were moved %v one after the other", past)
+		}
+		err := testutil.GatherAndCompare(metrics, strings.NewReader(want), "seb_consumer_lag_records", "seb_consumer_missed_records",
+			"seb_consumer_moved_timestamp_seconds", "seb_consumers")
+		if err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -74,6 +74,16 @@ func (s *State) Consumers(topic uint64) []*Consumer {
 	return cs
 }
 
+// ConsumerCount returns the number of consumers of all topics.
+func (s *State) ConsumerCount() int { return len(s.consumers.byID) }
+
+// OldestConsumers returns consumers of all topics, by id, at most the given number:
+// those with the smallest ids.
+func (s *State) OldestConsumers(most int) []*Consumer {
+	cs := slices.SortedFunc(maps.Values(s.consumers.byID), func(a, b *Consumer) int { return cmp.Compare(a.ID, b.ID) })
+	return cs[:min(most, len(cs))]
+}
+
 const (
 	consumerMemory = int64(unsafe.Sizeof(Consumer{})) + 2*64 // and its places in two maps
 	positionMemory = int64(unsafe.Sizeof(int64(0)))
