@@ -184,7 +184,10 @@ func (c *client) unsure(method, u string, err error) error {
 		return err
 	}
 	look := "look with `seb topic list` or `seb topic show` before you try again"
-	if strings.HasPrefix(u, c.url(nil, "keys")) {
+	switch {
+	case strings.Contains(u, "/consumers/"):
+		look = "look with `seb consumer show` before you try again"
+	case strings.HasPrefix(u, c.url(nil, "keys")):
 		look = "look with `seb key list`, with --store if that needs a key, and revoke a key that was made but never shown"
 	}
 	return codedError{hinted(err, "it may have been done all the same: "+look), exitUnknown}

@@ -108,7 +108,7 @@ type candidate struct{ word, meaning string }
 // commandLine is a command line as far as it is typed.
 type commandLine struct {
 	command  *kong.Node
-	args     int        // positional arguments before the cursor
+	args     []string   // positional arguments before the cursor
 	flag     *kong.Flag // whose value stands at the cursor; nil if none does
 	server   string     // of --server, "" if it isn't there
 	atCursor string
@@ -134,7 +134,7 @@ func parseLine(root *kong.Node, words []string) commandLine {
 			if child := childOf(l.command, word); child != nil {
 				l.command = child
 			} else {
-				l.args++
+				l.args = append(l.args, word)
 			}
 		}
 	}
@@ -189,6 +189,9 @@ func (l *commandLine) candidates(ctx context.Context) []candidate {
 		for _, value := range l.flag.EnumSlice() {
 			add(value, "")
 		}
+		if l.flag.Name == "consumer" {
+			l.consumers(ctx, add)
+		}
 	case given && flag != nil:
 		for _, value := range flag.EnumSlice() {
 			add(name+"="+value, "")
@@ -206,29 +209,49 @@ func (l *commandLine) candidates(ctx context.Context) []candidate {
 				add(child.Name, child.Help)
 			}
 		}
-		if l.args < len(l.command.Positional) {
-			l.values(ctx, l.command.Positional[l.args], add)
+		if len(l.args) < len(l.command.Positional) {
+			l.values(ctx, l.command.Positional[len(l.args)], add)
 		}
 	}
 	return all
 }
 
-// values adds what an argument can be: one of a list, or a topic there is.
+// values adds what an argument can be: one of a list, or a topic or a consumer there is.
 func (l *commandLine) values(ctx context.Context, argument *kong.Positional, add func(word, meaning string)) {
 	for _, value := range argument.EnumSlice() {
 		add(value, "")
 	}
-	if argument.Name != "topic" || l.command.Name == "create" {
-		return
-	}
-	for _, t := range l.topics(ctx) {
-		add(t.Name, fmt.Sprintf("%d partitions", len(t.Partitions)))
+	switch {
+	case argument.Name == "consumer":
+		l.consumers(ctx, add)
+	case argument.Name == "topic" && l.command.Name != "create":
+		var answer struct {
+			Topics []topicInfo `json:"topics"`
+		}
+		l.ask(ctx, &answer, "topics")
+		for _, t := range answer.Topics {
+			add(t.Name, fmt.Sprintf("%d partitions", len(t.Partitions)))
+		}
 	}
 }
 
-// topics returns those of the broker; none if it doesn't answer at once, since
-// there is nobody to tell.
-func (l *commandLine) topics(ctx context.Context) []topicInfo {
+// consumers adds those of the topic that was typed before.
+func (l *commandLine) consumers(ctx context.Context, add func(word, meaning string)) {
+	if len(l.args) == 0 {
+		return
+	}
+	var answer struct {
+		Consumers []consumerInfo `json:"consumers"`
+	}
+	l.ask(ctx, &answer, "topics", l.args[0], "consumers")
+	for _, c := range answer.Consumers {
+		add(c.Name, fmt.Sprintf("lag %d", c.Lag))
+	}
+}
+
+// ask reads what the broker has at a path into answer; nothing if it doesn't answer
+// at once, since there is nobody to tell.
+func (l *commandLine) ask(ctx context.Context, answer any, path ...string) {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	server := l.server
@@ -241,14 +264,7 @@ func (l *commandLine) topics(ctx context.Context) []topicInfo {
 		}
 	}
 	broker, err := (serverFlag{Server: server, Key: os.Getenv("SEB_KEY"), KeyFile: os.Getenv("SEB_KEY_FILE")}).client()
-	if err != nil {
-		return nil
+	if err == nil {
+		_, _ = broker.call(ctx, http.MethodGet, broker.url(nil, path...), nil, answer)
 	}
-	var answer struct {
-		Topics []topicInfo `json:"topics"`
-	}
-	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics"), nil, &answer); err != nil {
-		return nil
-	}
-	return answer.Topics
 }

@@ -31,6 +31,8 @@ func TestCompletionKnowsWhatCanStandThere(t *testing.T) {
 	}{
 		{"pro", "produce"},
 		{"topic .", "create list show update trim delete"},
+		{"consumer .", "list show reset delete"},
+		{"consume --consumer .", ""},
 		{"topic create --", "--help --server --key --key-file --ca --cert --cert-key --output --retention --retention-bytes --partitions"},
 		{"topic trim --b", "--before"},
 		{"consume --fo", "--format --follow"},
@@ -77,6 +79,19 @@ func TestCompletionAsksTheBrokerForTopics(t *testing.T) {
 	}
 	if got := completed(t, "topic", "create", "o"); len(got) > 0 {
 		t.Errorf("a topic to be created can't be one there is: %q", got)
+	}
+	for _, name := range []string{"billing", "search"} {
+		runSeb(t, nil, "consumer", "reset", "clicks", name, "--from", "latest").want(t, exitOK)
+	}
+	for _, words := range [][]string{
+		{"consumer", "show", "clicks", ""}, {"consumer", "delete", "--output", "json", "clicks", ""}, {"consume", "clicks", "--consumer", ""},
+	} {
+		if got := completed(t, words...); !slices.Equal(got, []string{"billing", "search"}) {
+			t.Errorf("%q: %q", words, got)
+		}
+	}
+	if got := completed(t, "consumer", "show", "orders", ""); len(got) > 0 {
+		t.Errorf("consumers of another topic: %q", got)
 	}
 	if got := completed(t, "produce", "clicks", ""); len(got) > 0 {
 		t.Errorf("there is one topic only: %q", got)

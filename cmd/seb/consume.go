@@ -17,7 +17,8 @@ type consumeCmd struct {
 	formatFlags
 	Topic     string `arg:"" type:"topic" help:"Name of the topic."`
 	Partition string `default:"all" placeholder:"N" help:"Partition to read (default ${default}, one after the other; with --follow at the same time)."`
-	From      string `default:"earliest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago (default ${default})."`
+	From      string `placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago (default: earliest)."`
+	Consumer  string `placeholder:"NAME" help:"Begin where the consumer of this name is, and commit what was written, so that the next call goes on behind it (default: none)."`
 	Follow    bool   `short:"f" help:"Wait for records to come instead of stopping at the end."`
 	Limit     int64  `placeholder:"N" help:"Stop after N records (default: no limit)."`
 	// What other commands write their result with, and this one has none of.
@@ -28,9 +29,13 @@ type consumeCmd struct {
 func (consumeCmd) Help() string {
 	return `Writes records to standard output, those of a partition in order. Stops at the end of the topic as it was at the
 start. With --follow it goes on until it is interrupted, also across restarts of the broker, and reads partitions
-that are added, too. A position counts in each partition for itself. Nothing is remembered between calls: say where
-to begin with --from. If the topic is deleted, it ends with exit code 4, also when another topic has its name by
-then.
+that are added, too. A position counts in each partition for itself. Without --consumer nothing is remembered between
+calls: say where to begin with --from. If the topic is deleted, it ends with exit code 4, also when another topic has
+its name by then.
+
+With --consumer it begins where the consumer of that name is, which it makes, at the beginning, if there is none, and
+commits what the output took, after it did: each record is written at least once, whatever is killed. See seb consumer
+for where it is. If somebody else moves the consumer meanwhile, it ends with exit code 4.
 
 Examples:
 
@@ -39,6 +44,7 @@ Examples:
     seb consume events --from 2h --key-separator '\t'
     seb consume clicks --partition 3 --from 41 --limit 1
     seb consume orders --format json | jq 'select(.key == "42") | .value'
+    seb consume orders --consumer billing --follow
     seb consume pictures --from -1 --format raw > newest.png
 
 ` + formatsHelp
@@ -55,9 +61,12 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	r := &consumer{
+	r := &copier{
 		cmd: c, broker: broker, form: c.output(), from: from, warn: std.err, lookEvery: lookEvery,
 		out: bufio.NewWriterSize(std.out, 64<<10), progress: newProgress(std.err, 0),
+	}
+	if c.Consumer != "" {
+		r.keeper = newKeeper(broker, c.Topic, c.Consumer)
 	}
 	if c.Follow || isTerminal(std.out) {
 		r.progress.w = nil // it would stand between the records
@@ -67,13 +76,22 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	switch {
 	case err == nil || nobodyReads(err):
 		return nil
+	case errors.As(err, new(commitError)):
 	case ctx.Err() != nil && c.Follow:
 		return errEnded
 	case ctx.Err() != nil:
 		err = errInterrupted
 	}
-	err = fmt.Errorf("consume %s: %w", c.Topic, err)
+	return c.explain(fmt.Errorf("consume %s: %w", c.Topic, err), r)
+}
+
+// explain adds to an error how far r came, and how to go on.
+func (c *consumeCmd) explain(err error, r *copier) error {
 	var refusal *apiError
+	goOn := "go on with " + r.positions()
+	if c.Consumer != "" {
+		goOn = "the same command goes on behind those that were committed"
+	}
 	switch {
 	case errors.As(err, &refusal) && refusal.Code == seb.CodeTopicNotFound: // positions are of the topic that is gone
 		if r.topicID != "" {
@@ -81,11 +99,18 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 		}
 	case refusal != nil && refusal.Code == seb.CodeTopicRecreated:
 		err = hinted(err, fmt.Sprintf("%d records were written, all of the topic that was deleted; nothing of the new one was read: begin anew", r.written))
+	case refusal != nil && refusal.Code == seb.CodePositionConflict:
+		err = hinted(err, fmt.Sprintf("%d records were written; it was reset, or another reader has its name: look with `seb consumer show %s %s`", r.written, c.Topic, c.Consumer))
+	case refusal != nil && refusal.Code == seb.CodeOffsetOutOfRange && c.Consumer != "":
+		err = hinted(err, fmt.Sprintf("%d records were written; what follows was deleted before it was read: go on without it by `seb consumer reset %s %s --from earliest`, or elsewhere",
+			r.written, c.Topic, c.Consumer))
+	case errors.As(err, new(outputError)) && c.Consumer != "":
+		err = hinted(err, fmt.Sprintf("%d records were written, then perhaps some more, and a part of one; %s", r.written, goOn))
 	case errors.As(err, new(outputError)):
 		err = hinted(err, fmt.Sprintf("%d records were written, then perhaps some more, and a part of one; what follows the %[1]d begins at %s",
 			r.written, r.positions()))
 	case r.written > 0:
-		goOn := fmt.Sprintf("%d records were written; go on with %s", r.written, r.positions())
+		goOn = fmt.Sprintf("%d records were written; %s", r.written, goOn)
 		if h, ok := errors.AsType[hintError](err); ok {
 			goOn = h.hint + "; " + goOn
 		}
@@ -108,18 +133,30 @@ func (c *consumeCmd) check(now time.Time) (from url.Values, err error) {
 	if n, err := strconv.ParseInt(c.Partition, 10, 32); c.Partition != "all" && (err != nil || n < 0) {
 		return nil, usage(fmt.Errorf("--partition %q is neither a number nor all", c.Partition))
 	}
-	at, err := time.Parse(time.RFC3339Nano, c.From)
-	if day, dayErr := time.Parse(time.DateOnly, c.From); dayErr == nil {
+	if c.From != "" && c.Consumer != "" {
+		return nil, usageError{hinted(errors.New("--from and --consumer both say where to begin"),
+			fmt.Sprintf("leave one out; `seb consumer reset %s %s --from %s` moves the consumer", c.Topic, c.Consumer, c.From))}
+	}
+	if c.From == "" {
+		c.From = "earliest"
+	}
+	return parsePosition(c.From, now)
+}
+
+// parsePosition returns what --from says, as the API's queries have it.
+func parsePosition(from string, now time.Time) (url.Values, error) {
+	at, err := time.Parse(time.RFC3339Nano, from)
+	if day, dayErr := time.Parse(time.DateOnly, from); dayErr == nil {
 		at, err = day, nil
 	}
-	if ago, agoErr := time.ParseDuration(c.From); agoErr == nil && ago > 0 {
+	if ago, agoErr := time.ParseDuration(from); agoErr == nil && ago > 0 {
 		at, err = now.Add(-ago), nil
 	}
 	if err != nil {
-		if _, err := seb.ParsePosition(c.From); err == nil {
-			return url.Values{"offset": {c.From}}, nil
+		if _, err := seb.ParsePosition(from); err == nil && from != "" {
+			return url.Values{"offset": {from}}, nil
 		}
-		return nil, usageError{hinted(fmt.Errorf("--from: %q is no position", c.From),
+		return nil, usageError{hinted(fmt.Errorf("--from: %q is no position", from),
 			"use earliest, latest, an offset such as 41, -10 for the last ten records, a time with its zone such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or 1h for an hour ago")}
 	}
 	return url.Values{"time": {at.UTC().Format(time.RFC3339Nano)}}, nil

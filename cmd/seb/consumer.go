@@ -1,320 +1,182 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"io"
-	"math"
 	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
-	"sync"
-	"syscall"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
-const (
-	// How long a read that worked before is retried, unless following.
-	readRetryMax = 30 * time.Second
-	// How often --follow looks for partitions that were added. A look may cost
-	// the broker a GET.
-	lookEvery = time.Minute
-	// How many partitions a message names.
-	positionsShown = 16
-)
-
-// errAtLimit ends the reading of all partitions.
-var errAtLimit = errors.New("all records of --limit were written")
-
-// outputError says that the output did not take records, or only some of them.
-type outputError struct{ error }
-
-func (e outputError) Error() string { return "write records: " + e.error.Error() }
-func (e outputError) Unwrap() error { return e.error }
-
-// nobodyReads tells whether err is that the output's reader went away, as head
-// does. A connection to the broker may break in the same way: that is no end.
-func nobodyReads(err error) bool {
-	var output outputError
-	return errors.As(err, &output) && errors.Is(output, syscall.EPIPE)
+type consumerCmd struct {
+	List   consumerListCmd   `cmd:"" help:"List the consumers of a topic, and how far behind they are."`
+	Show   consumerShowCmd   `cmd:"" help:"Show where a consumer is."`
+	Reset  consumerResetCmd  `cmd:"" help:"Move a consumer to another place, or create it there."`
+	Delete consumerDeleteCmd `cmd:"" help:"Forget a consumer."`
 }
 
-// consumer is one run of consume.
-type consumer struct {
-	cmd       *consumeCmd
-	broker    *client
-	form      outputForm
-	from      url.Values // where to begin in each partition
-	topicID   string     // of the topic that is read, whatever may have its name later
-	warn      io.Writer
-	lookEvery time.Duration
-
-	mu       sync.Mutex // guards the rest, and warn
-	out      *bufio.Writer
-	progress *progress
-	readers  []*partitionReader
-	written  int64
-	bytes    int64
-	warned   bool
+// Help tells what consumers are.
+func (consumerCmd) Help() string {
+	return `A consumer is a named place in a topic that survives everything: the next offset to read in each partition. It
+never expires, and only a commit or a reset moves it. seb consume TOPIC --consumer NAME reads from there, and
+commits what it wrote; that also makes one, at the beginning. Several readers under one name read the same records.`
 }
 
-// partitionReader reads one partition.
-type partitionReader struct {
-	*consumer
-	partition int32
-	from      url.Values // where to read next
-	next      int64      // the same as an offset; -1 before the first answer
-	end       int64      // of the partition as first seen; -1 if it wasn't there
-	body      []byte     // buffer of the last answer
+// consumerInfo is a consumer as the API describes it.
+type consumerInfo struct {
+	Topic        string         `json:"topic"`
+	Name         string         `json:"name"`
+	LastActivity time.Time      `json:"last_activity"`
+	Lag          int64          `json:"lag"`
+	Positions    []positionInfo `json:"positions"`
 }
 
-// copyAll reads the partitions one after the other, or follows all at once.
-func (r *consumer) copyAll(ctx context.Context) error {
-	if err := r.find(ctx); err != nil {
-		return err
+type positionInfo struct {
+	Partition   int32 `json:"partition"`
+	Offset      int64 `json:"offset"`
+	StartOffset int64 `json:"start_offset"`
+	EndOffset   int64 `json:"end_offset"`
+	Lag         int64 `json:"lag"`
+	Missed      int64 `json:"missed"`
+}
+
+// missed is how many records were deleted before the consumer committed them.
+func (c consumerInfo) missed() (n int64) {
+	for _, p := range c.Positions {
+		n += p.Missed
 	}
-	if r.cmd.Follow {
-		return r.follow(ctx)
-	}
-	for _, p := range r.readers {
-		if err := p.copyAll(ctx); err != nil {
-			return atLimitIsNone(err)
+	return n
+}
+
+// at returns where the consumer is in a partition; 0 in one that was added since.
+func (c consumerInfo) at(partition int32) int64 {
+	for _, p := range c.Positions {
+		if p.Partition == partition {
+			return p.Offset
 		}
 	}
-	return nil
+	return 0
 }
 
-func atLimitIsNone(err error) error {
-	if errors.Is(err, errAtLimit) {
-		return nil
+type consumerListCmd struct {
+	serverFlag
+	outputFlag
+	Topic string `arg:"" help:"Name of the topic."`
+}
+
+// Help shows examples.
+func (consumerListCmd) Help() string {
+	return `Examples:
+
+    seb consumer list orders
+    seb consumer list orders --output json | jq -r '.consumers[] | select(.lag > 1000) | .name'
+
+LAG is how many records are there that it has not committed, MISSED how many of those before were deleted first.
+MOVED is when it was last committed or reset.`
+}
+
+// Run prints a line per consumer.
+func (c *consumerListCmd) Run(ctx context.Context, std streams) error {
+	broker, err := c.client()
+	if err != nil {
+		return err
 	}
+	var whole json.RawMessage
+	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic, "consumers"), nil, &whole); err != nil {
+		return fmt.Errorf("list consumers of %s: %w", c.Topic, err)
+	}
+	if c.json() {
+		return printJSON(std.out, whole)
+	}
+	var answer struct {
+		Consumers []consumerInfo `json:"consumers"`
+	}
+	if err := json.Unmarshal(whole, &answer); err != nil {
+		return fmt.Errorf("list consumers of %s: %w", c.Topic, err)
+	}
+	out := newPrinter(std.out)
+	out.table(func(row *printer) {
+		row.printf("CONSUMER\tLAG\tMISSED\tMOVED\n")
+		for _, c := range answer.Consumers {
+			row.printf("%s\t%d\t%d\t%s\n", c.Name, c.Lag, c.missed(), c.LastActivity.UTC().Format(time.RFC3339))
+		}
+	})
+	return out.err
+}
+
+type consumerShowCmd struct {
+	serverFlag
+	outputFlag
+	Topic    string `arg:"" help:"Name of the topic."`
+	Consumer string `arg:"" help:"Name of the consumer."`
+}
+
+// Help shows examples.
+func (consumerShowCmd) Help() string {
+	return `Examples:
+
+    seb consumer show orders billing
+    seb consumer show orders billing --output json | jq .lag
+
+NEXT is the offset it reads next, START the first that the partition holds, END the one that its next record will get.`
+}
+
+// Run prints a line per partition.
+func (c *consumerShowCmd) Run(ctx context.Context, std streams) error {
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	var whole json.RawMessage
+	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic, "consumers", c.Consumer), nil, &whole); err != nil {
+		return fmt.Errorf("show consumer %s of %s: %w", c.Consumer, c.Topic, err)
+	}
+	if c.json() {
+		return printJSON(std.out, whole)
+	}
+	var info consumerInfo
+	if err := json.Unmarshal(whole, &info); err != nil {
+		return fmt.Errorf("show consumer %s of %s: %w", c.Consumer, c.Topic, err)
+	}
+	out := newPrinter(std.out)
+	out.table(func(row *printer) {
+		row.printf("PARTITION\tNEXT\tSTART\tEND\tLAG\tMISSED\n")
+		for _, p := range info.Positions {
+			row.printf("%d\t%d\t%d\t%d\t%d\t%d\n", p.Partition, p.Offset, p.StartOffset, p.EndOffset, p.Lag, p.Missed)
+		}
+	})
+	out.printf("\nmoved: %s\n", info.LastActivity.UTC().Format(time.RFC3339))
+	return out.err
+}
+
+type consumerDeleteCmd struct {
+	serverFlag
+	outputFlag
+	Topic    string `arg:"" help:"Name of the topic."`
+	Consumer string `arg:"" help:"Name of the consumer."`
+}
+
+// Help shows examples.
+func (consumerDeleteCmd) Help() string {
+	return `Examples:
+
+    seb consumer delete orders billing
+
+The records stay. A consumer that is made later under the name begins anew.`
+}
+
+// Run deletes the consumer.
+func (c *consumerDeleteCmd) Run(ctx context.Context, std streams) error {
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	if _, err := broker.call(ctx, http.MethodDelete, broker.url(nil, "topics", c.Topic, "consumers", c.Consumer), nil, nil); err != nil {
+		return fmt.Errorf("delete consumer %s of %s: %w", c.Consumer, c.Topic, err)
+	}
+	if c.json() {
+		return printJSON(std.out, map[string]any{"topic": c.Topic, "name": c.Consumer, "deleted": true})
+	}
+	_, err = fmt.Fprintf(std.out, "consumer %s of %s deleted\n", c.Consumer, c.Topic)
 	return err
-}
-
-// find makes the readers, of partitions whose ends are all of one moment.
-func (r *consumer) find(ctx context.Context) error {
-	t, id, err := r.topic(ctx)
-	if err != nil {
-		return err
-	}
-	r.topicID = id
-	if r.cmd.Partition != "all" {
-		n, err := strconv.ParseInt(r.cmd.Partition, 10, 32)
-		if err != nil {
-			return err
-		}
-		p := &partitionReader{consumer: r, partition: int32(n), from: r.from, next: -1, end: -1}
-		if int(n) < len(t.Partitions) {
-			p.end = t.Partitions[n].EndOffset
-			r.expect(t.Partitions[n].StartOffset, p.end)
-		}
-		r.readers = []*partitionReader{p}
-		return nil
-	}
-	if len(t.Partitions) > 1 && r.cmd.isOffset() {
-		return usage(fmt.Errorf("--from %s is an offset of one partition, and the topic has %d: choose with --partition", r.cmd.From, len(t.Partitions)))
-	}
-	for _, p := range t.Partitions {
-		r.readers = append(r.readers, &partitionReader{consumer: r, partition: p.Partition, from: r.from, next: -1, end: p.EndOffset})
-		r.expect(p.StartOffset, p.EndOffset)
-	}
-	return nil
-}
-
-// expect adds the records from start to end to those that progress is about,
-// if it is known that they will be read.
-func (r *consumer) expect(start, end int64) {
-	if r.cmd.From != "earliest" {
-		return
-	}
-	r.progress.counted = true
-	r.progress.total += end - start
-	if r.cmd.Limit > 0 {
-		r.progress.total = min(r.progress.total, r.cmd.Limit)
-	}
-}
-
-// topic describes the topic that has the name now, and returns its id.
-func (r *consumer) topic(ctx context.Context) (t topicInfo, id string, err error) {
-	_, header, err := r.broker.exchange(ctx, http.MethodGet, r.broker.url(nil, "topics", r.cmd.Topic), nil, &t)
-	if err != nil {
-		return t, "", err
-	}
-	if id = header.Get(topicIDHeader); id == "" {
-		err = fmt.Errorf("%s: the answer is not what a broker sends: it has no %s", r.broker.base, topicIDHeader)
-	}
-	return t, id, err
-}
-
-// follow reads all partitions at once, and those that are added meanwhile.
-func (r *consumer) follow(ctx context.Context) error {
-	all, ctx := errgroup.WithContext(ctx)
-	for _, p := range r.readers {
-		all.Go(func() error { return p.copyAll(ctx) })
-	}
-	if r.cmd.Partition == "all" {
-		all.Go(func() error {
-			r.watch(ctx, func(p *partitionReader) { all.Go(func() error { return p.copyAll(ctx) }) })
-			return nil
-		})
-	}
-	return atLimitIsNone(all.Wait())
-}
-
-// watch gives added each partition that the topic gets, until ctx ends.
-func (r *consumer) watch(ctx context.Context, added func(*partitionReader)) {
-	ticker := time.NewTicker(r.lookEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		t, id, err := r.topic(ctx)
-		if err != nil || id != r.topicID {
-			continue // whatever is wrong, the readers meet it and tell
-		}
-		r.mu.Lock()
-		known := len(r.readers)
-		for _, p := range t.Partitions[min(known, len(t.Partitions)):] {
-			r.readers = append(r.readers, &partitionReader{
-				consumer: r, partition: p.Partition, from: url.Values{"offset": {"earliest"}}, next: -1, end: p.EndOffset,
-			})
-		}
-		fresh := r.readers[known:]
-		r.mu.Unlock()
-		for _, p := range fresh {
-			added(p)
-		}
-	}
-}
-
-// positions says how to go on where the readers are.
-func (r *consumer) positions() string {
-	if len(r.readers) == 1 {
-		return "--from " + r.readers[0].position()
-	}
-	var parts []string
-	for _, p := range r.readers {
-		if len(parts) == positionsShown {
-			parts = append(parts, "...")
-			break
-		}
-		parts = append(parts, fmt.Sprintf("--partition %d --from %s", p.partition, p.position()))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// position is where the reader is as --from has it.
-func (p *partitionReader) position() string {
-	if p.next < 0 {
-		return p.cmd.From
-	}
-	return strconv.FormatInt(p.next, 10)
-}
-
-// copyAll writes the partition's records to its end, or follows it.
-func (p *partitionReader) copyAll(ctx context.Context) error {
-	var pause backoff
-	var failingSince time.Time
-	for {
-		f, err := p.fetch(ctx)
-		if err == nil {
-			pause, failingSince = backoff{}, time.Time{}
-			if done, err := p.write(f); err != nil || done {
-				return err
-			}
-			continue
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if retry, _ := retryable(err); !retry || p.end < 0 {
-			return err
-		}
-		if failingSince.IsZero() {
-			failingSince = time.Now()
-			p.complain(err)
-		}
-		if (!p.cmd.Follow && time.Since(failingSince) > readRetryMax) || !pause.wait(ctx, err) {
-			return err
-		}
-	}
-}
-
-// complain tells of an error that is not the end, once until records come
-// again: all partitions are mostly in the same trouble.
-func (r *consumer) complain(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.warned {
-		note(r.warn, "seb: %v; trying again\n", err)
-	}
-	r.warned = true
-}
-
-// fetch asks for what comes next.
-func (p *partitionReader) fetch(ctx context.Context) (f fetched, err error) {
-	spec := fetchSpec{
-		topic: p.cmd.Topic, topicID: p.topicID, partition: p.partition, from: p.from, limit: math.MaxInt64,
-		accept: p.form.accept, mayFindNone: p.cmd.Follow,
-	}
-	p.mu.Lock()
-	if p.cmd.Limit > 0 {
-		spec.limit = max(1, p.cmd.Limit-p.written)
-	}
-	spec.bytes = fetchBytes
-	if p.cmd.Follow { // each partition holds an answer
-		spec.bytes = max(fetchBytes/len(p.readers), fetchBytesMin)
-		spec.wait = followWait
-	}
-	p.mu.Unlock()
-	f, p.body, err = p.broker.fetch(ctx, spec, p.body)
-	return f, err
-}
-
-// write writes what was fetched, and tells whether that was all. Limits that
-// others reached meanwhile count. Records count as written once the output took
-// all of them.
-func (p *partitionReader) write(f fetched) (done bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.warned = false
-	if p.end < 0 {
-		p.end = f.end
-	}
-	stop := f.next
-	if !p.cmd.Follow {
-		stop = min(stop, p.end)
-	}
-	if p.cmd.Limit > 0 {
-		stop = min(stop, f.first+p.cmd.Limit-p.written)
-	}
-	p.next = f.first
-	var size int64
-	for f.first < stop {
-		record := f.pop()
-		if err := p.form.write(p.out, record); err != nil {
-			return true, outputError{err}
-		}
-		size += int64(len(record))
-	}
-	if err := p.out.Flush(); err != nil {
-		return true, outputError{err}
-	}
-	p.written += f.first - p.next
-	p.bytes += size
-	p.progress.update(time.Now(), p.written, p.bytes)
-	p.next = f.first
-	p.from = url.Values{"offset": {strconv.FormatInt(p.next, 10)}}
-	if p.cmd.Limit > 0 && p.written >= p.cmd.Limit {
-		return true, errAtLimit
-	}
-	return !p.cmd.Follow && p.next >= p.end, nil
 }

@@ -28,6 +28,7 @@ acknowledged once the store has it, and readers get it as often as they like.
     topic       records under a name; the first append makes it
     partition   an ordered part of a topic, which has one or more; records with one key go to one partition
     offset      where a record stands in its partition: 0, 1, 2 and so on; a reader says from which it reads
+    consumer    a reader's place in a topic, kept under a name
 
 First steps, all but the first in another terminal:
 
@@ -54,18 +55,19 @@ describes its API at /openapi.yaml.`
 
 // cli is the command line, one field per subcommand.
 type cli struct {
-	Serve   serveCmd   `cmd:"" group:"server" help:"Run a broker."`
-	Topic   topicCmd   `cmd:"" group:"data" help:"Create, list, show, change and delete topics."`
-	Produce produceCmd `cmd:"" group:"data" help:"Append records to a topic, one for each line of the input."`
-	Consume consumeCmd `cmd:"" group:"data" help:"Write a topic's records to the output, a line each."`
-	Import  importCmd  `cmd:"" group:"data" help:"Bring over topics of the original Seb, offsets kept."`
-	Top     topCmd     `cmd:"" group:"operations" help:"Show live what a broker and its topics do."`
-	Bill    billCmd    `cmd:"" group:"operations" help:"Show what a broker's use of its store costs."`
-	Key     keyCmd     `cmd:"" group:"operations" help:"Create, list and revoke API keys."`
-	URL     urlCmd     `cmd:"" group:"operations" name:"url" help:"Sign a URL that reads a topic without a key."`
-	Doctor  doctorCmd  `cmd:"" group:"operations" help:"Probe a store, and say what it may be used for."`
-	Fsck    fsckCmd    `cmd:"" group:"operations" help:"Check that a log is whole; it only reads."`
-	Dump    dumpCmd    `cmd:"" group:"operations" help:"Show what an object of the log holds."`
+	Serve    serveCmd    `cmd:"" group:"server" help:"Run a broker."`
+	Topic    topicCmd    `cmd:"" group:"data" help:"Create, list, show, change and delete topics."`
+	Produce  produceCmd  `cmd:"" group:"data" help:"Append records to a topic, one for each line of the input."`
+	Consume  consumeCmd  `cmd:"" group:"data" help:"Write a topic's records to the output, a line each."`
+	Consumer consumerCmd `cmd:"" group:"data" help:"List, show, reset and delete consumers: named places in a topic."`
+	Import   importCmd   `cmd:"" group:"data" help:"Bring over topics of the original Seb, offsets kept."`
+	Top      topCmd      `cmd:"" group:"operations" help:"Show live what a broker and its topics do."`
+	Bill     billCmd     `cmd:"" group:"operations" help:"Show what a broker's use of its store costs."`
+	Key      keyCmd      `cmd:"" group:"operations" help:"Create, list and revoke API keys."`
+	URL      urlCmd      `cmd:"" group:"operations" name:"url" help:"Sign a URL that reads a topic without a key."`
+	Doctor   doctorCmd   `cmd:"" group:"operations" help:"Probe a store, and say what it may be used for."`
+	Fsck     fsckCmd     `cmd:"" group:"operations" help:"Check that a log is whole; it only reads."`
+	Dump     dumpCmd     `cmd:"" group:"operations" help:"Show what an object of the log holds."`
 
 	Completion completionCmd `cmd:"" group:"other" help:"Write a script that completes seb's words in a shell."`
 	Version    versionCmd    `cmd:"" group:"other" help:"Show the version."`

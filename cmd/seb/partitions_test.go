@@ -52,8 +52,8 @@ func TestConsumeReadsAllPartitions(t *testing.T) {
 // Who is told where to go on learns of every partition, also of one that was
 // not begun.
 func TestConsumeTellsWhereEveryPartitionGoesOn(t *testing.T) {
-	r := &consumer{cmd: &consumeCmd{From: "-5"}}
-	r.readers = []*partitionReader{{consumer: r, next: 3}, {consumer: r, partition: 1, next: -1}}
+	r := &copier{cmd: &consumeCmd{From: "-5"}}
+	r.readers = []*partitionReader{{copier: r, next: 3}, {copier: r, partition: 1, next: -1}}
 	if got := r.positions(); got != "--partition 0 --from 3, --partition 1 --from -5" {
 		t.Error(got)
 	}
@@ -73,7 +73,7 @@ func TestFollowReadsPartitionsThatAreAdded(t *testing.T) {
 	reader, writer := io.Pipe()
 	cmd := &consumeCmd{Topic: "orders", Partition: "all", From: "latest", Follow: true, Limit: 2}
 	cmd.Format = formatLine
-	c := &consumer{
+	c := &copier{
 		cmd: cmd, broker: broker, form: cmd.output(), from: url.Values{"offset": {"earliest"}}, warn: io.Discard,
 		lookEvery: 5 * time.Millisecond, out: bufio.NewWriter(writer), progress: newProgress(io.Discard, 0),
 	}
@@ -118,7 +118,7 @@ func TestConsumeKnowsHowMuchThereIs(t *testing.T) {
 		{consumeCmd{Partition: "all", From: "earliest", Limit: 6}, 6},
 		{consumeCmd{Partition: "all", From: "1h"}, 0}, // who knows
 	} {
-		c := &consumer{cmd: &test.cmd, broker: broker, progress: newProgress(io.Discard, 0)}
+		c := &copier{cmd: &test.cmd, broker: broker, progress: newProgress(io.Discard, 0)}
 		if err := c.find(t.Context()); err != nil || c.progress.total != test.want {
 			t.Errorf("%+v: %d records, %v, not %d", test.cmd, c.progress.total, err, test.want)
 		}

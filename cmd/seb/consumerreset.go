@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// consumerResetCmd has no defaults, neither of its own nor from the environment: they
+// would move what nobody meant.
+type consumerResetCmd struct {
+	serverFlag
+	outputFlag
+	Topic     string `arg:"" help:"Name of the topic."`
+	Consumer  string `arg:"" help:"Name of the consumer."`
+	From      string `env:"-" required:"" placeholder:"POSITION" help:"Where it is to read on: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago."`
+	Partition *int32 `env:"-" placeholder:"N" help:"Move it in this partition only, to an offset, earliest, latest or -N (default: in all)."`
+}
+
+// Help shows examples.
+func (consumerResetCmd) Help() string {
+	return `Moves the consumer, at once and without asking. One that does not exist is made, at the beginning of the
+partitions that are not named. A position counts in each partition for itself; an offset is of one partition.
+
+Examples:
+
+    seb consumer reset orders billing --from earliest
+    seb consumer reset orders billing --from 2h
+    seb consumer reset orders billing --from -100
+    seb consumer reset orders billing --partition 3 --from 41
+
+A seb consume that reads under the name meanwhile ends, since its place is no longer the consumer's.`
+}
+
+// Run moves the consumer, and tells where it is then.
+func (c *consumerResetCmd) Run(ctx context.Context, std streams) error {
+	if c.Partition != nil && *c.Partition < 0 {
+		return usage(errors.New("--partition must be at least 0"))
+	}
+	position, err := parsePosition(c.From, time.Now())
+	if err != nil {
+		return err
+	}
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	from, err := c.place(ctx, broker, position)
+	if err != nil {
+		return fmt.Errorf("reset consumer %s of %s: %w", c.Consumer, c.Topic, err)
+	}
+	var whole json.RawMessage
+	u := broker.url(nil, "topics", c.Topic, "consumers", c.Consumer)
+	status, err := broker.call(ctx, http.MethodPut, u, map[string]any{"from": from}, &whole)
+	if err != nil {
+		return fmt.Errorf("reset consumer %s of %s: %w", c.Consumer, c.Topic, err)
+	}
+	if c.json() {
+		return printJSON(std.out, whole)
+	}
+	var info consumerInfo
+	if err := json.Unmarshal(whole, &info); err != nil {
+		return fmt.Errorf("reset consumer %s of %s: %w", c.Consumer, c.Topic, err)
+	}
+	done := "reset"
+	if status == http.StatusCreated {
+		done = "created"
+	}
+	_, err = fmt.Fprintf(std.out, "consumer %s of %s %s; lag: %d\n", c.Consumer, c.Topic, done, info.Lag)
+	return err
+}
+
+// place returns a position as the API takes it for a consumer. What counts from a
+// partition's bounds becomes offsets.
+func (c *consumerResetCmd) place(ctx context.Context, broker *client, position url.Values) (any, error) {
+	word := position.Get("offset")
+	n, err := strconv.ParseInt(word, 10, 64)
+	named := err != nil // earliest, latest, or a time
+	switch {
+	case position.Has("time") && c.Partition != nil:
+		return nil, usage(errors.New("--partition goes with an offset, earliest, latest or -N, and not with a time"))
+	case position.Has("time"):
+		return map[string]any{"time": position.Get("time")}, nil
+	case named && c.Partition == nil:
+		return word, nil
+	}
+	var t topicInfo
+	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic), nil, &t); err != nil {
+		return nil, err
+	}
+	if !named && word[0] != '-' && c.Partition == nil && len(t.Partitions) > 1 {
+		return nil, usage(fmt.Errorf("--from %s is an offset of one partition, and the topic has %d: choose with --partition", c.From, len(t.Partitions)))
+	}
+	offsets := map[int32]int64{}
+	if c.Partition != nil {
+		offsets[*c.Partition] = max(n, 0) // whether there is such a partition is the broker's to say
+	}
+	for _, p := range t.Partitions {
+		switch {
+		case c.Partition != nil && p.Partition != *c.Partition:
+		case word == "earliest":
+			offsets[p.Partition] = p.StartOffset
+		case word == "latest":
+			offsets[p.Partition] = p.EndOffset
+		case word[0] == '-':
+			offsets[p.Partition] = max(p.StartOffset, p.EndOffset+n)
+		default:
+			offsets[p.Partition] = n
+		}
+	}
+	return map[string]any{"offsets": offsets}, nil
+}

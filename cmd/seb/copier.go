@@ -1,0 +1,379 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// How long a read that worked before is retried, unless following.
+	readRetryMax = 30 * time.Second
+	// How often --follow looks for partitions that were added. A look may cost
+	// the broker a GET.
+	lookEvery = time.Minute
+	// How many partitions a message names.
+	positionsShown = 16
+)
+
+// errAtLimit ends the reading of all partitions.
+var errAtLimit = errors.New("all records of --limit were written")
+
+// outputError says that the output did not take records, or only some of them.
+type outputError struct{ error }
+
+func (e outputError) Error() string { return "write records: " + e.error.Error() }
+func (e outputError) Unwrap() error { return e.error }
+
+// nobodyReads tells whether err is that the output's reader went away, as head
+// does. A connection to the broker may break in the same way: that is no end.
+func nobodyReads(err error) bool {
+	var output outputError
+	return errors.As(err, &output) && errors.Is(output, syscall.EPIPE)
+}
+
+// copier is one run of consume.
+type copier struct {
+	cmd       *consumeCmd
+	broker    *client
+	form      outputForm
+	from      url.Values // where to begin in each partition
+	topicID   string     // of the topic that is read, whatever may have its name later
+	warn      io.Writer
+	lookEvery time.Duration
+	keeper    *keeper // nil unless it reads as a consumer
+
+	mu       sync.Mutex // guards the rest, and warn
+	out      *bufio.Writer
+	progress *progress
+	readers  []*partitionReader
+	written  int64
+	bytes    int64
+	warned   bool
+}
+
+// partitionReader reads one partition.
+type partitionReader struct {
+	*copier
+	partition int32
+	from      url.Values // where to read next
+	next      int64      // the same as an offset; -1 before the first answer
+	kept      int64      // up to where the consumer was committed, if there is one
+	end       int64      // of the partition as first seen; -1 if it wasn't there
+	body      []byte     // buffer of the last answer
+}
+
+// copyAll reads the partitions one after the other, or follows all at once.
+func (r *copier) copyAll(ctx context.Context) error {
+	if err := r.find(ctx); err != nil {
+		return err
+	}
+	if r.cmd.Follow {
+		return r.follow(ctx)
+	}
+	for _, p := range r.readers {
+		if err := p.copyAll(ctx); err != nil {
+			return atLimitIsNone(err)
+		}
+	}
+	return nil
+}
+
+func atLimitIsNone(err error) error {
+	if errors.Is(err, errAtLimit) {
+		return nil
+	}
+	return err
+}
+
+// find makes the readers, of partitions whose ends are all of one moment.
+func (r *copier) find(ctx context.Context) error {
+	t, id, err := r.topic(ctx)
+	if err != nil {
+		return err
+	}
+	r.topicID = id
+	if r.keeper != nil {
+		return r.findConsumer(ctx, t)
+	}
+	if r.cmd.Partition != "all" {
+		n, err := strconv.ParseInt(r.cmd.Partition, 10, 32)
+		if err != nil {
+			return err
+		}
+		p := &partitionReader{copier: r, partition: int32(n), from: r.from, next: -1, end: -1}
+		if int(n) < len(t.Partitions) {
+			p.end = t.Partitions[n].EndOffset
+			r.expect(t.Partitions[n].StartOffset, p.end)
+		}
+		r.readers = []*partitionReader{p}
+		return nil
+	}
+	if len(t.Partitions) > 1 && r.cmd.isOffset() {
+		return usage(fmt.Errorf("--from %s is an offset of one partition, and the topic has %d: choose with --partition", r.cmd.From, len(t.Partitions)))
+	}
+	for _, p := range t.Partitions {
+		r.readers = append(r.readers, &partitionReader{copier: r, partition: p.Partition, from: r.from, next: -1, end: p.EndOffset})
+		r.expect(p.StartOffset, p.EndOffset)
+	}
+	return nil
+}
+
+// findConsumer makes the readers where the consumer is.
+func (r *copier) findConsumer(ctx context.Context, t topicInfo) error {
+	at, err := r.keeper.open(ctx)
+	if err != nil {
+		return err
+	}
+	only, err := strconv.ParseInt(r.cmd.Partition, 10, 32)
+	if err == nil && int(only) >= len(t.Partitions) { // the broker says what is wrong with it
+		r.readers = []*partitionReader{{copier: r, partition: int32(only), from: r.from, next: -1, end: -1}}
+		return nil
+	}
+	for _, p := range t.Partitions {
+		if err != nil || int32(only) == p.Partition {
+			r.readers = append(r.readers, r.readerAt(p, at.at(p.Partition)))
+			r.expect(at.at(p.Partition), p.EndOffset)
+		}
+	}
+	return nil
+}
+
+// readerAt returns a reader that begins where the consumer is.
+func (r *copier) readerAt(p partitionInfo, offset int64) *partitionReader {
+	from := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
+	return &partitionReader{copier: r, partition: p.Partition, from: from, next: -1, kept: offset, end: p.EndOffset}
+}
+
+// expect adds the records from start to end to those that progress is about,
+// if it is known that they will be read.
+func (r *copier) expect(start, end int64) {
+	if r.cmd.From != "earliest" {
+		return
+	}
+	r.progress.counted = true
+	r.progress.total += max(0, end-start)
+	if r.cmd.Limit > 0 {
+		r.progress.total = min(r.progress.total, r.cmd.Limit)
+	}
+}
+
+// topic describes the topic that has the name now, and returns its id.
+func (r *copier) topic(ctx context.Context) (t topicInfo, id string, err error) {
+	_, header, err := r.broker.exchange(ctx, http.MethodGet, r.broker.url(nil, "topics", r.cmd.Topic), nil, &t)
+	if err != nil {
+		return t, "", err
+	}
+	if id = header.Get(topicIDHeader); id == "" {
+		err = fmt.Errorf("%s: the answer is not what a broker sends: it has no %s", r.broker.base, topicIDHeader)
+	}
+	return t, id, err
+}
+
+// follow reads all partitions at once, and those that are added meanwhile.
+func (r *copier) follow(ctx context.Context) error {
+	all, ctx := errgroup.WithContext(ctx)
+	for _, p := range r.readers {
+		all.Go(func() error { return p.copyAll(ctx) })
+	}
+	if r.cmd.Partition == "all" {
+		all.Go(func() error {
+			r.watch(ctx, func(p *partitionReader) { all.Go(func() error { return p.copyAll(ctx) }) })
+			return nil
+		})
+	}
+	return atLimitIsNone(all.Wait())
+}
+
+// watch gives added each partition that the topic gets, until ctx ends.
+func (r *copier) watch(ctx context.Context, added func(*partitionReader)) {
+	ticker := time.NewTicker(r.lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		t, id, err := r.topic(ctx)
+		if err != nil || id != r.topicID {
+			continue // whatever is wrong, the readers meet it and tell
+		}
+		r.mu.Lock()
+		known := len(r.readers)
+		for _, p := range t.Partitions[min(known, len(t.Partitions)):] {
+			added := &partitionReader{copier: r, partition: p.Partition, from: url.Values{"offset": {"earliest"}}, next: -1, end: p.EndOffset}
+			if r.keeper != nil {
+				added = r.readerAt(p, 0) // where consumers are in what is new
+			}
+			r.readers = append(r.readers, added)
+		}
+		fresh := r.readers[known:]
+		r.mu.Unlock()
+		for _, p := range fresh {
+			added(p)
+		}
+	}
+}
+
+// positions says how to go on where the readers are.
+func (r *copier) positions() string {
+	if len(r.readers) == 1 {
+		return "--from " + r.readers[0].position()
+	}
+	var parts []string
+	for _, p := range r.readers {
+		if len(parts) == positionsShown {
+			parts = append(parts, "...")
+			break
+		}
+		parts = append(parts, fmt.Sprintf("--partition %d --from %s", p.partition, p.position()))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// position is where the reader is as --from has it.
+func (p *partitionReader) position() string {
+	if p.next < 0 {
+		return p.cmd.From
+	}
+	return strconv.FormatInt(p.next, 10)
+}
+
+// copyAll writes the partition's records to its end, or follows it.
+func (p *partitionReader) copyAll(ctx context.Context) error {
+	var pause backoff
+	var failingSince time.Time
+	for {
+		f, err := p.fetch(ctx)
+		if err == nil {
+			pause, failingSince = backoff{}, time.Time{}
+			done, err := p.write(f)
+			if notKept := p.keep(ctx); notKept != nil {
+				return notKept
+			}
+			if err != nil || done {
+				return err
+			}
+			continue
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if retry, _ := retryable(err); !retry || p.end < 0 {
+			return err
+		}
+		if failingSince.IsZero() {
+			failingSince = time.Now()
+			p.complain(err)
+		}
+		if (!p.cmd.Follow && time.Since(failingSince) > readRetryMax) || !pause.wait(ctx, err) {
+			return err
+		}
+	}
+}
+
+// keep commits what the output took, if it is read as a consumer. An interrupt does
+// not keep it from that.
+func (p *partitionReader) keep(ctx context.Context) error {
+	if p.keeper == nil || p.next <= p.kept {
+		return nil
+	}
+	var pause backoff
+	for began := time.Now(); ; {
+		err := p.keeper.commit(ctx, p.partition, p.next)
+		if err == nil {
+			p.kept = p.next
+			return nil
+		}
+		retry, _ := retryable(err)
+		if !retry || ctx.Err() != nil || !p.cmd.Follow && time.Since(began) > readRetryMax {
+			return commitError{err}
+		}
+		p.complain(err)
+		pause.wait(ctx, err) // after an interrupt once more
+	}
+}
+
+// complain tells of an error that is not the end, once until records come
+// again: all partitions are mostly in the same trouble.
+func (r *copier) complain(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.warned {
+		note(r.warn, "seb: %v; trying again\n", err)
+	}
+	r.warned = true
+}
+
+// fetch asks for what comes next.
+func (p *partitionReader) fetch(ctx context.Context) (f fetched, err error) {
+	spec := fetchSpec{
+		topic: p.cmd.Topic, topicID: p.topicID, partition: p.partition, from: p.from, limit: math.MaxInt64,
+		accept: p.form.accept, mayFindNone: p.cmd.Follow,
+	}
+	p.mu.Lock()
+	if p.cmd.Limit > 0 {
+		spec.limit = max(1, p.cmd.Limit-p.written)
+	}
+	spec.bytes = fetchBytes
+	if p.cmd.Follow { // each partition holds an answer
+		spec.bytes = max(fetchBytes/len(p.readers), fetchBytesMin)
+		spec.wait = followWait
+	}
+	p.mu.Unlock()
+	f, p.body, err = p.broker.fetch(ctx, spec, p.body)
+	return f, err
+}
+
+// write writes what was fetched, and tells whether that was all. Limits that
+// others reached meanwhile count. Records count as written once the output took
+// all of them.
+func (p *partitionReader) write(f fetched) (done bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.warned = false
+	if p.end < 0 {
+		p.end = f.end
+	}
+	stop := f.next
+	if !p.cmd.Follow {
+		stop = min(stop, p.end)
+	}
+	if p.cmd.Limit > 0 {
+		stop = min(stop, f.first+p.cmd.Limit-p.written)
+	}
+	p.next = f.first
+	var size int64
+	for f.first < stop {
+		record := f.pop()
+		if err := p.form.write(p.out, record); err != nil {
+			return true, outputError{err}
+		}
+		size += int64(len(record))
+	}
+	if err := p.out.Flush(); err != nil {
+		return true, outputError{err}
+	}
+	p.written += f.first - p.next
+	p.bytes += size
+	p.progress.update(time.Now(), p.written, p.bytes)
+	p.next = f.first
+	p.from = url.Values{"offset": {strconv.FormatInt(p.next, 10)}}
+	if p.cmd.Limit > 0 && p.written >= p.cmd.Limit {
+		return true, errAtLimit
+	}
+	return !p.cmd.Follow && p.next >= p.end, nil
+}

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/httpapi"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// ordersBroker is a broker in this process whose topic orders has two partitions,
+// with the values 0/0 to 0/4 and 1/0 to 1/4. before, if set, may answer a request in
+// its place by returning true; after is called behind the broker's answer.
+type ordersBroker struct {
+	*seb.Broker
+	url           string
+	before, after func(w http.ResponseWriter, r *http.Request) bool
+}
+
+func newOrdersBroker(t *testing.T) *ordersBroker {
+	t.Helper()
+	broker, err := seb.Open(t.Context(), objstore.NewMemory(), seb.Options{Batching: seb.Immediate()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &ordersBroker{Broker: broker}
+	api := httpapi.New(broker, httpapi.Options{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b.before != nil && b.before(w, r) {
+			return
+		}
+		rec := httptest.NewRecorder()
+		if b.after == nil {
+			api.ServeHTTP(w, r)
+			return
+		}
+		api.ServeHTTP(rec, r)
+		if b.after(w, r) {
+			return
+		}
+		for name, values := range rec.Header() {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(rec.Code)
+		_, _ = w.Write(rec.Body.Bytes())
+	}))
+	t.Cleanup(func() {
+		server.Close()
+		if err := broker.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	b.url = server.URL
+	if _, _, err := broker.CreateTopic(t.Context(), "orders", seb.TopicOptions{Partitions: 2}); err != nil {
+		t.Fatal(err)
+	}
+	for p := range int32(2) {
+		var records []seb.Record
+		for i := range 5 {
+			records = append(records, seb.Record{Value: fmt.Appendf(nil, "%d/%d", p, i)})
+		}
+		if _, err := broker.Append(t.Context(), "orders", records, seb.ToPartition(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+// wantAt checks where consumer c is.
+func (b *ordersBroker) wantAt(t *testing.T, want ...seb.Offset) {
+	t.Helper()
+	info, err := b.Consumer("orders", "c").Describe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []seb.Offset
+	for _, p := range info.Positions {
+		got = append(got, p.Next)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the consumer is at %v, want %v", got, want)
+	}
+}
+
+func isCommit(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/commit") }
+
+// brokenOutput takes some bytes, and then nothing.
+type brokenOutput struct {
+	bytes.Buffer
+	room int
+}
+
+func (o *brokenOutput) Write(p []byte) (int, error) {
+	n, err := o.Buffer.Write(p[:min(len(p), o.room)])
+	o.room -= n
+	if n < len(p) && err == nil {
+		err = errors.New("the disk is full")
+	}
+	return n, err
+}
+
+// What the output did not take comes again, and a record is passed over never.
+func TestConsumerCommitsWhatWasWritten(t *testing.T) {
+	b := newOrdersBroker(t)
+	var err bytes.Buffer
+	out := &brokenOutput{room: 30} // all of the first partition, and a part of the second
+	code := run(t.Context(), []string{"consume", "orders", "--consumer", "c", "--server", b.url}, streams{nil, out, &err})
+	result{code, out.String(), err.String()}.want(t, exitFailure, "5 records were written", "the same command goes on behind those that were committed")
+	b.wantAt(t, 5, 0)
+	r := runSeb(t, nil, "consume", "orders", "--consumer", "c", "--server", b.url)
+	r.want(t, exitOK)
+	if r.out != "1/0\n1/1\n1/2\n1/3\n1/4\n" {
+		t.Errorf("it goes on with %q", r.out)
+	}
+	b.wantAt(t, 5, 5)
+}
+
+func TestConsumerCommitsNoMoreThanTheLimit(t *testing.T) {
+	b := newOrdersBroker(t)
+	for i, follow := range []string{"--limit=3", "--follow"} {
+		runSeb(t, nil, "consume", "orders", "--consumer", "c", "--partition", "0", "--limit", "3", follow, "--server", b.url).want(t, exitOK)
+		if i == 0 {
+			b.wantAt(t, 3, 0)
+			if _, err := b.Append(t.Context(), "orders", []seb.Record{{Value: []byte("0/5")}, {Value: []byte("0/6")}}, seb.ToPartition(0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b.wantAt(t, 6, 0)
+}
+
+// An interrupt leaves nothing committed that was not written, and lets the commit of
+// what was written end.
+func TestInterruptedConsumerHasCommittedWhatItWrote(t *testing.T) {
+	b := newOrdersBroker(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	b.before = func(_ http.ResponseWriter, r *http.Request) bool {
+		if isCommit(r) {
+			interrupt() // just before the broker has it
+		}
+		return false
+	}
+	r := runSebContext(ctx, t, nil, "consume", "orders", "--consumer", "c", "--partition", "1", "--follow", "--server", b.url)
+	if r.code != exitSignal+2 || r.out != "1/0\n1/1\n1/2\n1/3\n1/4\n" || r.err != "" {
+		t.Fatalf("it ended with %+v", r)
+	}
+	b.wantAt(t, 0, 5)
+
+	ctx, interrupt = context.WithCancel(t.Context())
+	b.before = func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/records") {
+			interrupt() // before anything came
+		}
+		return false
+	}
+	r = runSebContext(ctx, t, nil, "consume", "orders", "--consumer", "c", "--server", b.url)
+	if r.code != exitSignal+2 || r.out != "" {
+		t.Fatalf("it ended with %+v", r)
+	}
+	b.wantAt(t, 0, 5)
+}
+
+// A commit whose answer got lost is sent again, and known again.
+func TestConsumerOutlivesLostAnswers(t *testing.T) {
+	b := newOrdersBroker(t)
+	var mu sync.Mutex
+	commits := 0
+	nth := func(r *http.Request) int {
+		mu.Lock()
+		defer mu.Unlock()
+		if isCommit(r) {
+			commits++
+			return commits
+		}
+		return 0
+	}
+	lost := 0
+	b.after = func(w http.ResponseWriter, r *http.Request) bool {
+		switch nth(r) {
+		case 1, 4:
+			lost++
+			panic(http.ErrAbortHandler)
+		case 3:
+			lost++
+			problem(http.StatusServiceUnavailable, "store_unavailable", string(seb.Unknown))(w, r)
+			return true
+		}
+		return false
+	}
+	r := runSeb(t, nil, "consume", "orders", "--consumer", "c", "--server", b.url)
+	r.want(t, exitOK, "trying again")
+	if r.out != "0/0\n0/1\n0/2\n0/3\n0/4\n1/0\n1/1\n1/2\n1/3\n1/4\n" || lost < 2 {
+		t.Errorf("%d answers were lost, and it wrote %q", lost, r.out)
+	}
+	b.wantAt(t, 5, 5)
+}
+
+// Neither a reset nor another reader is undone.
+func TestConsumerEndsWhenSomebodyElseMovesIt(t *testing.T) {
+	b := newOrdersBroker(t)
+	once := sync.OnceFunc(func() {
+		if _, _, err := b.Consumer("orders", "c").Reset(t.Context(), seb.Last(2)); err != nil {
+			t.Error(err)
+		}
+	})
+	b.before = func(_ http.ResponseWriter, r *http.Request) bool {
+		if isCommit(r) {
+			once()
+		}
+		return false
+	}
+	r := runSeb(t, nil, "consume", "orders", "--consumer", "c", "--server", b.url)
+	r.want(t, exitRefused, "commit: position_conflict", "5 records were written; it was reset, or another reader has its name")
+	b.wantAt(t, 3, 3)
+
+	gone := sync.OnceFunc(func() {
+		if err := b.Consumer("orders", "c").Delete(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	b.before = func(_ http.ResponseWriter, r *http.Request) bool {
+		if isCommit(r) {
+			gone()
+		}
+		return false
+	}
+	runSeb(t, nil, "consume", "orders", "--consumer", "c", "--server", b.url).want(t, exitRefused, "consumer_not_found")
+}
+
+// All partitions are followed side by side, also one that is added, and commit together.
+func TestConsumerFollowsAllPartitions(t *testing.T) {
+	b := newOrdersBroker(t)
+	broker, err := (serverFlag{Server: b.url}).client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, writer := io.Pipe()
+	cmd := &consumeCmd{Topic: "orders", Partition: "all", From: "earliest", Consumer: "c", Follow: true, Limit: 11}
+	cmd.Format = formatLine
+	done := make(chan error, 1)
+	go func() {
+		c := &copier{
+			cmd: cmd, broker: broker, form: cmd.output(), warn: io.Discard, keeper: newKeeper(broker, "orders", "c"),
+			lookEvery: 5 * time.Millisecond, out: bufio.NewWriter(writer), progress: newProgress(io.Discard, 0),
+		}
+		done <- c.copyAll(context.WithoutCancel(t.Context()))
+		_ = writer.Close()
+	}()
+	if _, err := b.UpdateTopic(t.Context(), "orders", seb.TopicUpdate{Partitions: new(int32(3))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Append(t.Context(), "orders", []seb.Record{{Value: []byte("2/0")}}, seb.ToPartition(2)); err != nil {
+		t.Fatal(err)
+	}
+	all, err := io.ReadAll(reader)
+	if err := errors.Join(err, <-done); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(all))
+	slices.Sort(lines)
+	if got := strings.Join(lines, " "); got != "0/0 0/1 0/2 0/3 0/4 1/0 1/1 1/2 1/3 1/4 2/0" {
+		t.Errorf("it wrote %s", got)
+	}
+	b.wantAt(t, 5, 5, 1)
+}
