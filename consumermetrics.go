@@ -1,6 +1,10 @@
 package seb
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // consumersShown bounds the series that consumers make. Past it the oldest are
 // shown, so that a series doesn't come and go with the others.
@@ -29,27 +33,33 @@ func (consumerMetrics) Describe(out chan<- *prometheus.Desc) {
 // Collect implements [prometheus.Collector].
 func (m consumerMetrics) Collect(out chan<- prometheus.Metric) {
 	for _, c := range m.shown() {
-		var lag, missed int64
-		for _, p := range c.Positions {
-			lag += p.Lag()
-			missed += p.Missed()
-		}
 		gauge := func(d *prometheus.Desc, v float64) {
-			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, c.Topic, c.Name)
+			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, c.topic, c.name)
 		}
-		gauge(consumerLag, float64(lag))
-		gauge(consumerMissed, float64(missed))
-		gauge(consumerMoved, float64(c.Moved.UnixMicro())/1e6)
+		gauge(consumerLag, float64(c.lag))
+		gauge(consumerMissed, float64(c.missed))
+		gauge(consumerMoved, float64(c.moved.UnixMicro())/1e6)
 	}
 }
 
-func (m consumerMetrics) shown() []ConsumerInfo {
+type consumerSums struct {
+	topic, name string
+	lag, missed int64
+	moved       time.Time
+}
+
+func (m consumerMetrics) shown() []consumerSums {
 	m.b.mu.RLock()
 	defer m.b.mu.RUnlock()
 	cs := m.b.state.OldestConsumers(consumersShown)
-	infos := make([]ConsumerInfo, len(cs))
+	sums := make([]consumerSums, len(cs))
 	for i, c := range cs {
-		infos[i] = describeConsumer(m.b.state.TopicByID(c.Topic), c)
+		info := describeConsumer(m.b.state.TopicByID(c.Topic), c)
+		sums[i] = consumerSums{topic: info.Topic, name: info.Name, moved: info.Moved}
+		for _, p := range info.Positions {
+			sums[i].lag += p.Lag()
+			sums[i].missed += p.Missed()
+		}
 	}
-	return infos
+	return sums
 }

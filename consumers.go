@@ -3,7 +3,9 @@ package seb
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -12,8 +14,11 @@ import (
 
 // Consumer is a named reading position in a topic that survives everything: it is
 // a fact in the log, known to every broker. It never expires, and only
-// [Consumer.Commit] and [Consumer.Reset] move it. Several readers under one name read
-// the same records.
+// [Consumer.Commit], [Consumer.Reset] and [Consumer.ResetTo] move it. Several readers
+// under one name read the same records.
+//
+// Whoever reads with [Consumer.Follow], does the work and then commits what is behind
+// it, sees each record at least once, whatever is killed.
 //
 // A Consumer holds no resources. All methods are safe for concurrent use.
 type Consumer struct {
@@ -56,19 +61,42 @@ func (p ConsumerPosition) Lag() int64 { return int64(p.End - max(p.Next, p.Start
 // for the broker to decide.
 func (p ConsumerPosition) Missed() int64 { return int64(max(0, p.Start-p.Next)) }
 
-// Consumers describes the consumers of a topic, by name.
-func (b *Broker) Consumers(ctx context.Context, topic string) ([]ConsumerInfo, error) {
-	t, err := b.Topic(ctx, topic) // which looks at the log if that is due
-	if err != nil {
-		return nil, err
+// Consumers iterates over the consumers of a topic, by name, each as it is when its
+// turn comes: together they may be large. An error ends it, and comes with no consumer.
+func (b *Broker) Consumers(ctx context.Context, topic string) iter.Seq2[ConsumerInfo, error] {
+	return func(yield func(ConsumerInfo, error) bool) {
+		t, err := b.Topic(ctx, topic) // which looks at the log if that is due
+		if err != nil {
+			yield(ConsumerInfo{}, err)
+			return
+		}
+		for _, name := range b.consumerNames(t.ID) {
+			info, ok := b.consumerNow(t.ID, name)
+			if ok && !yield(info, nil) {
+				return
+			}
+		}
 	}
+}
+
+func (b *Broker) consumerNames(topic uint64) (names []string) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	infos := []ConsumerInfo{}
-	for _, c := range b.state.Consumers(t.ID) {
-		infos = append(infos, describeConsumer(b.state.TopicByID(t.ID), c))
+	for _, c := range b.state.Consumers(topic) {
+		names = append(names, c.Name)
 	}
-	return infos, nil
+	return names
+}
+
+// consumerNow describes a consumer, unless it is no more.
+func (b *Broker) consumerNow(topic uint64, name string) (_ ConsumerInfo, ok bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	c := b.state.Consumer(topic, name)
+	if c == nil {
+		return ConsumerInfo{}, false
+	}
+	return describeConsumer(b.state.TopicByID(topic), c), true
 }
 
 // Describe tells where the consumer is. It comes into being by [Consumer.Create],
@@ -197,6 +225,9 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 	if from.kind == fromTime {
 		var err error
 		if sought, err = c.b.NewFollower(ctx, c.topic, AllPartitions, from); err != nil {
+			if e := (*Error)(nil); errors.As(err, &e) && e.Code == CodeTooManyPartitions {
+				e.Hint = "read where the time is in each partition, and reset the consumer to those offsets"
+			}
 			return ConsumerInfo{}, false, notSent(err)
 		}
 	}

@@ -320,11 +320,10 @@ func TestConsumersAreListedAndDeletedWithTheirTopic(t *testing.T) {
 			mustReset(t, c, seb.Latest)
 		}
 		names := func(topic string) (names []string) {
-			infos, err := b.Consumers(t.Context(), topic)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, i := range infos {
+			for i, err := range b.Consumers(t.Context(), topic) {
+				if err != nil {
+					t.Fatal(err)
+				}
 				names = append(names, i.Topic+"/"+i.Name)
 			}
 			return names
@@ -343,8 +342,12 @@ func TestConsumersAreListedAndDeletedWithTheirTopic(t *testing.T) {
 		if err := b.DeleteTopic(t.Context(), "t"); err != nil {
 			t.Fatal(err)
 		}
-		_, err = b.Consumers(t.Context(), "t")
-		wantCode(t, err, seb.CodeTopicNotFound)
+		for i, err := range b.Consumers(t.Context(), "t") {
+			wantCode(t, err, seb.CodeTopicNotFound)
+			if i.Name != "" {
+				t.Fatalf("consumer %+v", i)
+			}
+		}
 		mustAppend(t, b, "t", "of another life")
 		_, err = b.Consumer("t", "a").Describe(t.Context())
 		wantCode(t, err, seb.CodeConsumerNotFound)

@@ -60,23 +60,22 @@ func (h *Handler) listConsumers(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
-	consumers, err := h.broker.Consumers(r.Context(), r.PathValue("topic"))
-	if err != nil {
-		return err
-	}
 	w.Header().Set("Content-Type", typeJSON)
 	out := newChunks(w)
 	defer out.free()
 	out.text(`{"consumers":[`)
-	for i, c := range consumers {
-		if i > 0 {
-			out.text(",")
+	separator := ""
+	for c, err := range h.broker.Consumers(r.Context(), r.PathValue("topic")) {
+		if err != nil {
+			return err // it comes before the first, when nothing is written yet
 		}
 		b, err := json.Marshal(toConsumerJSON(c))
 		if err != nil {
 			return fmt.Errorf("encode consumer: %w", err)
 		}
+		out.text(separator)
 		out.bytes(b)
+		separator = ","
 	}
 	out.text("]}\n")
 	return out.flush()
