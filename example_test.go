@@ -99,6 +99,63 @@ func ExampleBroker_Follow() {
 	// three
 }
 
+// A consumer goes on where it was, through any broker and after any restart. What is
+// read and not committed comes again.
+func ExampleConsumer() {
+	ctx := context.Background()
+	store := objstore.NewMemory()
+	broker, err := seb.Open(ctx, store, seb.Options{Batching: seb.Immediate()})
+	if err != nil {
+		panic(err)
+	}
+	if _, err := broker.Append(ctx, "orders", []seb.Record{{Value: []byte("ordered")}, {Value: []byte("paid")}, {Value: []byte("shipped")}}); err != nil {
+		panic(err)
+	}
+	billing := broker.Consumer("orders", "billing")
+	for record, err := range billing.Follow(ctx) {
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(string(record.Value))
+		if record.Offset == 1 {
+			break // before it was committed
+		}
+		if _, err := billing.Commit(ctx, seb.After(record)); err != nil {
+			panic(err)
+		}
+	}
+	if err := broker.Close(); err != nil {
+		panic(err)
+	}
+
+	broker, err = seb.Open(ctx, store, seb.Options{Batching: seb.Immediate()})
+	if err != nil {
+		panic(err)
+	}
+	defer broker.Close()
+	billing = broker.Consumer("orders", "billing")
+	where, err := billing.Describe(ctx)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("next:", where.Positions[0].Next, "lag:", where.Positions[0].Lag())
+	for record, err := range billing.Follow(ctx) {
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(string(record.Value))
+		if record.Offset == 2 {
+			break
+		}
+	}
+	// Output:
+	// ordered
+	// paid
+	// next: 1 lag: 2
+	// paid
+	// shipped
+}
+
 // Appends that one caller begins one after the other keep their order, and share commits.
 func ExampleBroker_AppendAsync() {
 	ctx := context.Background()
