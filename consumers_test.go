@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
 func mustReset(t testing.TB, c *seb.Consumer, from seb.Position) seb.ConsumerInfo {
@@ -291,6 +292,38 @@ func TestCommitIfVersionIsWonByOne(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// What its caller gives up moves nothing before it is under way; later it may have, and
+// says so.
+func TestCommitThatIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		b := open(t, faulty, seb.InVirtualTime(seb.Options{})) // which gathers
+		mustAppend(t, b, "t", "a", "b")
+		c := b.Consumer("t", "c")
+		mustReset(t, c, seb.Earliest)
+		giveUp := func(offset seb.Offset, after time.Duration, want seb.Outcome) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			_, err := c.Commit(ctx, seb.Offsets{0: offset})
+			if got := seb.OutcomeOf(err); err == nil || got != want {
+				t.Fatalf("the outcome is %q, want %q: %v", got, want, err)
+			}
+		}
+		giveUp(1, time.Millisecond, seb.NotCommitted)
+		time.Sleep(time.Second)
+		wantAt(t, c, 0)
+
+		held := make(chan struct{})
+		faulty.On(objstore.VerbCreate, "log/", storetest.Hold(held))
+		giveUp(2, time.Second, seb.Unknown)
+		mustAppend(t, open(t, memory, immediate()), "t", "c") // wins the slot, so that the commit is built anew
+		close(held)
+		synctest.Wait()
+		wantAt(t, c, 2)
 	})
 }
 

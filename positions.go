@@ -71,18 +71,19 @@ func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOp
 	if err := cmp.Or(c.check(), err, c.b.usable()); err != nil {
 		return "", notSent(err)
 	}
+	var moved string // the commit loop's until the outcome is known
 	err = c.b.join(ctx, &request{topic: c.topic, ifOffset: -1, change: func(d *state.Draft) ([]commitlog.Item, *Error) {
 		id, refusal := c.mayCommit(d, ps, o)
 		if refusal != nil {
 			return nil, refusal
 		}
-		version = versionOf(id, d.ConsumerVersion(id)+1)
+		moved = versionOf(id, d.ConsumerVersion(id)+1)
 		return []commitlog.Item{&commitlog.PositionsMoved{Consumer: id, Positions: ps}}, nil
 	}})
 	if err != nil {
 		return "", err
 	}
-	return version, nil
+	return moved, nil
 }
 
 // mayCommit returns the consumer's id, or why it can't be moved.
