@@ -19,7 +19,8 @@ type consumerCmd struct {
 func (consumerCmd) Help() string {
 	return `A consumer is a named place in a topic that survives everything: the next offset to read in each partition. It
 never expires, and only a commit or a reset moves it. seb consume TOPIC --consumer NAME reads from there, and
-commits what it wrote; that also makes one, at the beginning. Several readers under one name read the same records.`
+commits what it wrote; that also makes one, at the beginning. Several readers under one name read the same records;
+of several seb consume, the one that commits first goes on, and the others end.`
 }
 
 // consumerInfo is a consumer as the API describes it.

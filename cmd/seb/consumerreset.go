@@ -34,7 +34,7 @@ Examples:
     seb consumer reset orders billing --from -100
     seb consumer reset orders billing --partition 3 --from 41
 
-A seb consume that reads under the name meanwhile ends, since its place is no longer the consumer's.`
+A seb consume that reads under the name meanwhile ends when it next has something to commit.`
 }
 
 // Run moves the consumer, and tells where it is then.
