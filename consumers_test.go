@@ -202,6 +202,14 @@ func TestCommitOutsideOfTheLogMovesNothing(t *testing.T) {
 		wantCode(t, err, seb.CodeConsumerNotFound)
 		_, err = b.Consumer("nothing", "c").Commit(t.Context(), seb.Offsets{0: 1})
 		wantCode(t, err, seb.CodeTopicNotFound)
+		for _, partition := range []int32{-2, 2, 1 << 30} {
+			for _, name := range []string{"c", "new"} {
+				_, err = b.Consumer("t", name).Follower(t.Context(), partition)
+				wantCode(t, err, seb.CodePartitionNotFound)
+			}
+		}
+		_, err = b.Consumer("t", "new").Describe(t.Context())
+		wantCode(t, err, seb.CodeConsumerNotFound) // what can't be read creates nothing
 		_, err = b.Consumer("t", "a/b").Commit(t.Context(), seb.Offsets{0: 1})
 		wantCode(t, err, seb.CodeInvalidRequest)
 		wantAt(t, c, 0, 0)

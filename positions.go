@@ -163,7 +163,7 @@ func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, er
 	return f, err
 }
 
-// bookmark returns where the consumer is; false if there is none.
+// bookmark returns where the consumer is; false if there is none, or no such partition.
 func (c *Consumer) bookmark(partition int32) (Bookmark, bool) {
 	c.b.mu.RLock()
 	defer c.b.mu.RUnlock()
@@ -172,7 +172,7 @@ func (c *Consumer) bookmark(partition int32) (Bookmark, bool) {
 		return Bookmark{}, false
 	}
 	found := c.b.state.Consumer(t.ID, c.name)
-	if found == nil {
+	if found == nil || partition < AllPartitions {
 		return Bookmark{}, false
 	}
 	m := Bookmark{Cluster: c.b.clusterTag(), Topic: t.ID, Partition: partition}
