@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -274,4 +276,81 @@ func TestConsumerFollowsAllPartitions(t *testing.T) {
 		t.Errorf("it wrote %s", got)
 	}
 	b.wantAt(t, 5, 5, 1)
+}
+
+// Whenever it is killed, what is committed was written, and what was not written comes.
+func TestKilledConsumerPassesOverNothing(t *testing.T) {
+	const rounds, batches, perBatch = 6, 5, 20
+	b := serve(t, nil, "--store", "memory:", "--linger", "1ms")
+	broker, err := (serverFlag{Server: b.url}).client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := func(i int) string { return fmt.Sprintf("record-%04d", i) }
+	runSeb(t, nil, "topic", "create", "orders", "--server", b.url).want(t, exitOK)
+	written := map[string]int{}
+	produced := 0
+	for range rounds {
+		out := newOutput()
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "seb", "consume", "orders", "--consumer", "c", "--follow", "--server", b.url)
+		cmd.Stdout = out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		from := produced
+		produced += batches * perBatch
+		victim := from + rand.IntN(batches*perBatch)
+		var producer sync.WaitGroup
+		producer.Go(func() {
+			for i := from; i < produced; i += perBatch {
+				var lines strings.Builder
+				for k := range perBatch {
+					lines.WriteString(name(i+k) + "\n")
+				}
+				if r := runSeb(t, strings.NewReader(lines.String()), "produce", "orders", "--server", b.url); r.code != exitOK {
+					t.Errorf("produce: %s", r.err)
+				}
+			}
+		})
+		ended := make(chan struct{})
+		go func() {
+			_ = cmd.Wait() // by a signal
+			close(ended)
+		}()
+		if _, ok := out.lineAfter(name(victim), ended); !ok {
+			t.Fatalf("%s never came; it wrote %s", name(victim), out)
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-ended
+		producer.Wait()
+		for line := range strings.Lines(out.String()) {
+			if line, whole := strings.CutSuffix(line, "\n"); whole {
+				written[line]++
+			}
+		}
+		var c consumerInfo
+		if _, err := broker.call(t.Context(), http.MethodGet, broker.url(nil, "topics", "orders", "consumers", "c"), nil, &c); err != nil {
+			t.Fatal(err)
+		}
+		for i := range int(c.at(0)) {
+			if written[name(i)] == 0 {
+				t.Fatalf("it is committed up to %d, and %s was not written", c.at(0), name(i))
+			}
+		}
+	}
+	r := runSeb(t, nil, "consume", "orders", "--consumer", "c", "--server", b.url)
+	r.want(t, exitOK)
+	for _, line := range strings.Fields(r.out) {
+		written[line]++
+	}
+	again := 0
+	for i := range produced {
+		if written[name(i)] == 0 {
+			t.Errorf("%s was never written", name(i))
+		}
+		again += max(0, written[name(i)]-1)
+	}
+	t.Logf("%d records, %d of them again", produced, again)
 }
