@@ -259,3 +259,25 @@ func TestSnapshotWhoseConsumersContradictThemselvesIsRefused(t *testing.T) {
 		t.Errorf("more positions than partitions: %v", err)
 	}
 }
+
+// What is shown of many consumers is the same from one time to the next.
+func TestOldestConsumersAreThoseWithTheSmallestIDs(t *testing.T) {
+	s := consumerState(t)
+	var items []commitlog.Item
+	for id := uint64(4); id < 30; id++ {
+		items = append(items, created(id, 1, strings.Repeat("x", int(id))))
+	}
+	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: s.Time(), Items: append(items, &commitlog.ConsumerDeleted{ID: 5})})
+	ids := func(most int) (ids []uint64) {
+		for _, c := range s.OldestConsumers(most) {
+			ids = append(ids, c.ID)
+		}
+		return ids
+	}
+	if got := ids(4); !slices.Equal(got, []uint64{1, 3, 4, 6}) {
+		t.Errorf("the oldest are %v", got)
+	}
+	if got := ids(1000); len(got) != 27 || s.ConsumerCount() != 27 || !slices.IsSorted(got) {
+		t.Errorf("there are %d: %v", s.ConsumerCount(), got)
+	}
+}
