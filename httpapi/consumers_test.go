@@ -122,9 +122,10 @@ func TestConsumersAreListedWithPositionsAndLag(t *testing.T) {
 		if a := s.get(consumersPath); a.body != `{"consumers":[]}`+"\n" {
 			t.Errorf("none are listed as %s", a.body)
 		}
-		began := time.Now().UTC()
-		s.setConsumer("z", "", http.StatusCreated)
-		s.setConsumer("a", "", http.StatusCreated)
+		var z, first consumerJSON
+		s.setConsumer("z", "", http.StatusCreated).json(t, &z)
+		s.setConsumer("a", "", http.StatusCreated).json(t, &first)
+		began := time.Now()
 		s.append("other", "x")
 		s.do("PUT", "/v1/topics/other/consumers/b", nil).want(t, http.StatusCreated)
 		s.appendTo(0, "0", "1", "2")
@@ -134,10 +135,14 @@ func TestConsumersAreListedWithPositionsAndLag(t *testing.T) {
 		s.do("DELETE", ordersPath+"?partition=0&before=1", nil).want(t, http.StatusOK)
 		a := s.get(consumersPath)
 		a.want(t, http.StatusOK)
-		at := func(d time.Duration) string { return began.Add(d).Format(timestampLayout) }
-		want := `{"consumers":[{"topic":"orders","name":"a","created":"` + at(0) + `","last_activity":"` + at(time.Hour) + `","lag":1,` +
+		now, _ := s.wantConsumer("a", 2, 2)
+		moved, err := time.Parse(timestampLayout, now.LastActivity)
+		if late := moved.Sub(began) - time.Hour; err != nil || late < -time.Second || late > time.Second {
+			t.Errorf("it was moved at %s, %v after it should: %v", now.LastActivity, late, err)
+		}
+		want := `{"consumers":[{"topic":"orders","name":"a","created":"` + first.Created + `","last_activity":"` + now.LastActivity + `","lag":1,` +
 			`"positions":[{"partition":0,"offset":2,"start_offset":1,"end_offset":3,"lag":1,"missed":0},{"partition":1,"offset":2,"start_offset":0,"end_offset":2,"lag":0,"missed":0}]},` +
-			`{"topic":"orders","name":"z","created":"` + at(0) + `","last_activity":"` + at(0) + `","lag":4,` +
+			`{"topic":"orders","name":"z","created":"` + z.Created + `","last_activity":"` + z.Created + `","lag":4,` +
 			`"positions":[{"partition":0,"offset":0,"start_offset":1,"end_offset":3,"lag":2,"missed":1},{"partition":1,"offset":0,"start_offset":0,"end_offset":2,"lag":2,"missed":0}]}]}` + "\n"
 		if a.body != want {
 			t.Errorf("got  %swant %s", a.body, want)
