@@ -205,7 +205,7 @@ func (d *dumper) commit(b []byte, name string) error {
 		case *commitlog.UnknownItem:
 			d.line("item", "%d: unknown kind %d, not critical, %d bytes", i, x.Kind, len(x.Body))
 		default:
-			d.line("item", "%d: %T", i, x)
+			d.queueItem(i, item)
 		}
 	}
 	return nil
@@ -313,6 +313,12 @@ func (d *dumper) checkpoint(b []byte, name string) error {
 				d.line("", "partition %d: the next offset to read is %d", i, c.Position(int32(i)))
 			}
 		}
+		for _, q := range s.Queues(t.ID) {
+			d.queue(t, q)
+		}
+	}
+	for _, x := range s.Delayed() {
+		d.line("delayed", "partition %d of topic %d: offsets %d to %d, due %v", x.Partition, x.Topic, x.Offset, x.Offset+int64(x.Count)-1, micros(x.Due))
 	}
 	for _, k := range s.Keys() {
 		d.line("API key", "%d: %q, scopes %#x, topics %q, created %v, %s", k.ID, k.Name, k.Scopes, k.Topics, micros(k.Created), expiry(k.Expires))

@@ -49,7 +49,26 @@ func commitOf(inline, far []byte) []byte {
 			&commitlog.UnknownItem{Kind: 99, Body: []byte("new")},
 		},
 	}
+	c.Items = append(c.Items, queueItems()...)
 	return append(commitlog.EncodeCommit(c), inline...)
+}
+
+// queueItems has an item of every kind that is about queues.
+func queueItems() []commitlog.Item {
+	config := commitlog.QueueConfig{LeaseMS: 30_000, BackoffMinMS: 1000, BackoffMaxMS: 60_000, Attempts: 5, Ordered: true, Paused: true, DeadLetterTopic: "dead"}
+	last := commitlog.Attempt{Offset: 43, Number: 2}
+	return []commitlog.Item{
+		&commitlog.QueueSet{ID: 3, Topic: 1, Name: "mail", Config: config}, &commitlog.QueueDeleted{ID: 4},
+		&commitlog.QueueOwned{Queue: 3, Epoch: 7, Windows: []int64{0, 99}, Address: "http://b:1"}, &commitlog.QueueReleased{Queue: 3, Epoch: 8},
+		&commitlog.WindowMoved{Queue: 3, Epoch: 9, Partition: 1, Window: 98},
+		&commitlog.RecordsAttempted{Queue: 3, Epoch: 9, Partition: 1, Attempts: []commitlog.Attempt{last}},
+		&commitlog.RecordsDone{Queue: 3, Partition: 1, Runs: []commitlog.Run{{Offset: 44, Count: 3, Number: 1}}},
+		&commitlog.RecordPutBack{Queue: 3, Partition: 1, Attempt: last, NotBefore: 1_700_000_000_000_000, Reason: "smtp: 451"},
+		&commitlog.RecordPutBack{Queue: 3, Partition: 2, Attempt: last, Parked: true, Reason: "gone"},
+		&commitlog.RecordsRedriven{Queue: 3, Partition: 2, Offsets: []int64{43}},
+		&commitlog.QueuePurged{Queue: 3, Partition: 2, Before: 50},
+		&commitlog.RecordsDelayed{Topic: 1, Partition: 2, Offset: 51, Count: 2, Due: 1_700_000_000_000_000},
+	}
 }
 
 func dataOf(batches ...[]byte) []byte {
@@ -64,7 +83,19 @@ func checkpointOf() []byte {
 	key := &commitlog.KeyCreated{ID: 1, Name: "ops", Scopes: state.ScopeAdmin, Topics: []string{"*"}}
 	topic := &commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "orders"}
 	consumer := &commitlog.ConsumerCreated{ID: 1, Topic: 1, Name: "billing"}
-	if err := s.Apply(&commitlog.Commit{Seq: 1, Items: []commitlog.Item{key, topic, consumer}}); err != nil {
+	config := commitlog.QueueConfig{LeaseMS: 30_000, Attempts: 5}
+	items := []commitlog.Item{
+		key, topic, consumer, &commitlog.Batch{Topic: 1, Count: 9, Size: 61},
+		&commitlog.RecordsDelayed{Topic: 1, Offset: 8, Count: 1, Due: 1_700_000_000_000_000},
+		&commitlog.QueueSet{ID: 1, Topic: 1, Name: "mail", Config: config}, &commitlog.QueueSet{ID: 2, Topic: 1, Name: "idle", Config: config},
+		&commitlog.QueueSet{ID: 3, Topic: 1, Name: "left", Config: config},
+		&commitlog.QueueOwned{Queue: 1, Epoch: 1, Windows: []int64{4}}, &commitlog.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{9}, Address: "http://b:1"},
+		&commitlog.QueueOwned{Queue: 3, Epoch: 1}, &commitlog.QueueReleased{Queue: 3, Epoch: 1},
+		&commitlog.RecordsDone{Queue: 1, Runs: []commitlog.Run{{Offset: 0, Count: 2, Number: 1}}},
+		&commitlog.RecordPutBack{Queue: 1, Attempt: commitlog.Attempt{Offset: 6, Number: 1}, NotBefore: 1_700_000_000_000_000, Reason: "no"},
+		&commitlog.RecordPutBack{Queue: 1, Attempt: commitlog.Attempt{Offset: 3, Number: 1}, Parked: true, Reason: "gone"},
+	}
+	if err := s.Apply(&commitlog.Commit{Seq: 1, Items: items}); err != nil {
 		panic(err)
 	}
 	c := &commitlog.Checkpoint{Seq: 1, Body: s.View().Encode()}
@@ -101,11 +132,22 @@ func TestDumpShowsEveryKindOfObject(t *testing.T) {
 			"partition 2 of topic 1 starts at 41", "retention of 1h0m0s and 9 bytes", "key that hashes to ab00", "partition 1: offsets 5 to 6",
 			`API key 5 created: "shop", scopes 0x3, topics ["orders.*"], expires 2023-11-14T22:13:20.000000Z`, "API key 5 revoked",
 			`consumer 2 of topic 1 created: "billing"`, "consumer 2 moved", "partition 1: the next offset to read is 43", "consumer 2 deleted",
+			`queue 3 of topic 1 set: "mail", lease 30s, at most 5 attempts, backoff 1s to 1m0s, dead letters to "dead", ordered by key, paused`, "queue 4 deleted",
+			`queue 3 is owned by "http://b:1" from here on, epoch 7`, "partition 1: fresh records below 99 may be", "queue 3 has no owner from here on, the last was of epoch 8",
+			"queue 3, epoch 9, partition 1: fresh records below 98 may be", "queue 3, epoch 9, partition 1: records are handed out again", "offset 43: attempt 2",
+			"queue 3, partition 1: records are done", "offsets 44 to 46 by attempt 1",
+			`attempt 2 of offset 43 was put back, not to go out before 2023-11-14T22:13:20.000000Z: "smtp: 451"`, `attempt 2 of offset 43 was put back, parked: "gone"`,
+			"queue 3, partition 2: parked records go back to work", "nothing before 50 is work", "partition 2 of topic 1: queues hand out offsets 51 to 52 from 2023-11-14T22:13:20.000000Z on",
 		}},
 		{"data/00000000000000000005-0000000000000abc", dataOf(batch, far), []string{
 			"data, version 2", "begun after  slot 5\n", "2 batches", "0 at 0: ", `value "one"`, `value "three"`,
 		}},
-		{"checkpoint/00000000000000000001", checkpointOf(), []string{"checkpoint, version 2", "1 topics, 0 batches in 0 objects", `1: "billing", created`, "partition 0: the next offset to read is 0", `1: "ops", scopes 0x4`, "never expires"}},
+		{"checkpoint/00000000000000000001", checkpointOf(), []string{"checkpoint, version 2", "1 topics, 1 batches in 1 objects", `1: "mail", created 1970-01-01T00:00:00.000000Z, lease 30s, at most 5 attempts`,
+			`owned by "http://b:1", epoch 2, last heard of`, "never owned", "without an owner, the last was of epoch 1",
+			"partition 0: 7 records left, 1 of them parked; the first is 2; fresh ones below 9 may be handed out, below 4 may have been",
+			`attempt 1 of offset 3, 1 since it was redriven or new, parked: "gone"`, `attempt 1 of offset 6, 1 since it was redriven or new, not to go out before 2023-11-14T22:13:20.000000Z: "no"`,
+			"delayed      partition 0 of topic 1: offsets 8 to 8, due 2023-11-14T22:13:20.000000Z",
+			`1: "billing", created`, "partition 0: the next offset to read is 0", `1: "ops", scopes 0x4`, "never expires"}},
 		{"old.log", originalOf("one", "", "three"), []string{"original Seb, version 1", `0 at 0: "one"`, `1 at 3: ""`, `2 at 3: "three"`}},
 	} {
 		var out strings.Builder

@@ -19,10 +19,11 @@ import "fmt"
 //	5 data floor: seq (uint64): no later commit first refers to a data key below it
 //	6 start moved: topic (uint64), partition (uint32), 0 (uint32), first offset from now on (int64)
 //	7 topic configured: topic (uint64), retention in ms (int64), retention in bytes (int64); 0 = for ever, all
-//	8 append keyed: topic (uint64), 16 bytes of the key's hash, 16 of the request's hash,
-//	  then for each range of its records: partition (uint32), records (uint32), base offset (int64)
+//	8 append keyed: topic (uint64; 0 if no records were appended), 16 bytes of the key's hash, 16 of the
+//	  request's hash, then for each range of its records: partition (uint32), records (uint32), base offset (int64)
 //	9, 10 API keys: see keys.go
 //	11 to 13 consumers: see consumers.go
+//	14 to 24 queues: see queues.go
 const (
 	itemHeaderSize = 8
 	batchItemSize  = 48
@@ -45,8 +46,8 @@ const (
 
 // Item is one step of the fold: *Batch, *TopicCreated, *TopicDeleted,
 // *PartitionsAdded, *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed,
-// *KeyCreated, *KeyRevoked, *ConsumerCreated, *PositionsMoved, *ConsumerDeleted, or
-// *UnknownItem.
+// *KeyCreated, *KeyRevoked, *ConsumerCreated, *PositionsMoved, *ConsumerDeleted,
+// one of those about queues, or *UnknownItem.
 type Item interface {
 	size() int
 	append(b []byte) []byte
@@ -112,11 +113,12 @@ type TopicConfig struct {
 	RetentionBytes int64 // per partition
 }
 
-// AppendKeyed remembers an append by its idempotency key. It follows the batches
-// of its records, in the same commit.
+// AppendKeyed remembers an append by its idempotency key, or one of several that were
+// asked for together with other things, or that such a request had none. It follows the
+// batches of its records, in the same commit.
 type AppendKeyed struct {
 	Topic uint64
-	// Key is a hash of the topic and the key, Print one of the request.
+	// Key is a hash of the key and what it is for, Print one of the request.
 	Key, Print Digest
 	// Ranges ascend by partition, then by base.
 	Ranges []KeyedRange
@@ -265,6 +267,9 @@ func decodeItem(b []byte, c *Commit) (Item, []byte, error) {
 	case itemConsumerDeleted:
 		return &ConsumerDeleted{ID: le.Uint64(body)}, rest, nil
 	}
+	if it, ok, err := decodeQueueItem(kind, body); ok {
+		return it, rest, err
+	}
 	if flags&itemCritical != 0 {
 		return nil, nil, fmt.Errorf("%w: unknown critical item of kind %d", ErrVersion, kind)
 	}
@@ -283,7 +288,7 @@ func fixedItemSize(kind uint16) int64 {
 	case itemStartMoved, itemTopicConfigured:
 		return 24
 	default:
-		return -1
+		return queueItemSize(kind)
 	}
 }
 
@@ -321,7 +326,7 @@ func decodeBatch(b []byte, c *Commit) (*Batch, error) {
 }
 
 func decodeAppendKeyed(b []byte) (*AppendKeyed, error) {
-	if len(b) < keyedFixedSize+keyedRangeSize || (len(b)-keyedFixedSize)%keyedRangeSize != 0 {
+	if len(b) < keyedFixedSize || (len(b)-keyedFixedSize)%keyedRangeSize != 0 {
 		return nil, corrupt("an item of kind %d has %d bytes", itemAppendKeyed, len(b))
 	}
 	a := &AppendKeyed{Topic: le.Uint64(b), Key: Digest(b[8:24]), Print: Digest(b[24:40])}

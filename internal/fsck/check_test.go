@@ -1,6 +1,7 @@
 package fsck_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -190,5 +191,26 @@ func TestClusterFileWithoutChecksumIsSound(t *testing.T) {
 		s := long(t, 3)
 		old := regexp.MustCompile(`,\n  "crc32c": "[0-9a-f]{8}"`).ReplaceAll(s.objects[commitlog.ClusterKey], nil)
 		wantFindings(t, check(t, s.change(commitlog.ClusterKey, old).store(), true))
+	})
+}
+
+// A broker of an earlier version wrote the same state in another form.
+func TestCheckpointOfAnEarlierSnapshotVersionIsCompared(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := long(t, 3)
+		body := s.state.View().Encode()
+		if body[0] != 4 || !bytes.HasSuffix(body, []byte{1, 0, 0}) {
+			t.Fatalf("the snapshot is not of version 4, or has queues: %x", body)
+		}
+		old := bytes.Clone(body[:len(body)-3]) // version 3 has neither queues nor delayed records
+		old[0] = 3
+		key := commitlog.CheckpointKey(s.state.Seq())
+		as := func(body []byte) *smith {
+			c := &commitlog.Checkpoint{Cluster: s.cluster, Seq: s.state.Seq(), Hash: s.prev, Body: body}
+			return s.change(key, append(commitlog.EncodeCheckpoint(c), body...))
+		}
+		wantFindings(t, check(t, as(old).store(), true))
+		old[2]++ // the id of the next topic
+		wantFindings(t, check(t, as(old).store(), true), "corrupt "+key)
 	})
 }

@@ -1,7 +1,6 @@
 package fsck
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +67,7 @@ func (c *checker) passCheckpoint(ctx context.Context, s commitlog.Seq) error {
 	if compared == nil {
 		compared = cp.state // with itself: its form is canonical
 	}
-	if !bytes.Equal(compared.View().Encode(), cp.Body) {
+	if !compared.View().Is(cp.Body) {
 		c.found(Corrupt, key, "%v: it is not the state that the log gives", commitlog.ErrCorrupt)
 		return nil
 	}

@@ -18,7 +18,7 @@ func (s *State) Continues(old *State) error {
 		return fmt.Errorf("%w: slot %d, time %d, next topic %d, data floor %d; before that %d, %d, %d, %d",
 			commitlog.ErrFork, s.seq, s.time, s.nextTopic, s.dataFloor, old.seq, old.time, old.nextTopic, old.dataFloor)
 	}
-	if err := errors.Join(s.continuesKeys(old), s.continuesConsumers(old)); err != nil {
+	if err := errors.Join(s.continuesKeys(old), s.continuesConsumers(old), s.continuesQueues(old), s.continuesDelayed(old)); err != nil {
 		return err
 	}
 	for id, was := range old.topics {

@@ -22,6 +22,8 @@ type Draft struct {
 	keyed     map[commitlog.Digest]bool
 	keys      draftKeys
 	consumers draftConsumers
+	queues    draftQueues
+	delayed   draftDelayed
 }
 
 type draftTopic struct {
@@ -43,6 +45,7 @@ func (s *State) Draft(time int64) *Draft {
 		s: s, time: time, nextTopic: s.nextTopic, topics: len(s.topics), dataFloor: s.dataFloor,
 		keys:      draftKeys{next: s.keys.next, count: len(s.keys.byID)},
 		consumers: draftConsumers{next: s.consumers.next, count: len(s.consumers.byID)},
+		queues:    draftQueues{next: s.queues.next, count: len(s.queues.byID)},
 	}
 }
 
@@ -107,10 +110,7 @@ func (d *Draft) End(topic uint64, partition uint32) (end int64, ok bool) {
 	if end, ok := d.ends[batchKey{topic, partition}]; ok {
 		return end, true
 	}
-	if st := d.s.topics[topic]; st != nil && int(partition) < len(st.Partitions) {
-		return st.Partitions[partition].End, true
-	}
-	return 0, true
+	return d.s.end(topic, partition), true
 }
 
 // Start returns the first offset of a partition that exists.
@@ -197,6 +197,9 @@ func (d *Draft) Take(it commitlog.Item) error {
 		return d.takeConsumerDeletion(x)
 	case *commitlog.UnknownItem:
 	default:
+		if ok, err := d.takeQueueItem(it); ok {
+			return err
+		}
 		return fmt.Errorf("%w: an item of type %T", ErrNonsense, it)
 	}
 	return nil

@@ -18,7 +18,7 @@ const KeyedFor = 25 * time.Hour
 
 // Keyed is an append that is remembered by its idempotency key.
 type Keyed struct {
-	// Key is a hash of the topic and the key, Print one of the request.
+	// Key is a hash of the key and what it is for, Print one of the request.
 	Key, Print commitlog.Digest
 	Time       int64 // fold's time in microseconds
 	Ranges     []commitlog.KeyedRange

@@ -28,7 +28,7 @@ func applyOneEach(tb testing.TB, s *State, n int) {
 	}
 }
 
-func heap() uint64 {
+func heapInUse() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -43,9 +43,9 @@ func TestBatchTakesAtMost64Bytes(t *testing.T) {
 		"decoded": func() *State { return mustDecode(t, n+1, oneEach(t, n).View().Encode()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := heap()
+			before := heapInUse()
 			s := make()
-			measured := float64(heap()-before) / n
+			measured := float64(heapInUse()-before) / n
 			told := float64(s.Memory()) / n
 			t.Logf("a batch takes %.1f bytes of heap; Memory tells %.1f", measured, told)
 			if told > 64 || measured > 64 {
@@ -56,6 +56,69 @@ func TestBatchTakesAtMost64Bytes(t *testing.T) {
 			}
 			runtime.KeepAlive(s)
 		})
+	}
+}
+
+func TestAttemptTakesAboutWhatMemoryTells(t *testing.T) {
+	const n = 150_000
+	before := heapInUse()
+	s := parkedState(t, n)
+	measured := float64(heapInUse()-before) / n
+	told := float64(s.Memory()) / n
+	t.Logf("an attempt takes %.1f bytes of heap; Memory tells %.1f", measured, told)
+	if told > 130 || measured > 1.2*told || measured < told/2.5 {
+		t.Fatal("Memory is far off")
+	}
+	runtime.KeepAlive(s)
+}
+
+// parkedState returns a state with n records that are parked, the odd ones of a partition.
+func parkedState(tb testing.TB, n int) *State {
+	s := New()
+	mustApply(tb, s, &commitlog.Commit{Seq: 1, PayloadSize: 61, Items: []commitlog.Item{
+		&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "a"}, &commitlog.Batch{Topic: 1, Count: uint32(2*n + 10), Size: 61},
+		queueSet(1, 1, "q"), owned(1, 1, int64(2*n+10)),
+	}})
+	c := &commitlog.Commit{Seq: 2}
+	for i := range n {
+		x := back(1, 0, int64(2*i+1), 1, true)
+		x.Reason = "its lease ran out" // one string for all
+		c.Items = append(c.Items, x)
+	}
+	mustApply(tb, s, c)
+	return s
+}
+
+// BenchmarkWork does a record and redrives and parks another, beside many that are parked.
+func BenchmarkWork(b *testing.B) {
+	for name, n := range map[string]int{"1e2": 1e2, "1e5": 1e5} {
+		b.Run(name, func(b *testing.B) {
+			s := parkedState(b, n)
+			c := &commitlog.Commit{Items: []commitlog.Item{nil, redriven(1, 0, 1), nil, nil}}
+			number := int64(1)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if i%n == 0 {
+					b.StopTimer()
+					s, number = parkedState(b, n), 1
+					b.StartTimer()
+				}
+				number++
+				c.Items[0], c.Items[2], c.Items[3] = runs(1, 0, int64(2*i%(2*n)), 1, 1), tries(1, 1, 0, 1, number), back(1, 0, 1, uint32(number), true)
+				c.Seq = s.Seq() + 1
+				if err := s.Apply(c); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkViewOfParked(b *testing.B) {
+	s := parkedState(b, 1e5)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.View()
 	}
 }
 

@@ -22,6 +22,7 @@ type model struct {
 	// consumers are their positions in partition 0, by id.
 	consumers      map[uint64]int64
 	consumerTopics map[uint64]uint64
+	queues         modelQueues
 }
 
 type modelTopic struct {
@@ -43,8 +44,10 @@ func (m *model) topic(id uint64) *modelTopic {
 
 func (m *model) apply(c *commitlog.Commit) {
 	m.time = c.Time
+	m.queues.expire(c.Time)
 	m.keyed = slices.DeleteFunc(m.keyed, func(k Keyed) bool { return m.time-k.Time >= KeyedFor.Microseconds() })
 	for _, it := range c.Items {
+		m.queues.apply(it, m, c.Time)
 		switch x := it.(type) {
 		case *commitlog.TopicCreated:
 			m.topics = append(m.topics, &modelTopic{id: x.ID, name: x.Name, partitions: make([]modelPartition, x.Partitions)})
@@ -137,6 +140,10 @@ func (m *model) compare(t rapid.TB, s *State) {
 	if s.KeyedCount(m.time) != len(m.keyed) {
 		t.Fatalf("%d appends are remembered, not %d", s.KeyedCount(m.time), len(m.keyed))
 	}
+	m.queues.compare(t, s)
+	if took := recount(s); s.Memory() != took {
+		t.Fatalf("memory is %d, and counted anew %d", s.Memory(), took)
+	}
 	for id, c := range s.consumers.byID {
 		if at, ok := m.consumers[id]; !ok || c.Position(0) != at {
 			t.Fatalf("consumer %d is at %d, not %d, %v", id, c.Position(0), at, ok)
@@ -183,7 +190,8 @@ func comparePartition(t rapid.TB, s *State, topic *Topic, partition int, want mo
 // writer makes sound commits as a broker does, with a Draft.
 type writer struct {
 	*State
-	tag uint64
+	tag    uint64
+	queues bool // is what most of it is about
 }
 
 // commit draws the commit that follows, and returns the draft it was made with.
@@ -221,7 +229,7 @@ func (w *writer) commit(t *rapid.T) (*commitlog.Commit, *Draft) {
 func (w *writer) item(t *rapid.T, d *Draft, c *commitlog.Commit, pos []uint32) commitlog.Item {
 	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "topic")
 	id, partitions, exists := d.TopicID(name)
-	kind := rapid.IntRange(0, 20).Draw(t, "kind")
+	kind := rapid.IntRange(0, 28).Draw(t, "kind")
 	switch {
 	case kind == 16 || kind == 17:
 		return w.keyItem(t, d)
@@ -231,6 +239,8 @@ func (w *writer) item(t *rapid.T, d *Draft, c *commitlog.Commit, pos []uint32) c
 		return &commitlog.DataFloor{Seq: commitlog.Seq(rapid.Uint64Range(uint64(d.dataFloor), uint64(max(w.Seq(), d.dataFloor))).Draw(t, "floor"))}
 	case !exists:
 		return &commitlog.TopicCreated{ID: d.NextTopicID(), Name: name, Partitions: rapid.Uint32Range(1, 3).Draw(t, "partitions")}
+	case kind >= 21 || w.queues && kind >= 12:
+		return w.queueItem(t, d, id, partitions)
 	case kind >= 18:
 		return w.consumerItem(t, d, id, partitions)
 	case kind == 2:
@@ -267,6 +277,9 @@ func (w *writer) item(t *rapid.T, d *Draft, c *commitlog.Commit, pos []uint32) c
 // keyed remembers an append by one of a few keys, nil if that is taken.
 func (w *writer) appendKeyed(t *rapid.T, d *Draft, topic uint64, r commitlog.KeyedRange) commitlog.Item {
 	x := &commitlog.AppendKeyed{Topic: topic, Ranges: []commitlog.KeyedRange{r}, Print: commitlog.Digest{byte(w.tag)}}
+	if rapid.IntRange(0, 4).Draw(t, "without records") == 0 {
+		x.Topic, x.Ranges = 0, nil
+	}
 	x.Key[0] = rapid.Byte().Draw(t, "key") % 8
 	if _, taken := w.Keyed(x.Key, d.time); taken || d.keyed[x.Key] {
 		return nil
@@ -284,6 +297,9 @@ func requireSame(t rapid.TB, got, want *State) {
 		got.Batches() != want.Batches() || got.Objects() != want.Objects() || got.ObjectBytes() != want.ObjectBytes() || got.nextTopic != want.nextTopic ||
 		!cmp.Equal(got.consumers.view(), want.consumers.view(), cmp.AllowUnexported(Consumer{}), cmpopts.EquateEmpty()) ||
 		got.consumers.next != want.consumers.next || len(got.consumers.byName) != len(want.consumers.byName) ||
+		!cmp.Equal(got.queues.view(), want.queues.view(), cmp.AllowUnexported(Queue{}, queuePartition{}, done{}, span{}), cmpopts.EquateEmpty()) ||
+		got.queues.next != want.queues.next || len(got.queues.byName) != len(want.queues.byName) || len(got.queues.byTopic) != len(want.queues.byTopic) ||
+		!slices.Equal(got.Delayed(), want.Delayed()) || queuesTake(got) != queuesTake(want) ||
 		got.NextKeyID() != want.NextKeyID() || !cmp.Equal(got.Keys(), want.Keys()) ||
 		!cmp.Equal(got.keyed.list, want.keyed.list, cmpopts.EquateEmpty()) || len(got.keyed.index) != len(want.keyed.index) {
 		t.Fatalf("the states differ: %s and %s", summary(got), summary(want))

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 // A snapshot is the body of a checkpoint. Numbers are varints (u: unsigned, z:
 // zig-zag) unless a size in bytes is given:
 //
-//	1 byte   version: 3
+//	1 byte   version: 4
 //	u        time of the fold in microseconds
 //	u        id of the next topic
 //	u        data floor
@@ -37,7 +38,7 @@ import (
 //	               4 bytes  CRC-32C
 //	u        number of appends with an idempotency key; then for each, the oldest first
 //	           z         fold's time in microseconds, less the one before it
-//	           16 bytes  hash of topic and key
+//	           16 bytes  hash of the key and what it is for
 //	           16 bytes  hash of the request
 //	           u         number of ranges; then for each
 //	             u u u     partition, records, base
@@ -57,11 +58,33 @@ import (
 //	           u u u    created, moved (microseconds), version
 //	           u        number of positions, the last of which is not 0; then each: u
 //
+//	u        id of the next queue
+//	u        number of queues; then for each, by ascending id
+//	           u u      id, topic
+//	           u …      length of the name, name
+//	           u        created, microseconds
+//	           u u u u  lease, least and longest backoff in ms; attempts
+//	           1 byte   bit 0 by key, bit 1 paused, bit 2 owned
+//	           u …      dead-letter topic
+//	           u        epoch
+//	           u …      the owner's address
+//	           u        when the owner was last heard of, microseconds
+//	           u        number of partitions, the last of which was touched; then for each
+//	             u        all below it is done
+//	             u        number of runs done above; for each, by offset, u u: gap before it, records
+//	             u u      window, doubt
+//	             u        number of attempts; then for each, by offset
+//	               u u u u  offset, number, number when it was redriven, not before
+//	               1 byte   1: parked
+//	               u …      reason
+//	u        number of runs of delayed records; then for each, in order
+//	           u u u u u  due (less the one before it), topic, partition, offset, records
+//
 // Version 1 ends with the topics, which have no retention there, version 2 with the
-// API keys; both are still read.
+// API keys, version 3 with the consumers; all are still read.
 //
 // It is canonical: equal states give equal bytes, however they came about.
-const snapshotVersion = 3
+const snapshotVersion = 4
 
 var errSnapshot = fmt.Errorf("snapshot: %w", commitlog.ErrCorrupt)
 
@@ -78,15 +101,19 @@ type View struct {
 	keys         keys
 	consumers    []Consumer
 	nextConsumer uint64
+	queues       []Queue
+	nextQueue    uint64
+	delayed      delayed
 }
 
 // View returns the state as it is now. It costs a copy of every partition's
-// head, not of its batches.
+// head, not of its batches; and of what queues know of single records.
 func (s *State) View() *View {
 	v := &View{
 		seq: s.seq, time: s.time, nextTopic: s.nextTopic, dataFloor: s.dataFloor,
 		objects: s.objects, keyed: s.keyed.list, keys: s.keys.clone(),
 		consumers: s.consumers.view(), nextConsumer: s.consumers.next,
+		queues: s.queues.view(), nextQueue: s.queues.next, delayed: slices.Clone(s.delayed),
 	}
 	v.objects.chunks = slices.Clone(s.objects.chunks)
 	for _, t := range s.topics {
@@ -138,7 +165,20 @@ func (v *View) Encode() []byte {
 		}
 	}
 	b = appendKeys(appendKeyed(b, v.keyed), v.keys)
-	return appendConsumers(b, v.nextConsumer, v.consumers)
+	b = appendConsumers(b, v.nextConsumer, v.consumers)
+	return appendDelayed(appendQueues(b, v.nextQueue, v.queues), v.delayed.sorted())
+}
+
+// Is tells whether a snapshot, of any version that is read, is of the same state.
+func (v *View) Is(body []byte) bool {
+	if len(body) > 0 && body[0] < snapshotVersion {
+		s, err := Decode(v.seq, body)
+		if err != nil {
+			return false
+		}
+		body = s.View().Encode()
+	}
+	return bytes.Equal(v.Encode(), body)
 }
 
 func appendKeyed(b []byte, list []Keyed) []byte {
@@ -213,6 +253,10 @@ func Decode(seq commitlog.Seq, body []byte) (*State, error) {
 	}
 	if version > 2 {
 		s.decodeConsumers(&r)
+	}
+	if version > 3 {
+		s.decodeQueues(&r)
+		s.decodeDelayed(&r)
 	}
 	if len(r.b) != 0 {
 		r.fail("%d bytes follow the end", len(r.b))
@@ -299,7 +343,7 @@ func (s *State) decodePartition(r *reader, p *Partition) {
 
 func (s *State) decodeKeyed(r *reader) {
 	var before int64
-	for range r.count(37) {
+	for range r.count(34) {
 		k := Keyed{Time: before + r.varint()}
 		copy(k.Key[:], r.bytes(len(k.Key)))
 		copy(k.Print[:], r.bytes(len(k.Print)))
@@ -310,7 +354,7 @@ func (s *State) decodeKeyed(r *reader) {
 			}
 			k.Ranges = append(k.Ranges, x)
 		}
-		if _, twice := s.keyed.index[k.Key]; twice || len(k.Ranges) == 0 || k.Time < before || k.Time > s.time || k.expired(s.time) {
+		if _, twice := s.keyed.index[k.Key]; twice || k.Time < before || k.Time > s.time || k.expired(s.time) {
 			r.fail("a keyed append of time %d", k.Time)
 		}
 		if r.err != nil {
@@ -344,6 +388,9 @@ func (r *reader) bytes(n int) []byte {
 	r.b = r.b[n:]
 	return b
 }
+
+// text reads a string behind its length.
+func (r *reader) text() string { return string(r.bytes(r.count(1))) }
 
 func (r *reader) byte() byte {
 	if b := r.bytes(1); b != nil {

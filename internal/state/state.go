@@ -36,6 +36,8 @@ type State struct {
 	keyed     keyed
 	keys      keys
 	consumers consumers
+	queues    queues
+	delayed   delayed
 	batches   int // held, over all partitions
 	memory    int64
 }
@@ -92,7 +94,7 @@ type Location struct {
 
 // New returns the state before the first commit.
 func New() *State {
-	return &State{nextTopic: 1, topics: map[uint64]*Topic{}, names: map[string]*Topic{}, keys: newKeys(), consumers: newConsumers()}
+	return &State{nextTopic: 1, topics: map[uint64]*Topic{}, names: map[string]*Topic{}, keys: newKeys(), consumers: newConsumers(), queues: newQueues()}
 }
 
 // Seq returns the last slot folded in.
@@ -237,6 +239,7 @@ func (s *State) Apply(c *commitlog.Commit) error {
 	}
 	s.seq, s.time = c.Seq, c.Time
 	s.expireKeyed()
+	s.expireDelayed()
 	s.applyItems(c)
 	return nil
 }
@@ -271,6 +274,8 @@ func (s *State) applyItems(c *commitlog.Commit) {
 			s.putTopic(t)
 		case *commitlog.TopicDeleted:
 			s.dropConsumers(x.ID)
+			s.dropQueues(x.ID)
+			s.dropDelayed(x.ID)
 			s.dropTopic(s.topics[x.ID])
 		case *commitlog.PartitionsAdded:
 			t := s.topics[x.Topic]
@@ -280,6 +285,7 @@ func (s *State) applyItems(c *commitlog.Commit) {
 			s.dataFloor = x.Seq
 		case *commitlog.StartMoved:
 			s.moveStart(&s.topics[x.Topic].Partitions[x.Partition], x.Start)
+			s.purgeBelow(x.Topic, x.Partition, x.Start)
 		case *commitlog.TopicConfigured:
 			s.topics[x.Topic].Config = x.Config
 		case *commitlog.AppendKeyed:
@@ -294,6 +300,8 @@ func (s *State) applyItems(c *commitlog.Commit) {
 			s.movePositions(x)
 		case *commitlog.ConsumerDeleted:
 			s.dropConsumer(s.consumers.byID[x.ID])
+		default:
+			s.applyQueueItem(it)
 		}
 	}
 }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// queueItem shows an item about a queue.
+func (d *dumper) queueItem(i int, item commitlog.Item) {
+	switch x := item.(type) {
+	case *commitlog.QueueSet:
+		d.line("item", "%d: queue %d of topic %d set: %q, %s", i, x.ID, x.Topic, x.Name, queueConfig(x.Config))
+	case *commitlog.QueueDeleted:
+		d.line("item", "%d: queue %d deleted", i, x.ID)
+	case *commitlog.QueueOwned:
+		d.line("item", "%d: queue %d is owned by %q from here on, epoch %d", i, x.Queue, x.Address, x.Epoch)
+		for n, window := range x.Windows {
+			d.line("", "partition %d: fresh records below %d may be handed out", n, window)
+		}
+	case *commitlog.QueueReleased:
+		d.line("item", "%d: queue %d has no owner from here on, the last was of epoch %d", i, x.Queue, x.Epoch)
+	case *commitlog.WindowMoved:
+		d.line("item", "%d: queue %d, epoch %d, partition %d: fresh records below %d may be handed out", i, x.Queue, x.Epoch, x.Partition, x.Window)
+	case *commitlog.RecordsAttempted:
+		d.line("item", "%d: queue %d, epoch %d, partition %d: records are handed out again", i, x.Queue, x.Epoch, x.Partition)
+		for _, a := range x.Attempts {
+			d.line("", "offset %d: attempt %d", a.Offset, a.Number)
+		}
+	case *commitlog.RecordsDone:
+		d.line("item", "%d: queue %d, partition %d: records are done", i, x.Queue, x.Partition)
+		for _, r := range x.Runs {
+			d.line("", "offsets %d to %d by attempt %d", r.Offset, r.End()-1, r.Number)
+		}
+	case *commitlog.RecordPutBack:
+		d.line("item", "%d: queue %d, partition %d: attempt %d of offset %d was put back, %s", i, x.Queue, x.Partition, x.Number, x.Offset, putBack(x.NotBefore, x.Parked, x.Reason))
+	case *commitlog.RecordsRedriven:
+		d.line("item", "%d: queue %d, partition %d: parked records go back to work", i, x.Queue, x.Partition)
+		for _, offset := range x.Offsets {
+			d.line("", "offset %d", offset)
+		}
+	case *commitlog.QueuePurged:
+		d.line("item", "%d: queue %d, partition %d: nothing before %d is work any more", i, x.Queue, x.Partition, x.Before)
+	case *commitlog.RecordsDelayed:
+		d.line("item", "%d: partition %d of topic %d: queues hand out offsets %d to %d from %v on", i, x.Partition, x.Topic, x.Offset, x.End()-1, micros(x.Due))
+	default:
+		d.line("item", "%d: %T", i, x)
+	}
+}
+
+func queueConfig(c commitlog.QueueConfig) string {
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	s := fmt.Sprintf("lease %v, at most %d attempts, backoff %v to %v", ms(c.LeaseMS), c.Attempts, ms(c.BackoffMinMS), ms(c.BackoffMaxMS))
+	if c.DeadLetterTopic != "" {
+		s += fmt.Sprintf(", dead letters to %q", c.DeadLetterTopic)
+	}
+	if c.Ordered {
+		s += ", ordered by key"
+	}
+	if c.Paused {
+		s += ", paused"
+	}
+	return s
+}
+
+func putBack(notBefore int64, parked bool, reason string) string {
+	s := "not to go out before " + micros(notBefore)
+	if parked {
+		s = "parked"
+	}
+	return fmt.Sprintf("%s: %q", s, reason)
+}
+
+// queue shows what a state knows of a queue.
+func (d *dumper) queue(t *state.Topic, q *state.Queue) {
+	d.line("queue", "%d: %q, created %v, %s", q.ID, q.Name, micros(q.Created), queueConfig(q.Config))
+	switch {
+	case q.Owned:
+		d.line("", "owned by %q, epoch %d, last heard of %v", q.Address, q.Epoch, micros(q.Seen))
+	case q.Epoch > 0:
+		d.line("", "without an owner, the last was of epoch %d", q.Epoch)
+	default:
+		d.line("", "never owned")
+	}
+	for i, p := range t.Partitions {
+		n := int32(i)
+		c := q.Count(n, p.Start, p.End)
+		d.line("", "partition %d: %d records left, %d of them parked; the first is %d; fresh ones below %d may be handed out, below %d may have been",
+			i, c.Left, c.Parked, c.First, q.Window(n), q.Doubt(n))
+		for _, a := range listed(q, n) {
+			d.line("", "partition %d: attempt %d of offset %d, %d since it was redriven or new, %s", i, a.Number, a.offset, a.Tries(), putBack(a.NotBefore, a.Parked, a.Reason))
+		}
+	}
+}
+
+// listedAttempt is a delivery that a state knows by itself.
+type listedAttempt struct {
+	offset int64
+	state.Attempt
+}
+
+// listed returns those of a partition in order.
+func listed(q *state.Queue, partition int32) (list []listedAttempt) {
+	q.EachAttempt(partition, func(offset int64, a state.Attempt) { list = append(list, listedAttempt{offset, a}) })
+	slices.SortFunc(list, func(a, b listedAttempt) int { return cmp.Compare(a.offset, b.offset) })
+	return list
+}

@@ -1,0 +1,189 @@
+package state
+
+import (
+	"cmp"
+	"container/heap"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// DelayedMax bounds the runs of delayed records of any log.
+const DelayedMax = 1 << 24
+
+// Delayed is Count records from Offset on that queues hand out when they are due. Readers
+// of the log see them at once. No record is in two of them.
+type Delayed struct {
+	Due       int64 // fold's time in microseconds
+	Topic     uint64
+	Offset    int64
+	Partition uint32
+	Count     uint32
+}
+
+func compareDelayed(a, b Delayed) int {
+	return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+}
+
+// delayed is a heap: the first is due first.
+type delayed []Delayed
+
+func (d delayed) Len() int           { return len(d) }
+func (d delayed) Less(i, j int) bool { return compareDelayed(d[i], d[j]) < 0 }
+func (d delayed) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+
+// Push implements heap.Interface.
+func (d *delayed) Push(x any) { *d = append(*d, x.(Delayed)) }
+
+// Pop implements heap.Interface.
+func (d *delayed) Pop() any {
+	last := (*d)[len(*d)-1]
+	*d = (*d)[:len(*d)-1]
+	return last
+}
+
+// due returns how many of those at i and below it are due at a time. It looks at no
+// others but their children.
+func (d delayed) due(time int64, i int) int {
+	if i >= len(d) || d[i].Due > time {
+		return 0
+	}
+	return 1 + d.due(time, 2*i+1) + d.due(time, 2*i+2)
+}
+
+const delayedMemory = int64(unsafe.Sizeof(Delayed{}))
+
+// Delayed returns the records that are not due yet by the fold's time, in order.
+func (s *State) Delayed() []Delayed { return s.delayed.sorted() }
+
+func (d delayed) sorted() []Delayed { return slices.SortedFunc(slices.Values(d), compareDelayed) }
+
+func (s *State) delay(x *commitlog.RecordsDelayed) {
+	if x.Due <= s.time {
+		return // nothing needs to be remembered
+	}
+	heap.Push(&s.delayed, Delayed{Due: x.Due, Topic: x.Topic, Offset: x.Offset, Partition: x.Partition, Count: x.Count})
+	s.memory += delayedMemory
+}
+
+// expireDelayed forgets what is due.
+func (s *State) expireDelayed() {
+	for len(s.delayed) > 0 && s.delayed[0].Due <= s.time {
+		heap.Pop(&s.delayed)
+		s.memory -= delayedMemory
+	}
+}
+
+// dropDelayed forgets what is of a topic. What of it was deleted stays until it is due.
+func (s *State) dropDelayed(topic uint64) {
+	before := len(s.delayed)
+	s.delayed = slices.DeleteFunc(s.delayed, func(d Delayed) bool { return d.Topic == topic })
+	heap.Init(&s.delayed)
+	s.memory -= int64(before-len(s.delayed)) * delayedMemory
+}
+
+// DelayedCount returns how many runs of records are not due yet at a time.
+func (s *State) DelayedCount(at int64) int { return len(s.delayed) - s.delayed.due(at, 0) }
+
+// draftDelayed is what a commit under construction delays.
+type draftDelayed struct {
+	count int
+	runs  map[batchKey]*done // the offsets, by partition
+	due   int                // of the state's, those that are due by now
+	knows bool               // due was counted
+}
+
+// DelayedCount returns how many runs of delayed records there would be.
+func (d *Draft) DelayedCount() int {
+	if x := &d.delayed; !x.knows {
+		x.due, x.knows = d.s.delayed.due(d.time, 0), true
+	}
+	return len(d.s.delayed) - d.delayed.due + d.delayed.count
+}
+
+func (d *Draft) takeDelay(x *commitlog.RecordsDelayed) error {
+	key := batchKey{x.Topic, x.Partition}
+	end, ok := d.End(x.Topic, x.Partition)
+	runs := d.delayed.runs[key]
+	if runs == nil {
+		runs = &done{floor: d.s.end(x.Topic, x.Partition)} // what was there before can't be delayed any more
+	}
+	if !ok || x.Count == 0 || x.Offset < 0 || int64(x.Count) > end-x.Offset || runs.overlaps(x.Offset, x.End()) || x.Due < 0 || d.DelayedCount() >= DelayedMax {
+		return fmt.Errorf("%w: %d records from %d on in partition %d of topic %d can't be delayed until %d", ErrNonsense, x.Count, x.Offset, x.Partition, x.Topic, x.Due)
+	}
+	if d.delayed.runs == nil {
+		d.delayed.runs = map[batchKey]*done{}
+	}
+	runs.add(x.Offset, x.End())
+	d.delayed.runs[key] = runs
+	if x.Due > d.time {
+		d.delayed.count++
+	}
+	return nil
+}
+
+// end returns the next offset of a partition, 0 if it isn't there.
+func (s *State) end(topic uint64, partition uint32) int64 {
+	if t := s.topics[topic]; t != nil && int(partition) < len(t.Partitions) {
+		return t.Partitions[partition].End
+	}
+	return 0
+}
+
+// appendDelayed takes a list that is in order.
+func appendDelayed(b []byte, list []Delayed) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	var due int64
+	for _, d := range list {
+		b = binary.AppendUvarint(b, uint64(d.Due-due))
+		b = binary.AppendUvarint(b, d.Topic)
+		b = binary.AppendUvarint(b, uint64(d.Partition))
+		b = binary.AppendUvarint(b, uint64(d.Offset))
+		b = binary.AppendUvarint(b, uint64(d.Count))
+		due = d.Due
+	}
+	return b
+}
+
+func (s *State) decodeDelayed(r *reader) {
+	n := r.count(5)
+	if n > DelayedMax {
+		r.fail("%d runs of delayed records", n)
+	}
+	var last Delayed
+	for range n {
+		x := Delayed{Due: last.Due + r.int64(), Topic: r.uvarint(), Partition: uint32(r.max(1<<32 - 1)), Offset: r.int64(), Count: uint32(r.max(1<<32 - 1))}
+		if r.err == nil && (x.Count == 0 || int64(x.Count) > s.end(x.Topic, x.Partition)-x.Offset || x.Due <= s.time || compareDelayed(last, x) >= 0) {
+			r.fail("%d delayed records from %d on, due at %d", x.Count, x.Offset, x.Due)
+		}
+		if r.err != nil {
+			return
+		}
+		s.delayed = append(s.delayed, x) // in order, which is a heap
+		last = x
+	}
+	s.memory += int64(len(s.delayed)) * delayedMemory
+}
+
+// continuesDelayed is [State.Continues] for delayed records: of those that both could
+// know, both know the same.
+func (s *State) continuesDelayed(old *State) error {
+	var was, now []Delayed
+	for _, x := range old.Delayed() {
+		if x.Due > s.time && s.topics[x.Topic] != nil {
+			was = append(was, x)
+		}
+	}
+	for _, x := range s.Delayed() {
+		if x.Offset < old.end(x.Topic, x.Partition) {
+			now = append(now, x)
+		}
+	}
+	if !slices.Equal(was, now) {
+		return fmt.Errorf("%w: %d runs of records are delayed that were not, or not so; of those that were there should be %d", commitlog.ErrFork, len(now), len(was))
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package state
+
+import (
+	"slices"
+	"sort"
+	"unsafe"
+)
+
+// done is a set of offsets: all below floor, and those in spans above it. It grows with
+// the gaps in it, not with the offsets.
+type done struct {
+	floor int64
+	above []span // ascending; neither they nor floor touch each other
+}
+
+// span is the offsets from from to to-1.
+type span struct{ from, to int64 }
+
+const spanMemory = int64(unsafe.Sizeof(span{}))
+
+// after returns the index of the first span that ends behind an offset.
+func (d *done) after(offset int64) int {
+	return sort.Search(len(d.above), func(i int) bool { return d.above[i].to > offset })
+}
+
+// has tells whether an offset is in the set.
+func (d *done) has(offset int64) bool { return d.next(offset) != offset }
+
+// overlaps tells whether any of the offsets from from to to-1 is in the set.
+func (d *done) overlaps(from, to int64) bool {
+	i := d.after(from)
+	return from < d.floor || i < len(d.above) && d.above[i].from < to
+}
+
+// next returns the first offset from that one on which is not in the set.
+func (d *done) next(offset int64) int64 {
+	offset = max(offset, d.floor)
+	if i := d.after(offset); i < len(d.above) && d.above[i].from <= offset {
+		return d.above[i].to
+	}
+	return offset
+}
+
+// add adds the offsets from from to to-1. Whoever has a copy of the list keeps it as it
+// was only if that has been cloned.
+func (d *done) add(from, to int64) {
+	from, to = max(from, d.floor), max(to, d.floor)
+	if from >= to {
+		return
+	}
+	// The spans that the new one touches become one with it.
+	first := sort.Search(len(d.above), func(i int) bool { return d.above[i].to >= from })
+	last := first
+	for last < len(d.above) && d.above[last].from <= to {
+		from, to = min(from, d.above[last].from), max(to, d.above[last].to)
+		last++
+	}
+	if from > d.floor {
+		d.above = slices.Replace(d.above, first, last, span{from, to})
+		return
+	}
+	d.floor = to
+	d.above = slices.Delete(d.above, 0, last)
+}
+
+// raise adds all offsets below floor.
+func (d *done) raise(floor int64) { d.add(d.floor, floor) }
+
+// holds tells whether all of another set is in this one.
+func (d *done) holds(other *done) bool {
+	for _, s := range other.above {
+		if d.next(s.from) < s.to {
+			return false
+		}
+	}
+	return d.floor >= other.floor
+}
+
+// count returns how many offsets from start on are in the set.
+func (d *done) count(start int64) int64 {
+	n := max(0, d.floor-start)
+	for _, s := range d.above {
+		n += max(0, s.to-max(s.from, start))
+	}
+	return n
+}

@@ -1,0 +1,172 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// draftQueues is what a commit under construction does to the queues.
+type draftQueues struct {
+	next    uint64
+	count   int
+	byID    map[uint64]*draftQueue
+	created map[queueName]uint64 // ids
+}
+
+// draftQueue is a queue as the commit leaves it.
+type draftQueue struct {
+	topic   uint64
+	name    string
+	config  commitlog.QueueConfig
+	epoch   uint64
+	owned   bool
+	deleted bool
+	base    *Queue // nil if the commit creates it
+	touched map[uint32]*draftQueuePartition
+}
+
+// draftQueuePartition is what the commit does to a queue's part of a partition. What it does not
+// touch is looked up in base.
+type draftQueuePartition struct {
+	base     *queuePartition
+	done     done // in the commit
+	attempts map[int64]Attempt
+	window   int64
+	doubt    int64
+}
+
+func (p *draftQueuePartition) isDone(offset int64) bool {
+	return p.base.done.has(offset) || p.done.has(offset)
+}
+
+// attempt is [queuePartition.attempt].
+func (p *draftQueuePartition) attempt(offset int64) (a Attempt, sure bool) {
+	if a, ok := p.attempts[offset]; ok {
+		return a, true
+	}
+	if a, ok := p.base.attempts[offset]; ok {
+		return a, true
+	}
+	return unlisted(offset, p.window, p.doubt)
+}
+
+func (p *draftQueuePartition) set(offset int64, a Attempt) {
+	if p.attempts == nil {
+		p.attempts = map[int64]Attempt{}
+	}
+	p.attempts[offset] = a
+}
+
+// NextQueueID returns the id that the next queue must have.
+func (d *Draft) NextQueueID() uint64 { return d.queues.next }
+
+// QueueCount returns the number of queues there would be, those of topics that the commit
+// deletes included.
+func (d *Draft) QueueCount() int { return d.queues.count }
+
+// QueueID returns the id of a topic's queue of that name; ok tells whether there is one.
+func (d *Draft) QueueID(topic uint64, name string) (id uint64, ok bool) {
+	id, ok = d.queues.created[queueName{topic, name}]
+	if !ok {
+		if q := d.s.Queue(topic, name); q != nil {
+			id, ok = q.ID, true
+		}
+	}
+	return id, ok && d.queue(id) != nil
+}
+
+// QueueConfig returns the config of a queue that exists.
+func (d *Draft) QueueConfig(id uint64) commitlog.QueueConfig { return d.queue(id).config }
+
+// QueueEpoch returns the epoch of a queue that exists, and whether it has an owner.
+func (d *Draft) QueueEpoch(id uint64) (epoch uint64, owned bool) {
+	q := d.queue(id)
+	return q.epoch, q.owned
+}
+
+// QueueExists tells whether there is a queue with that id.
+func (d *Draft) QueueExists(id uint64) bool { return d.queue(id) != nil }
+
+// QueueWindow returns where the window in a partition of a queue that exists ends.
+func (d *Draft) QueueWindow(id uint64, partition uint32) int64 {
+	return d.queuePartition(d.queue(id), partition).window
+}
+
+// RecordState tells of a record of a partition that exists what a queue that exists
+// knows: whether it is done, or gone, else its last delivery; sure is false if the owner
+// may have handed it out for the first time since.
+func (d *Draft) RecordState(id uint64, partition uint32, offset int64) (isDone bool, a Attempt, sure bool) {
+	p, end, err := d.workedOn(id, partition)
+	if err != nil || offset >= end || p.isDone(offset) {
+		return true, Attempt{}, true
+	}
+	a, sure = p.attempt(offset)
+	return false, a, sure
+}
+
+// IsLast tells whether a delivery is the last of a record whose work is not done: only
+// that one may be answered.
+func (d *Draft) IsLast(id uint64, partition uint32, offset int64, number uint32) bool {
+	isDone, a, sure := d.RecordState(id, partition, offset)
+	return !isDone && isLast(a, sure, number)
+}
+
+// queue returns a queue as the commit has it, nil if it doesn't exist.
+func (d *Draft) queue(id uint64) *draftQueue {
+	q := d.queues.byID[id]
+	if q == nil {
+		if old := d.s.queues.byID[id]; old != nil {
+			q = &draftQueue{topic: old.Topic, name: old.Name, config: old.Config, epoch: old.Epoch, owned: old.Owned, base: old}
+			d.keepQueue(id, q)
+		}
+	}
+	if q == nil || q.deleted || d.topic(q.topic) == nil {
+		return nil
+	}
+	return q
+}
+
+func (d *Draft) keepQueue(id uint64, q *draftQueue) {
+	if d.queues.byID == nil {
+		d.queues.byID, d.queues.created = map[uint64]*draftQueue{}, map[queueName]uint64{}
+	}
+	d.queues.byID[id] = q
+}
+
+// queuePartition returns a queue's part of a partition as the commit has it.
+func (d *Draft) queuePartition(q *draftQueue, partition uint32) *draftQueuePartition {
+	p := q.touched[partition]
+	if p == nil {
+		p = &draftQueuePartition{base: &queuePartition{}}
+		if q.base != nil && int(partition) < len(q.base.partitions) {
+			p.base = &q.base.partitions[partition]
+		}
+		p.window, p.doubt = p.base.window, p.base.doubt
+		if q.touched == nil {
+			q.touched = map[uint32]*draftQueuePartition{}
+		}
+		q.touched[partition] = p
+	}
+	p.done.raise(d.Start(q.topic, partition)) // what is before that is not there any more
+	return p
+}
+
+// workedOn returns the part of a partition of a queue that exists, and the end of that.
+func (d *Draft) workedOn(id uint64, partition uint32) (p *draftQueuePartition, end int64, err error) {
+	q := d.queue(id)
+	if q == nil || partition >= d.topic(q.topic).partitions {
+		return nil, 0, fmt.Errorf("%w: no queue %d with a partition %d", ErrNonsense, id, partition)
+	}
+	end, _ = d.End(q.topic, partition)
+	return d.queuePartition(q, partition), end, nil
+}
+
+// ownedQueue returns a queue whose owner has that epoch.
+func (d *Draft) ownedQueue(id, epoch uint64) (*draftQueue, error) {
+	q := d.queue(id)
+	if q == nil || !q.owned || q.epoch != epoch {
+		return nil, fmt.Errorf("%w: queue %d has no owner with epoch %d", ErrNonsense, id, epoch)
+	}
+	return q, nil
+}

@@ -1,0 +1,215 @@
+package state
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// applyQueueItem does what an item says about a queue, if it is about one.
+func (s *State) applyQueueItem(it commitlog.Item) {
+	switch x := it.(type) {
+	case *commitlog.QueueSet:
+		s.setQueue(x)
+	case *commitlog.QueueDeleted:
+		s.dropQueue(s.queues.byID[x.ID])
+	case *commitlog.QueueOwned:
+		s.own(x)
+	case *commitlog.QueueReleased:
+		s.release(x)
+	case *commitlog.WindowMoved:
+		q := s.queues.byID[x.Queue]
+		s.changeWork(q, x.Partition, func(p *queuePartition) { p.window = x.Window })
+		q.Seen = s.time
+	case *commitlog.RecordsAttempted:
+		s.attempted(x)
+	case *commitlog.RecordsDone:
+		s.recordsDone(x)
+	case *commitlog.RecordPutBack:
+		s.putBack(x)
+	case *commitlog.RecordsRedriven:
+		s.redrive(x)
+	case *commitlog.QueuePurged:
+		s.purge(s.queues.byID[x.Queue], x.Partition, x.Before)
+	case *commitlog.RecordsDelayed:
+		s.delay(x)
+	}
+}
+
+// changeQueue changes a queue, but not its partitions, and what it is reckoned to take.
+func (s *State) changeQueue(q *Queue, change func()) {
+	s.memory -= q.memory()
+	change()
+	s.memory += q.memory()
+}
+
+// changeWork changes a queue's part of a partition, and what that is reckoned to take.
+func (s *State) changeWork(q *Queue, partition uint32, change func(p *queuePartition)) {
+	p := s.work(q, partition)
+	s.memory -= p.memory()
+	change(p)
+	s.memory += p.memory()
+	s.trimWork(q)
+}
+
+// work returns a queue's part of a partition, which it makes if that is untouched.
+func (s *State) work(q *Queue, partition uint32) *queuePartition {
+	if more := int(partition) + 1 - len(q.partitions); more > 0 {
+		q.partitions = append(q.partitions, make([]queuePartition, more)...)
+		s.memory += int64(more) * queuePartitionMemory
+	}
+	return &q.partitions[partition]
+}
+
+// trimWork drops the last parts that are untouched, so that equal states take equal memory
+// and have equal bytes.
+func (s *State) trimWork(q *Queue) {
+	for n := len(q.partitions); n > 0 && q.partitions[n-1].untouched(); n-- {
+		q.partitions[n-1] = queuePartition{}
+		q.partitions = q.partitions[:n-1]
+		s.memory -= queuePartitionMemory
+	}
+}
+
+func (s *State) setQueue(x *commitlog.QueueSet) {
+	q := s.queues.byID[x.ID]
+	if q == nil {
+		s.putQueue(&Queue{ID: x.ID, Topic: x.Topic, Name: x.Name, Config: x.Config, Created: s.time})
+		return
+	}
+	s.changeQueue(q, func() { q.Config = x.Config })
+}
+
+// own gives a queue to another owner. What the one before may have handed out, and did
+// not say what became of it, is in doubt; what was not in the log yet it can't have.
+func (s *State) own(x *commitlog.QueueOwned) {
+	q := s.queues.byID[x.Queue]
+	topic := s.topics[q.Topic]
+	s.changeQueue(q, func() { q.Epoch, q.Owned, q.Address, q.Seen = x.Epoch, true, x.Address, s.time })
+	for i := range q.partitions {
+		p := &q.partitions[i]
+		p.doubt, p.window = max(p.doubt, min(p.window, topic.Partitions[i].End)), 0
+	}
+	for i, window := range x.Windows {
+		s.work(q, uint32(i)).window = window
+	}
+	s.trimWork(q)
+}
+
+func (s *State) release(x *commitlog.QueueReleased) {
+	q := s.queues.byID[x.Queue]
+	s.changeQueue(q, func() { q.Owned, q.Address = false, "" })
+	for i := range q.partitions {
+		q.partitions[i].window = 0
+	}
+	s.trimWork(q)
+}
+
+// set puts a delivery in the place of the one before.
+func (p *queuePartition) set(offset int64, a Attempt) {
+	if p.attempts == nil {
+		p.attempts = map[int64]Attempt{}
+	}
+	p.reasons += int64(len(a.Reason) - len(p.attempts[offset].Reason))
+	p.attempts[offset] = a
+}
+
+// forget drops the attempts of records from from to to-1.
+func (p *queuePartition) forget(from, to int64) {
+	drop := func(offset int64, a Attempt) {
+		p.reasons -= int64(len(a.Reason))
+		delete(p.attempts, offset)
+	}
+	if to-from > int64(len(p.attempts)) {
+		for o, a := range p.attempts {
+			if from <= o && o < to {
+				drop(o, a)
+			}
+		}
+		return
+	}
+	for o := from; o < to; o++ {
+		if a, ok := p.attempts[o]; ok {
+			drop(o, a)
+		}
+	}
+}
+
+func (s *State) attempted(x *commitlog.RecordsAttempted) {
+	q := s.queues.byID[x.Queue]
+	s.changeWork(q, x.Partition, func(p *queuePartition) {
+		for _, a := range x.Attempts {
+			p.set(a.Offset, Attempt{Number: a.Number, Redriven: p.attempts[a.Offset].Redriven})
+		}
+	})
+	q.Seen = s.time
+}
+
+func (s *State) recordsDone(x *commitlog.RecordsDone) {
+	s.changeWork(s.queues.byID[x.Queue], x.Partition, func(p *queuePartition) {
+		for _, r := range x.Runs {
+			p.done.add(r.Offset, r.End())
+			p.forget(r.Offset, r.End())
+		}
+	})
+}
+
+func (s *State) putBack(x *commitlog.RecordPutBack) {
+	s.changeWork(s.queues.byID[x.Queue], x.Partition, func(p *queuePartition) {
+		p.set(x.Offset, p.attempts[x.Offset].putBack(x))
+	})
+}
+
+// putBack returns a delivery as it is once it has failed.
+func (a Attempt) putBack(x *commitlog.RecordPutBack) Attempt {
+	return Attempt{Number: x.Number, Redriven: a.Redriven, NotBefore: x.NotBefore, Parked: x.Parked, Reason: x.Reason}
+}
+
+// redriven returns a parked delivery as it is once its record may go out anew.
+func (a Attempt) redriven() Attempt { return Attempt{Number: a.Number, Redriven: a.Number} }
+
+func (s *State) redrive(x *commitlog.RecordsRedriven) {
+	s.changeWork(s.queues.byID[x.Queue], x.Partition, func(p *queuePartition) {
+		for _, o := range x.Offsets {
+			p.set(o, p.attempts[o].redriven())
+		}
+	})
+}
+
+// purge does away with a queue's work before an offset.
+func (s *State) purge(q *Queue, partition uint32, before int64) {
+	s.changeWork(q, partition, func(p *queuePartition) {
+		from := p.done.floor
+		p.done.raise(before)
+		p.forget(from, before)
+	})
+}
+
+// purgeBelow does so in all queues of a topic whose partition has a new start. Those that
+// are untouched there begin at the start anyway.
+func (s *State) purgeBelow(topic uint64, partition uint32, start int64) {
+	for _, q := range s.queues.byTopic[topic] {
+		if int(partition) < len(q.partitions) {
+			s.purge(q, partition, start)
+		}
+	}
+}
+
+// view returns the queues as they are now, by id.
+func (q *queues) view() []Queue {
+	list := make([]Queue, 0, len(q.byID))
+	for _, x := range q.byID {
+		c := *x
+		c.partitions = slices.Clone(x.partitions)
+		for i := range c.partitions {
+			p := &c.partitions[i]
+			p.done.above = slices.Clone(p.done.above)
+			p.attempts = maps.Clone(p.attempts)
+		}
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b Queue) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}

@@ -1,0 +1,325 @@
+package state
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// modelQueues is the fold of queues written down plainly: record by record.
+type modelQueues struct {
+	byID    map[uint64]*modelQueue
+	delayed []Delayed
+}
+
+type modelQueue struct {
+	topic  uint64
+	name   string
+	config commitlog.QueueConfig
+	epoch  uint64
+	owned  bool
+	parts  map[uint32]*modelWork
+}
+
+type modelWork struct {
+	window, doubt int64
+	done          map[int64]bool
+	attempts      map[int64]Attempt
+}
+
+func (q *modelQueue) work(partition uint32) *modelWork {
+	if q.parts[partition] == nil {
+		q.parts[partition] = &modelWork{done: map[int64]bool{}, attempts: map[int64]Attempt{}}
+	}
+	return q.parts[partition]
+}
+
+// finish does a record.
+func (w *modelWork) finish(offset int64) {
+	w.done[offset] = true
+	delete(w.attempts, offset)
+}
+
+func (m *modelQueues) expire(now int64) {
+	m.delayed = slices.DeleteFunc(m.delayed, func(d Delayed) bool { return d.Due <= now })
+}
+
+func (m *modelQueues) apply(it commitlog.Item, all *model, now int64) {
+	if m.byID == nil {
+		m.byID = map[uint64]*modelQueue{}
+	}
+	switch x := it.(type) {
+	case *commitlog.TopicDeleted:
+		for id, q := range m.byID {
+			if q.topic == x.ID {
+				delete(m.byID, id)
+			}
+		}
+		m.delayed = slices.DeleteFunc(m.delayed, func(d Delayed) bool { return d.Topic == x.ID })
+	case *commitlog.StartMoved:
+		for _, q := range m.byID {
+			for o := range x.Start {
+				if q.topic == x.Topic {
+					q.work(x.Partition).finish(o)
+				}
+			}
+		}
+	case *commitlog.QueueSet:
+		if m.byID[x.ID] == nil {
+			m.byID[x.ID] = &modelQueue{topic: x.Topic, name: x.Name, parts: map[uint32]*modelWork{}}
+			for i, p := range all.topic(x.Topic).partitions {
+				for o := range p.start {
+					m.byID[x.ID].work(uint32(i)).finish(o)
+				}
+			}
+		}
+		m.byID[x.ID].config = x.Config
+	case *commitlog.QueueDeleted:
+		delete(m.byID, x.ID)
+	case *commitlog.QueueOwned:
+		q := m.byID[x.Queue]
+		q.epoch, q.owned = x.Epoch, true
+		for i, p := range all.topic(q.topic).partitions {
+			w := q.work(uint32(i))
+			w.doubt, w.window = max(w.doubt, min(w.window, p.end)), 0
+			if i < len(x.Windows) {
+				w.window = x.Windows[i]
+			}
+		}
+	case *commitlog.QueueReleased:
+		m.byID[x.Queue].owned = false
+		for _, w := range m.byID[x.Queue].parts {
+			w.window = 0
+		}
+	case *commitlog.WindowMoved:
+		m.byID[x.Queue].work(x.Partition).window = x.Window
+	case *commitlog.RecordsDelayed:
+		if x.Due > now {
+			m.delayed = append(m.delayed, Delayed{Due: x.Due, Topic: x.Topic, Offset: x.Offset, Partition: x.Partition, Count: x.Count})
+		}
+	default:
+		m.applyWork(it)
+	}
+}
+
+func (m *modelQueues) applyWork(it commitlog.Item) {
+	switch x := it.(type) {
+	case *commitlog.RecordsAttempted:
+		w := m.byID[x.Queue].work(x.Partition)
+		for _, a := range x.Attempts {
+			w.attempts[a.Offset] = Attempt{Number: a.Number, Redriven: w.attempts[a.Offset].Redriven}
+		}
+	case *commitlog.RecordsDone:
+		for _, r := range x.Runs {
+			for o := r.Offset; o < r.End(); o++ {
+				m.byID[x.Queue].work(x.Partition).finish(o)
+			}
+		}
+	case *commitlog.RecordPutBack:
+		w := m.byID[x.Queue].work(x.Partition)
+		w.attempts[x.Offset] = Attempt{Number: x.Number, Redriven: w.attempts[x.Offset].Redriven, NotBefore: x.NotBefore, Parked: x.Parked, Reason: x.Reason}
+	case *commitlog.RecordsRedriven:
+		w := m.byID[x.Queue].work(x.Partition)
+		for _, o := range x.Offsets {
+			w.attempts[o] = Attempt{Number: w.attempts[o].Number, Redriven: w.attempts[o].Number}
+		}
+	case *commitlog.QueuePurged:
+		for o := range x.Before {
+			m.byID[x.Queue].work(x.Partition).finish(o)
+		}
+	}
+}
+
+// compare asserts that the state knows of every record what the model does.
+func (m *modelQueues) compare(t rapid.TB, s *State) {
+	t.Helper()
+	if len(m.byID) != len(s.queues.byID) {
+		t.Fatalf("%d queues, not %d", len(s.queues.byID), len(m.byID))
+	}
+	slices.SortFunc(m.delayed, compareDelayed)
+	if got := s.Delayed(); !slices.Equal(got, m.delayed) {
+		t.Fatalf("delayed are %+v, not %+v", got, m.delayed)
+	}
+	d := s.Draft(s.Time())
+	for id, want := range m.byID {
+		q := s.QueueByID(id)
+		if q == nil || q != s.Queue(want.topic, want.name) || !slices.Contains(s.Queues(want.topic), q) || q.Config != want.config || q.Epoch != want.epoch || q.Owned != want.owned {
+			t.Fatalf("queue %d is %+v, not %+v", id, q, want)
+		}
+		for i, p := range s.TopicByID(want.topic).Partitions {
+			w := want.work(uint32(i))
+			for o := range p.End {
+				a, listed := w.attempts[o]
+				sure := listed
+				if !listed && !w.done[o] {
+					a, sure = unlisted(o, w.window, w.doubt)
+				}
+				isDone, gotA, gotSure := d.RecordState(id, uint32(i), o)
+				if isDone != w.done[o] || gotA != a || gotSure != (sure || isDone) {
+					t.Fatalf("queue %d, partition %d, offset %d: done %v, %+v, sure %v; want %v, %+v, %v", id, i, o, isDone, gotA, gotSure, w.done[o], a, sure)
+				}
+			}
+		}
+	}
+}
+
+// TestQueuesAreWhatTheirModelSays, after each commit and in each snapshot, and views of
+// them stay as they were.
+func TestQueuesAreWhatTheirModelSays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, m := &writer{State: New(), queues: true}, &model{}
+		apply := func(c *commitlog.Commit) {
+			mustApply(t, w.State, c)
+			m.apply(c)
+		}
+		apply(&commitlog.Commit{Seq: 1, PayloadSize: 61, Items: []commitlog.Item{
+			&commitlog.TopicCreated{ID: 1, Partitions: 2, Name: "a"}, &commitlog.Batch{Topic: 1, Count: 12, Size: 61},
+			queueSet(1, 1, "q"), owned(1, 1, 9, 2), back(1, 0, 3, 1, true), back(1, 0, 4, 1, true),
+		}})
+		for range rapid.IntRange(1, 20).Draw(t, "commits") {
+			view, before := w.View(), w.View().Encode()
+			c, _ := w.commit(t)
+			apply(c)
+			m.compare(t, w.State)
+			s, err := Decode(w.Seq(), w.View().Encode())
+			if err != nil {
+				t.Fatal(err)
+			}
+			requireSame(t, s, w.State)
+			if string(view.Encode()) != string(before) {
+				t.Fatal("a view has changed")
+			}
+			old, err := Decode(w.Seq()-1, before)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Continues(old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// queueItem draws a sound item about the queues of a topic that exists, or its delayed
+// records; nil if there is none of the kind drawn.
+func (w *writer) queueItem(t *rapid.T, d *Draft, topic uint64, partitions uint32) commitlog.Item {
+	partition := rapid.Uint32Range(0, partitions-1).Draw(t, "partition")
+	kind := rapid.IntRange(0, 18).Draw(t, "queue item")
+	if end, _ := d.End(topic, partition); kind == 0 || kind > 15 && end > w.end(topic, partition) {
+		return w.delayItem(t, d, topic, partition)
+	}
+	name := rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")
+	id, ok := d.QueueID(topic, name)
+	if kind == 1 || !ok {
+		if !ok {
+			id = d.NextQueueID()
+		}
+		return &commitlog.QueueSet{ID: id, Topic: topic, Name: name, Config: commitlog.QueueConfig{
+			LeaseMS: 1, Attempts: rapid.Uint32Range(1, 3).Draw(t, "attempts"), Paused: rapid.Bool().Draw(t, "paused"), DeadLetterTopic: name,
+		}}
+	}
+	epoch, owned := d.QueueEpoch(id)
+	end, _ := d.End(topic, partition)
+	switch {
+	case kind == 2 && rapid.Bool().Draw(t, "deleted"):
+		return &commitlog.QueueDeleted{ID: id}
+	case kind <= 4 || !owned && kind <= 6:
+		x := &commitlog.QueueOwned{Queue: id, Epoch: epoch + 1, Address: name}
+		for i := range rapid.Uint32Range(0, partitions).Draw(t, "windows") {
+			end, _ := d.End(topic, i)
+			x.Windows = append(x.Windows, rapid.Int64Range(0, end+3).Draw(t, "window"))
+		}
+		return x
+	case kind == 5:
+		return &commitlog.QueueReleased{Queue: id, Epoch: epoch}
+	case kind == 6:
+		window := d.queuePartition(d.queue(id), partition).window
+		return &commitlog.WindowMoved{Queue: id, Epoch: epoch, Partition: partition, Window: rapid.Int64Range(window, window+5).Draw(t, "window")}
+	case kind == 7:
+		return &commitlog.QueuePurged{Queue: id, Partition: partition, Before: rapid.Int64Range(0, end).Draw(t, "before")}
+	case end == 0:
+		return nil
+	}
+	offset := rapid.Int64Range(0, end-1).Draw(t, "offset")
+	if known := slices.Sorted(maps.Keys(d.queuePartition(d.queue(id), partition).base.attempts)); len(known) > 0 && rapid.Bool().Draw(t, "again") {
+		offset = rapid.SampledFrom(known).Draw(t, "known")
+	}
+	return w.workItem(t, d, id, partition, offset)
+}
+
+// workItem draws an item about one record, and those behind it.
+func (w *writer) workItem(t *rapid.T, d *Draft, id uint64, partition uint32, offset int64) commitlog.Item {
+	isDone, a, sure := d.RecordState(id, partition, offset)
+	epoch, owned := d.QueueEpoch(id)
+	number := a.Number
+	if number == 0 && !sure {
+		number = 1 // the owner handed it out, say
+	}
+	what := rapid.IntRange(0, 3).Draw(t, "work")
+	switch {
+	case isDone:
+		return nil
+	case a.Parked:
+		return &commitlog.RecordsRedriven{Queue: id, Partition: partition, Offsets: []int64{offset}}
+	case what == 0 && owned:
+		return &commitlog.RecordsAttempted{Queue: id, Epoch: epoch, Partition: partition, Attempts: []commitlog.Attempt{{Offset: offset, Number: number + 1}}}
+	case number == 0:
+		return nil
+	case what <= 2:
+		return &commitlog.RecordPutBack{
+			Queue: id, Partition: partition, Attempt: commitlog.Attempt{Offset: offset, Number: number}, NotBefore: rapid.Int64Range(0, 3).Draw(t, "not before"),
+			Parked: rapid.Bool().Draw(t, "parked"), Reason: rapid.SampledFrom([]string{"", "no", "why not"}).Draw(t, "reason"),
+		}
+	}
+	r := commitlog.Run{Offset: offset, Count: 1, Number: number}
+	x := &commitlog.RecordsDone{Queue: id, Partition: partition, Runs: []commitlog.Run{r}}
+	for end, _ := d.End(d.queue(id).topic, partition); r.End() < end && isLastOf(d, id, partition, r.End(), number); r.Count++ {
+		x.Runs[0].Count = r.Count + 1
+	}
+	return x
+}
+
+func isLastOf(d *Draft, id uint64, partition uint32, offset int64, number uint32) bool {
+	isDone, a, sure := d.RecordState(id, partition, offset)
+	return !isDone && isLast(a, sure, number)
+}
+
+// delayItem delays some records that the commit appends.
+func (w *writer) delayItem(t *rapid.T, d *Draft, topic uint64, partition uint32) commitlog.Item {
+	end, _ := d.End(topic, partition)
+	x := &commitlog.RecordsDelayed{
+		Topic: topic, Partition: partition, Count: 1, Offset: end - rapid.Int64Range(1, 4).Draw(t, "delayed"),
+		Due: d.time + rapid.SampledFrom([]int64{0, 1, 2, KeyedFor.Microseconds()}).Draw(t, "due"),
+	}
+	if x.Offset < w.end(topic, partition) || d.delayed.runs[batchKey{topic, partition}] != nil && d.delayed.runs[batchKey{topic, partition}].has(x.Offset) {
+		return nil
+	}
+	return x
+}
+
+// recount reckons anew what a state takes.
+func recount(s *State) int64 {
+	n := queuesTake(s) + int64(s.objects.count)*objectMemory
+	for _, t := range s.topics {
+		n += topicMemory + int64(len(t.Name)) + int64(len(t.Partitions))*partitionMemory
+		for _, p := range t.Partitions {
+			for _, c := range p.chunks {
+				n += chunkMemory + int64(cap(c.batches))*batchMemory
+			}
+		}
+	}
+	for i := range s.keyed.list {
+		n += s.keyed.list[i].memory()
+	}
+	for _, k := range s.keys.byID {
+		n += k.memory()
+	}
+	for _, c := range s.consumers.byID {
+		n += c.memory()
+	}
+	return n
+}

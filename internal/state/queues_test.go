@@ -1,0 +1,443 @@
+package state
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+func queueSet(id, topic uint64, name string) *commitlog.QueueSet {
+	return &commitlog.QueueSet{ID: id, Topic: topic, Name: name, Config: commitlog.QueueConfig{LeaseMS: 30_000, BackoffMinMS: 10, BackoffMaxMS: 20, Attempts: 3}}
+}
+
+// runs takes offset, count, attempt, and so on.
+func runs(queue uint64, partition uint32, of ...int64) *commitlog.RecordsDone {
+	x := &commitlog.RecordsDone{Queue: queue, Partition: partition}
+	for ; len(of) > 0; of = of[3:] {
+		x.Runs = append(x.Runs, commitlog.Run{Offset: of[0], Count: uint32(of[1]), Number: uint32(of[2])})
+	}
+	return x
+}
+
+// tries takes offset, attempt, and so on.
+func tries(queue, epoch uint64, partition uint32, of ...int64) *commitlog.RecordsAttempted {
+	x := &commitlog.RecordsAttempted{Queue: queue, Epoch: epoch, Partition: partition}
+	for ; len(of) > 0; of = of[2:] {
+		x.Attempts = append(x.Attempts, commitlog.Attempt{Offset: of[0], Number: uint32(of[1])})
+	}
+	return x
+}
+
+func back(queue uint64, partition uint32, offset int64, number uint32, parked bool) *commitlog.RecordPutBack {
+	return &commitlog.RecordPutBack{
+		Queue: queue, Partition: partition, Attempt: commitlog.Attempt{Offset: offset, Number: number},
+		NotBefore: 1 << 40, Parked: parked, Reason: "no such mailbox",
+	}
+}
+
+func redriven(queue uint64, partition uint32, offsets ...int64) *commitlog.RecordsRedriven {
+	return &commitlog.RecordsRedriven{Queue: queue, Partition: partition, Offsets: offsets}
+}
+
+func owned(queue, epoch uint64, windows ...int64) *commitlog.QueueOwned {
+	return &commitlog.QueueOwned{Queue: queue, Epoch: epoch, Windows: windows, Address: "http://b:1"}
+}
+
+func delayedRun(topic uint64, partition uint32, offset int64, count uint32, due int64) *commitlog.RecordsDelayed {
+	return &commitlog.RecordsDelayed{Topic: topic, Partition: partition, Offset: offset, Count: count, Due: due}
+}
+
+// withQueues gives a sound state two topics with queues, in which there is one of
+// everything. The first of them has ten records in partitions 0 and 2, of three.
+func withQueues(t rapid.TB, s *State) (topic uint64) {
+	t.Helper()
+	id, end := s.nextTopic, s.Time()
+	mail := queueSet(1, id, "mail")
+	mail.Config.Ordered, mail.Config.Paused, mail.Config.DeadLetterTopic = true, true, "mail.dead"
+	apply := func(at int64, items ...commitlog.Item) {
+		t.Helper()
+		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: end + at, PayloadSize: 122, Items: items})
+	}
+	apply(0,
+		&commitlog.TopicCreated{ID: id, Partitions: 3, Name: "work"}, &commitlog.TopicCreated{ID: id + 1, Partitions: 1, Name: "work.too"},
+		&commitlog.Batch{Topic: id, Count: 10, Size: 61}, &commitlog.Batch{Topic: id, Partition: 2, Count: 10, Size: 61, Pos: 61},
+		queueSet(1, id, "mail"), queueSet(2, id, "gone"), queueSet(3, id+1, "mail"), queueSet(4, id, "idle"),
+		delayedRun(id, 0, 8, 2, end+100), delayedRun(id, 2, 5, 1, end+100), delayedRun(id, 2, 9, 1, end+50), delayedRun(id, 2, 8, 1, end),
+	)
+	apply(1, owned(1, 1, 8, 0, 20), owned(3, 1, 4), &commitlog.QueueDeleted{ID: 2})
+	apply(2,
+		runs(1, 0, 0, 1, 1, 2, 2, 1), tries(1, 1, 0, 1, 2), back(1, 0, 5, 1, false), back(1, 0, 6, 1, true),
+		back(1, 2, 0, 1, true), back(1, 2, 1, 1, true), redriven(1, 2, 1), &commitlog.QueuePurged{Queue: 1, Partition: 2, Before: 1},
+		mail, &commitlog.QueueReleased{Queue: 3, Epoch: 1}, &commitlog.WindowMoved{Queue: 1, Epoch: 1, Window: 9},
+	)
+	apply(3, owned(1, 2, 12, 5), tries(1, 2, 0, 1, 3, 4, 2))
+	return id
+}
+
+func queueState(t rapid.TB) *State {
+	s := New()
+	withQueues(t, s)
+	return s
+}
+
+// queuesTake is what the queues and delayed records are reckoned to take, counted anew.
+func queuesTake(s *State) (n int64) {
+	for _, q := range s.queues.byID {
+		n += q.memory()
+		for i := range q.partitions {
+			n += q.partitions[i].memory()
+			var reasons int64
+			for _, a := range q.partitions[i].attempts {
+				reasons += int64(len(a.Reason))
+			}
+			n += reasons - q.partitions[i].reasons
+		}
+	}
+	return n + int64(len(s.delayed))*delayedMemory
+}
+
+func TestQueueKnowsWhatBecameOfEachRecord(t *testing.T) {
+	s := queueState(t)
+	q := s.Queue(1, "mail")
+	if q == nil || q != s.QueueByID(1) || q.Epoch != 2 || !q.Owned || q.Address != "http://b:1" || q.Seen != 3 || q.Created != 0 || q.Config.DeadLetterTopic != "mail.dead" {
+		t.Fatalf("the queue is %+v", q)
+	}
+	if q := s.Queue(2, "mail"); q == nil || q.ID != 3 || q.Owned || q.Epoch != 1 || q.Address != "" || len(q.partitions) != 0 {
+		t.Fatalf("the one that was released is %+v", q)
+	}
+	if qs := s.Queues(1); len(qs) != 2 || qs[0].Name != "idle" || qs[1] != q || s.Queue(1, "gone") != nil {
+		t.Fatalf("the topic's queues are %+v", qs)
+	}
+	d := s.Draft(3)
+	type known struct {
+		done bool
+		Attempt
+		sure bool
+	}
+	done, until, no := known{done: true, sure: true}, int64(1<<40), "no such mailbox"
+	for partition, want := range map[uint32]map[int64]known{
+		0: {
+			0: done, 1: {Attempt: Attempt{Number: 3}, sure: true}, 2: done, 3: done,
+			4: {Attempt: Attempt{Number: 2}, sure: true},                                               // in doubt, then handed out again
+			5: {Attempt: Attempt{Number: 1, NotBefore: until, Reason: no}, sure: true},                 // put back
+			6: {Attempt: Attempt{Number: 1, NotBefore: until, Parked: true, Reason: no}, sure: true},   // parked
+			7: {Attempt: Attempt{Number: 1}, sure: true}, 8: {Attempt: Attempt{Number: 1}, sure: true}, // in doubt
+			9: {}, // the owner may have handed it out
+		},
+		2: {0: done, 1: {Attempt: Attempt{Number: 1, Redriven: 1}, sure: true}, 2: {Attempt: Attempt{Number: 1}, sure: true}, 9: {Attempt: Attempt{Number: 1}, sure: true}},
+	} {
+		for offset, want := range want {
+			isDone, a, sure := d.RecordState(1, partition, offset)
+			if got := (known{isDone, a, sure}); got == want {
+				continue
+			}
+			t.Errorf("offset %d of partition %d: done %v, %+v, sure %v; want %+v", offset, partition, isDone, a, sure, want)
+		}
+	}
+	if got := s.Delayed(); !slices.Equal(got, []Delayed{{Due: 50, Topic: 1, Partition: 2, Offset: 9, Count: 1}, {Due: 100, Topic: 1, Offset: 8, Count: 2}, {Due: 100, Topic: 1, Partition: 2, Offset: 5, Count: 1}}) {
+		t.Errorf("delayed are %+v", got)
+	}
+	requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
+}
+
+func TestQueuesGoWithTheirTopics(t *testing.T) {
+	s := New()
+	before := s.Memory()
+	withQueues(t, s)
+	took := queuesTake(s)
+	if q := s.Queue(1, "mail"); q.partitions[0].reasons != 2*int64(len("no such mailbox")) || q.partitions[2].reasons != 0 {
+		t.Fatalf("the reasons have %d and %d bytes", q.partitions[0].reasons, q.partitions[2].reasons)
+	}
+	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 5, Items: []commitlog.Item{
+		&commitlog.TopicDeleted{ID: 1}, &commitlog.TopicCreated{ID: 3, Partitions: 1, Name: "work"}, queueSet(5, 3, "mail"),
+	}})
+	if q := s.Queue(3, "mail"); s.Queue(1, "mail") != nil || s.QueueByID(1) != nil || q == nil || q.Epoch != 0 || len(s.Delayed()) != 0 {
+		t.Fatalf("the queue of the topic that came after is %+v", q)
+	}
+	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 5, Items: []commitlog.Item{
+		&commitlog.QueueDeleted{ID: 5}, &commitlog.TopicDeleted{ID: 2}, &commitlog.TopicDeleted{ID: 3},
+	}})
+	if left := s.Memory() - before - int64(s.Objects())*objectMemory; left != 0 || took == 0 || len(s.queues.byName)+len(s.queues.byTopic) != 0 {
+		t.Fatalf("%d bytes are left", left)
+	}
+	requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
+}
+
+// What lies before the start of a partition is no work any more, in every queue.
+func TestMovingTheStartTakesWorkAway(t *testing.T) {
+	s := queueState(t)
+	start := &commitlog.StartMoved{Topic: 1, Start: 6}
+	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 9, Items: []commitlog.Item{start}})
+	q := s.Queue(1, "mail")
+	if p := &q.partitions[0]; p.done.floor != 6 || len(p.done.above) != 0 || len(p.attempts) != 1 || !p.attempts[6].Parked {
+		t.Fatalf("the partition is %+v", p)
+	}
+	for _, id := range []uint64{1, 4} { // the idle one too, which nothing was changed in
+		if isDone, _, _ := s.Draft(9).RecordState(id, 0, 5); !isDone {
+			t.Errorf("queue %d is to do a record that is not there", id)
+		}
+	}
+	for name, it := range map[string]commitlog.Item{
+		"done": runs(1, 0, 5, 1, 1), "attempted": tries(1, 2, 0, 5, 2), "put back": back(1, 0, 5, 1, false), "redriven": redriven(1, 0, 5),
+	} {
+		if err := s.Draft(9).Take(it); !errors.Is(err, ErrNonsense) {
+			t.Errorf("%s: %v", name, err)
+		}
+		d := queueState(t).Draft(9) // also in the commit that moves it
+		if err := d.Take(start); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Take(it); !errors.Is(err, ErrNonsense) {
+			t.Errorf("%s after the start was moved in the same commit: %v", name, err)
+		}
+	}
+	requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
+}
+
+// A view shares nothing with the state that the fold changes in place.
+func TestViewKeepsQueuesThatGoOn(t *testing.T) {
+	changes := map[string]commitlog.Item{
+		"a span joins others": runs(1, 0, 1, 1, 3), "a span grows": runs(1, 0, 4, 1, 2), "a span is added": runs(1, 0, 8, 1, 1),
+		"an attempt is counted": tries(1, 2, 0, 1, 4), "one is put back": back(1, 0, 1, 3, true), "one is redriven": redriven(1, 0, 6),
+		"all is purged": &commitlog.QueuePurged{Queue: 1, Before: 10}, "the window moves": &commitlog.WindowMoved{Queue: 1, Epoch: 2, Partition: 1, Window: 7},
+		"another owner": owned(1, 3, 50, 50, 50), "none": &commitlog.QueueReleased{Queue: 1, Epoch: 2}, "another config": queueSet(1, 1, "mail"),
+		"a queue is deleted": &commitlog.QueueDeleted{ID: 1}, "the topic is deleted": &commitlog.TopicDeleted{ID: 1}, "records come due": &commitlog.UnknownItem{Kind: 99},
+	}
+	for name, it := range changes {
+		s := queueState(t)
+		view, want := s.View(), s.View().Encode()
+		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 70, Items: []commitlog.Item{it}})
+		if string(view.Encode()) != string(want) {
+			t.Errorf("%s: the view has changed", name)
+		}
+		if got := s.View().Encode(); name != "records come due" && string(got) == string(want) {
+			t.Errorf("%s: nothing has changed", name)
+		}
+	}
+}
+
+// What is back at its beginning leaves no trace, so that equal states have equal bytes
+// and take equal memory.
+func TestPartitionThatNobodyWorksOnIsNoPartition(t *testing.T) {
+	s := queueState(t)
+	before, memory := len(s.Queue(2, "mail").partitions), s.Memory()
+	for i, items := range [][]commitlog.Item{
+		{owned(3, 2, 5), &commitlog.QueueReleased{Queue: 3, Epoch: 2}},
+		{owned(3, 3, 0)},
+		{&commitlog.QueuePurged{Queue: 3}},
+		{&commitlog.WindowMoved{Queue: 3, Epoch: 3}},
+		{&commitlog.QueueReleased{Queue: 3, Epoch: 3}},
+	} {
+		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 9, Items: items})
+		if n := len(s.Queue(2, "mail").partitions); n != before {
+			t.Fatalf("after step %d there are %d partitions", i, n)
+		}
+	}
+	if s.Memory() != memory {
+		t.Fatalf("%d bytes more than before", s.Memory()-memory)
+	}
+}
+
+// A token names a delivery by its number, so none may come again, also not when the
+// record is redriven.
+func TestRedrivenRecordsDontRepeatNumbers(t *testing.T) {
+	s := queueState(t)
+	for range 3 {
+		d := s.Draft(9)
+		_, a, _ := d.RecordState(1, 0, 6)
+		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 9, Items: []commitlog.Item{redriven(1, 0, 6)}})
+		if _, now, _ := s.Draft(9).RecordState(1, 0, 6); now.Number != a.Number || now.Tries() != 0 || now.Parked {
+			t.Fatalf("redriven it is %+v, before that %+v", now, a)
+		}
+		if err := s.Draft(9).Take(tries(1, 2, 0, 6, 1)); !errors.Is(err, ErrNonsense) {
+			t.Fatalf("its numbers begin anew: %v", err)
+		}
+		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 9, Items: []commitlog.Item{
+			tries(1, 2, 0, 6, int64(a.Number+1)), tries(1, 2, 0, 6, int64(a.Number+2)), back(1, 0, 6, a.Number+2, true),
+		}})
+		if _, now, _ := s.Draft(9).RecordState(1, 0, 6); now.Tries() != 2 {
+			t.Fatalf("handed out twice more it is %+v", now)
+		}
+		requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
+	}
+	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 9, Items: []commitlog.Item{redriven(1, 0, 6), tries(1, 2, 0, 6, 8), runs(1, 0, 6, 1, 8)}})
+}
+
+func TestNonsenseAboutQueuesIsRefusedAndChangesNothing(t *testing.T) {
+	long := strings.Repeat("n", 2000)
+	set := func(change func(x *commitlog.QueueSet)) commitlog.Item {
+		x := queueSet(6, 1, "new")
+		change(x)
+		return x
+	}
+	putBack := func(change func(x *commitlog.RecordPutBack)) commitlog.Item {
+		x := back(1, 0, 4, 2, false)
+		change(x)
+		return x
+	}
+	fine := []commitlog.Item{queueSet(5, 1, "e"), runs(1, 0, 1, 1, 3), &commitlog.QueueDeleted{ID: 3}, back(1, 0, 7, 1, true)}
+	for name, it := range map[string]commitlog.Item{
+		"id again":                        queueSet(1, 1, "f"),
+		"id of a deleted one":             queueSet(2, 1, "f"),
+		"id of one deleted here":          queueSet(3, 2, "mail"),
+		"id left out":                     queueSet(7, 1, "f"),
+		"name that is taken":              queueSet(6, 1, "mail"),
+		"name that this commit took":      queueSet(6, 1, "e"),
+		"id in another topic":             queueSet(1, 2, "mail"),
+		"topic that isn't there":          queueSet(6, 3, "f"),
+		"no name":                         set(func(x *commitlog.QueueSet) { x.Name = "" }),
+		"long name":                       set(func(x *commitlog.QueueSet) { x.Name = long[:QueueNameBytesMax+1] }),
+		"long dead-letter topic":          set(func(x *commitlog.QueueSet) { x.Config.DeadLetterTopic = long[:QueueNameBytesMax+1] }),
+		"no lease":                        set(func(x *commitlog.QueueSet) { x.Config.LeaseMS = 0 }),
+		"long lease":                      set(func(x *commitlog.QueueSet) { x.Config.LeaseMS = QueueMSMax + 1 }),
+		"no attempts":                     set(func(x *commitlog.QueueSet) { x.Config.Attempts = 0 }),
+		"backoff before it begins":        set(func(x *commitlog.QueueSet) { x.Config.BackoffMinMS = -1 }),
+		"backoff that falls":              set(func(x *commitlog.QueueSet) { x.Config.BackoffMaxMS = 9 }),
+		"long backoff":                    set(func(x *commitlog.QueueSet) { x.Config.BackoffMaxMS = QueueMSMax + 1 }),
+		"deleted again":                   &commitlog.QueueDeleted{ID: 2},
+		"deleted here again":              &commitlog.QueueDeleted{ID: 3},
+		"owner of none":                   owned(9, 1),
+		"owner of the same epoch":         owned(1, 2),
+		"owner of a later epoch":          owned(1, 4),
+		"owner of epoch 0":                owned(4, 0),
+		"owner with too many windows":     owned(1, 3, 1, 1, 1, 1),
+		"owner's window before 0":         owned(1, 3, 1, -1),
+		"owner with a long address":       &commitlog.QueueOwned{Queue: 1, Epoch: 3, Address: long},
+		"release by an old owner":         &commitlog.QueueReleased{Queue: 1, Epoch: 1},
+		"release of what nobody owns":     &commitlog.QueueReleased{Queue: 4},
+		"release of none":                 &commitlog.QueueReleased{Queue: 9, Epoch: 1},
+		"window of an old owner":          &commitlog.WindowMoved{Queue: 1, Epoch: 1, Window: 99},
+		"window that falls":               &commitlog.WindowMoved{Queue: 1, Epoch: 2, Window: 11},
+		"window in no partition":          &commitlog.WindowMoved{Queue: 1, Epoch: 2, Partition: 3, Window: 99},
+		"window before 0":                 &commitlog.WindowMoved{Queue: 1, Epoch: 2, Partition: 2, Window: -1},
+		"attempts of an old owner":        tries(1, 1, 0, 4, 3),
+		"attempts where nobody owns":      tries(4, 0, 0, 4, 1),
+		"attempts in no partition":        tries(1, 2, 3, 4, 1),
+		"no attempts at all":              tries(1, 2, 0),
+		"attempt that was made":           tries(1, 2, 0, 4, 2),
+		"attempt that leaves one out":     tries(1, 2, 0, 4, 4),
+		"attempt number 0":                tries(1, 2, 0, 4, 0),
+		"attempt of what is done":         tries(1, 2, 0, 2, 1),
+		"attempt of what is done here":    tries(1, 2, 0, 1, 4),
+		"attempt of what is parked":       tries(1, 2, 0, 6, 2),
+		"attempt of what is parked here":  tries(1, 2, 0, 7, 2),
+		"attempt beyond the end":          tries(1, 2, 0, 10, 1),
+		"attempt before 0":                tries(1, 2, 0, -1, 2),
+		"attempts out of order":           tries(1, 2, 0, 5, 2, 4, 3),
+		"attempts of one twice":           tries(1, 2, 0, 4, 3, 4, 4),
+		"third attempt of what was fresh": tries(1, 2, 0, 9, 3),
+		"nothing done":                    runs(1, 0),
+		"done in no queue":                runs(9, 0, 4, 1, 2),
+		"done in a queue deleted here":    runs(3, 0, 4, 1, 2),
+		"done in no partition":            runs(1, 3, 4, 1, 2),
+		"done by an older attempt":        runs(1, 0, 4, 1, 1),
+		"done by an attempt to come":      runs(1, 0, 4, 1, 3),
+		"done by a second in doubt":       runs(1, 0, 8, 1, 2),
+		"done that is done":               runs(1, 0, 2, 1, 1),
+		"done that is done here":          runs(1, 0, 1, 1, 3),
+		"done twice":                      runs(1, 0, 8, 1, 1, 8, 1, 1),
+		"done out of order":               runs(1, 0, 8, 1, 1, 4, 1, 2),
+		"done that is parked":             runs(1, 0, 6, 1, 1),
+		"done that is parked here":        runs(1, 0, 7, 1, 1),
+		"done that never went out":        runs(4, 0, 0, 1, 1),
+		"done by attempt 0":               runs(4, 0, 0, 1, 0),
+		"done over many":                  runs(1, 0, 7, 2, 1),
+		"done beyond the end":             runs(1, 0, 9, 2, 1),
+		"done far beyond the end":         runs(1, 0, math.MaxInt64, 1, 1),
+		"done before 0":                   runs(1, 0, -1, 1, 1),
+		"no records done":                 runs(1, 0, 8, 0, 1),
+		"put back by an older attempt":    putBack(func(x *commitlog.RecordPutBack) { x.Number = 1 }),
+		"put back that is done":           putBack(func(x *commitlog.RecordPutBack) { x.Offset, x.Number = 2, 1 }),
+		"put back that is done here":      putBack(func(x *commitlog.RecordPutBack) { x.Offset, x.Number = 1, 3 }),
+		"put back that is parked":         putBack(func(x *commitlog.RecordPutBack) { x.Offset, x.Number = 6, 1 }),
+		"put back that never went out":    putBack(func(x *commitlog.RecordPutBack) { x.Queue, x.Number = 4, 0 }),
+		"put back beyond the end":         putBack(func(x *commitlog.RecordPutBack) { x.Offset, x.Number = 10, 1 }),
+		"put back before 0":               putBack(func(x *commitlog.RecordPutBack) { x.Offset, x.Number = -1, 1 }),
+		"put back in no partition":        putBack(func(x *commitlog.RecordPutBack) { x.Partition = 3 }),
+		"put back for a long reason":      putBack(func(x *commitlog.RecordPutBack) { x.Reason = long }),
+		"put back until before time":      putBack(func(x *commitlog.RecordPutBack) { x.NotBefore = -1 }),
+		"nothing redriven":                redriven(1, 0),
+		"redriven that is not parked":     redriven(1, 0, 5),
+		"redriven twice":                  redriven(1, 0, 6, 6),
+		"redriven out of order":           redriven(1, 0, 7, 6),
+		"redriven before 0":               redriven(1, 0, -1),
+		"redriven in no partition":        redriven(1, 3, 6),
+		"redriven that was redriven":      redriven(1, 2, 1),
+		"purged in no queue":              &commitlog.QueuePurged{Queue: 9},
+		"purged in no partition":          &commitlog.QueuePurged{Queue: 1, Partition: 3},
+		"purged beyond the end":           &commitlog.QueuePurged{Queue: 1, Before: 11},
+		"purged before 0":                 &commitlog.QueuePurged{Queue: 1, Before: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := queueState(t)
+			before, memory := s.View().Encode(), s.Memory()
+			err := s.Apply(&commitlog.Commit{Seq: s.Seq() + 1, Time: 30, Items: append(slices.Clone(fine), it)})
+			if !errors.Is(err, ErrNonsense) {
+				t.Fatalf("the error is %v", err)
+			}
+			if string(s.View().Encode()) != string(before) || s.Memory() != memory {
+				t.Fatal("the state has changed")
+			}
+			mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 30, Items: fine})
+		})
+	}
+}
+
+// A draft tells what the items before it did, so that a broker can decide by it.
+func TestDraftTellsOfQueues(t *testing.T) {
+	d := queueState(t).Draft(9)
+	take := func(its ...commitlog.Item) {
+		t.Helper()
+		for _, it := range its {
+			if err := d.Take(it); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want := func(offset int64, isDone bool, number uint32, sure bool) {
+		t.Helper()
+		gotDone, a, gotSure := d.RecordState(1, 0, offset)
+		if gotDone != isDone || a.Number != number || gotSure != sure {
+			t.Fatalf("offset %d: done %v, %+v, sure %v", offset, gotDone, a, gotSure)
+		}
+	}
+	if d.NextQueueID() != 5 || d.QueueCount() != 3 {
+		t.Fatalf("the next is %d, there are %d", d.NextQueueID(), d.QueueCount())
+	}
+	want(9, false, 0, false)
+	take(runs(1, 0, 9, 1, 1), tries(1, 2, 0, 4, 3))
+	want(9, true, 0, true)
+	want(4, false, 3, true)
+	take(&commitlog.Batch{Topic: 1, Base: 10, Count: 3, Size: 61})
+	want(11, false, 0, false)
+	want(12, false, 0, true)
+	take(owned(1, 3, 13), &commitlog.QueuePurged{Queue: 1, Before: 5})
+	want(11, false, 1, true)
+	want(12, false, 0, false)
+	want(4, true, 0, true)
+	if epoch, owned := d.QueueEpoch(1); epoch != 3 || !owned {
+		t.Fatalf("epoch %d, %v", epoch, owned)
+	}
+	take(&commitlog.QueueReleased{Queue: 1, Epoch: 3})
+	want(12, false, 0, true)
+	if _, owned := d.QueueEpoch(1); owned {
+		t.Fatal("it is still owned")
+	}
+	changed := queueSet(1, 1, "mail")
+	take(changed, queueSet(5, 1, "new"), &commitlog.QueueDeleted{ID: 4}, queueSet(6, 1, "idle"))
+	if id, ok := d.QueueID(1, "idle"); !ok || id != 6 || d.QueueConfig(1) != changed.Config || d.NextQueueID() != 7 || d.QueueCount() != 4 {
+		t.Fatalf("the one created again is %d, %v; the next %d of %d", id, ok, d.NextQueueID(), d.QueueCount())
+	}
+	take(&commitlog.TopicDeleted{ID: 1})
+	for _, name := range []string{"mail", "new", "idle", "gone"} {
+		if id, ok := d.QueueID(1, name); ok {
+			t.Fatalf("%s is still there as %d", name, id)
+		}
+	}
+}

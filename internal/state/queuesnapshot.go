@@ -1,0 +1,184 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendQueues(b []byte, next uint64, list []Queue) []byte {
+	b = binary.AppendUvarint(b, next)
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for i := range list {
+		q := &list[i]
+		b = binary.AppendUvarint(b, q.ID)
+		b = binary.AppendUvarint(b, q.Topic)
+		b = appendText(b, q.Name)
+		b = binary.AppendUvarint(b, uint64(q.Created))
+		b = binary.AppendUvarint(b, uint64(q.Config.LeaseMS))
+		b = binary.AppendUvarint(b, uint64(q.Config.BackoffMinMS))
+		b = binary.AppendUvarint(b, uint64(q.Config.BackoffMaxMS))
+		b = binary.AppendUvarint(b, uint64(q.Config.Attempts))
+		b = append(b, bits(q.Config.Ordered, q.Config.Paused, q.Owned))
+		b = appendText(b, q.Config.DeadLetterTopic)
+		b = binary.AppendUvarint(b, q.Epoch)
+		b = appendText(b, q.Address)
+		b = binary.AppendUvarint(b, uint64(q.Seen))
+		b = binary.AppendUvarint(b, uint64(len(q.partitions)))
+		for j := range q.partitions {
+			b = appendQueuePartition(b, &q.partitions[j])
+		}
+	}
+	return b
+}
+
+func bits(flags ...bool) (b byte) {
+	for i, f := range flags {
+		if f {
+			b |= 1 << i
+		}
+	}
+	return b
+}
+
+func appendQueuePartition(b []byte, p *queuePartition) []byte {
+	b = binary.AppendUvarint(b, uint64(p.done.floor))
+	b = binary.AppendUvarint(b, uint64(len(p.done.above)))
+	at := p.done.floor
+	for _, s := range p.done.above {
+		b = binary.AppendUvarint(b, uint64(s.from-at))
+		b = binary.AppendUvarint(b, uint64(s.to-s.from))
+		at = s.to
+	}
+	b = binary.AppendUvarint(b, uint64(p.window))
+	b = binary.AppendUvarint(b, uint64(p.doubt))
+	b = binary.AppendUvarint(b, uint64(len(p.attempts)))
+	for _, o := range slices.Sorted(maps.Keys(p.attempts)) {
+		a := p.attempts[o]
+		b = binary.AppendUvarint(b, uint64(o))
+		b = binary.AppendUvarint(b, uint64(a.Number))
+		b = binary.AppendUvarint(b, uint64(a.Redriven))
+		b = binary.AppendUvarint(b, uint64(a.NotBefore))
+		b = append(b, bits(a.Parked))
+		b = appendText(b, a.Reason)
+	}
+	return b
+}
+
+func (s *State) decodeQueues(r *reader) {
+	s.queues.next = r.uvarint()
+	n := r.count(15)
+	if s.queues.next == 0 || n > QueuesMax {
+		r.fail("%d queues, the next is %d", n, s.queues.next)
+	}
+	var last uint64
+	for range n {
+		q := decodeQueue(r)
+		t := s.topics[q.Topic]
+		if r.err == nil && (q.ID <= last || q.ID >= s.queues.next || t == nil || s.Queue(q.Topic, q.Name) != nil) {
+			r.fail("queue %d %q of topic %d", q.ID, q.Name, q.Topic)
+		}
+		parts := r.count(5)
+		if r.err == nil && parts > len(t.Partitions) {
+			r.fail("queue %d has %d partitions of %d", q.ID, parts, len(t.Partitions))
+		}
+		for i := 0; i < parts && r.err == nil; i++ {
+			q.partitions = append(q.partitions, decodeQueuePartition(r, t.Partitions[i].End, q.Owned))
+		}
+		if r.err == nil && parts > 0 && q.partitions[parts-1].untouched() {
+			r.fail("queue %d ends with a partition that is untouched", q.ID)
+		}
+		if r.err != nil {
+			return
+		}
+		last = q.ID
+		s.putQueue(q)
+	}
+}
+
+// decodeQueue reads a queue without its partitions.
+func decodeQueue(r *reader) *Queue {
+	q := &Queue{ID: r.uvarint(), Topic: r.uvarint(), Name: r.text(), Created: r.int64()}
+	q.Config = commitlog.QueueConfig{LeaseMS: r.int64(), BackoffMinMS: r.int64(), BackoffMaxMS: r.int64(), Attempts: uint32(r.max(1<<32 - 1))}
+	flags := r.byte()
+	q.Config.Ordered, q.Config.Paused, q.Owned = flags&1 != 0, flags&2 != 0, flags&4 != 0
+	q.Config.DeadLetterTopic = r.text()
+	q.Epoch, q.Address, q.Seen = r.uvarint(), r.text(), r.int64()
+	switch {
+	case !soundQueue(&commitlog.QueueSet{Name: q.Name, Config: q.Config}) || flags > 7:
+		r.fail("queue %d %q with flags %#x has the config %+v", q.ID, q.Name, flags, q.Config)
+	case len(q.Address) > AddressBytesMax || q.Owned && q.Epoch == 0 || !q.Owned && q.Address != "":
+		r.fail("queue %d with an owner of epoch %d at %q", q.ID, q.Epoch, q.Address)
+	}
+	return q
+}
+
+func decodeQueuePartition(r *reader, end int64, owned bool) (p queuePartition) {
+	p.done.floor = r.int64()
+	at := p.done.floor
+	for range r.count(2) {
+		gap, count := r.int64(), r.int64()
+		x := span{from: at + gap, to: at + gap + count}
+		if gap == 0 || count == 0 || x.from < 0 || x.to < x.from {
+			r.fail("%d records done after %d that are not", count, gap)
+			return p
+		}
+		at = x.to
+		p.done.above = append(p.done.above, x)
+	}
+	p.window, p.doubt = r.int64(), r.int64()
+	if at > end || p.doubt > end || p.window > 0 && !owned {
+		r.fail("records done to %d, in doubt to %d, of %d; a window at %d", at, p.doubt, end, p.window)
+	}
+	last := int64(-1)
+	for range r.count(6) {
+		o := r.int64()
+		a := Attempt{Number: uint32(r.max(1<<32 - 1)), Redriven: uint32(r.max(1<<32 - 1)), NotBefore: r.int64()}
+		flags := r.byte()
+		a.Parked, a.Reason = flags == 1, r.text()
+		if flags > 1 || o <= last || o >= end || p.done.has(o) || !a.sound() {
+			r.fail("attempt %d of offset %d", a.Number, o)
+		}
+		if r.err != nil {
+			return p
+		}
+		last = o
+		p.set(o, a)
+	}
+	return p
+}
+
+// sound tells whether a delivery that was read is one that can be.
+func (a Attempt) sound() bool {
+	return a.Number > 0 && a.Redriven <= a.Number && len(a.Reason) <= ReasonBytesMax
+}
+
+// continuesQueues is [State.Continues] for queues: ids don't fall, none comes back, and
+// what is done stays so.
+func (s *State) continuesQueues(old *State) error {
+	if s.queues.next < old.queues.next {
+		return fmt.Errorf("%w: the next queue was %d and is now %d", commitlog.ErrFork, old.queues.next, s.queues.next)
+	}
+	for id, now := range s.queues.byID {
+		was := old.queues.byID[id]
+		if id < old.queues.next && (was == nil || was.Name != now.Name || was.Topic != now.Topic || was.Epoch > now.Epoch) {
+			return fmt.Errorf("%w: queue %d is another than it was", commitlog.ErrFork, id)
+		}
+		if was == nil {
+			continue
+		}
+		for i := range was.partitions {
+			if p := now.part(int32(i)); !p.done.holds(&was.partitions[i].done) {
+				return fmt.Errorf("%w: work of queue %d, partition %d is not done any more", commitlog.ErrFork, id, i)
+			}
+		}
+	}
+	return nil
+}

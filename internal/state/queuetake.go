@@ -1,0 +1,216 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// takeQueueItem checks an item about a queue; ok tells whether it is one. It checks again
+// what decoding does: brokers ask it before they encode.
+func (d *Draft) takeQueueItem(it commitlog.Item) (ok bool, err error) {
+	switch x := it.(type) {
+	case *commitlog.QueueSet:
+		err = d.takeQueue(x)
+	case *commitlog.QueueDeleted:
+		err = d.takeQueueDeletion(x)
+	case *commitlog.QueueOwned:
+		err = d.takeOwner(x)
+	case *commitlog.QueueReleased:
+		err = d.takeRelease(x)
+	case *commitlog.WindowMoved:
+		err = d.takeWindow(x)
+	case *commitlog.RecordsAttempted:
+		err = d.takeAttempts(x)
+	case *commitlog.RecordsDone:
+		err = d.takeDone(x)
+	case *commitlog.RecordPutBack:
+		err = d.takePutBack(x)
+	case *commitlog.RecordsRedriven:
+		err = d.takeRedriven(x)
+	case *commitlog.QueuePurged:
+		err = d.takePurge(x)
+	case *commitlog.RecordsDelayed:
+		err = d.takeDelay(x)
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+func soundQueue(x *commitlog.QueueSet) bool {
+	c := x.Config
+	return x.Name != "" && len(x.Name) <= QueueNameBytesMax && len(c.DeadLetterTopic) <= QueueNameBytesMax &&
+		c.LeaseMS > 0 && c.LeaseMS <= QueueMSMax && c.Attempts > 0 &&
+		c.BackoffMinMS >= 0 && c.BackoffMaxMS >= c.BackoffMinMS && c.BackoffMaxMS <= QueueMSMax
+}
+
+func (d *Draft) takeQueue(x *commitlog.QueueSet) error {
+	if !soundQueue(x) {
+		return fmt.Errorf("%w: queue %q of topic %d can't have the config %+v", ErrNonsense, x.Name, x.Topic, x.Config)
+	}
+	if q := d.queue(x.ID); q != nil {
+		if q.topic != x.Topic || q.name != x.Name {
+			return fmt.Errorf("%w: queue %d is %q of topic %d, not %q of %d", ErrNonsense, x.ID, q.name, q.topic, x.Name, x.Topic)
+		}
+		q.config = x.Config
+		return nil
+	}
+	if _, taken := d.QueueID(x.Topic, x.Name); taken || x.ID != d.queues.next || d.queues.count >= QueuesMax || d.topic(x.Topic) == nil {
+		return fmt.Errorf("%w: queue %d %q of topic %d can't be created", ErrNonsense, x.ID, x.Name, x.Topic)
+	}
+	d.keepQueue(x.ID, &draftQueue{topic: x.Topic, name: x.Name, config: x.Config})
+	d.queues.created[queueName{x.Topic, x.Name}] = x.ID
+	d.queues.next++
+	d.queues.count++
+	return nil
+}
+
+func (d *Draft) takeQueueDeletion(x *commitlog.QueueDeleted) error {
+	q := d.queue(x.ID)
+	if q == nil {
+		return fmt.Errorf("%w: no queue %d to delete", ErrNonsense, x.ID)
+	}
+	q.deleted = true
+	d.queues.count--
+	return nil
+}
+
+func (d *Draft) takeOwner(x *commitlog.QueueOwned) error {
+	q := d.queue(x.Queue)
+	if q == nil || x.Epoch == 0 || x.Epoch-1 != q.epoch || len(x.Windows) > int(d.topic(q.topic).partitions) || len(x.Address) > AddressBytesMax {
+		return fmt.Errorf("%w: queue %d can't be owned with epoch %d", ErrNonsense, x.Queue, x.Epoch)
+	}
+	for _, window := range x.Windows {
+		if window < 0 {
+			return fmt.Errorf("%w: queue %d with a window at %d", ErrNonsense, x.Queue, window)
+		}
+	}
+	for n := range d.topic(q.topic).partitions {
+		p := d.queuePartition(q, n)
+		end, _ := d.End(q.topic, n)
+		p.doubt, p.window = max(p.doubt, min(p.window, end)), 0
+		if int(n) < len(x.Windows) {
+			p.window = x.Windows[n]
+		}
+	}
+	q.epoch, q.owned = x.Epoch, true
+	return nil
+}
+
+func (d *Draft) takeRelease(x *commitlog.QueueReleased) error {
+	q, err := d.ownedQueue(x.Queue, x.Epoch)
+	if err != nil {
+		return err
+	}
+	for n := range d.topic(q.topic).partitions {
+		d.queuePartition(q, n).window = 0
+	}
+	q.owned = false
+	return nil
+}
+
+func (d *Draft) takeWindow(x *commitlog.WindowMoved) error {
+	if _, err := d.ownedQueue(x.Queue, x.Epoch); err != nil {
+		return err
+	}
+	p, _, err := d.workedOn(x.Queue, x.Partition)
+	if err != nil {
+		return err
+	}
+	if x.Window < p.window {
+		return fmt.Errorf("%w: the window of queue %d falls from %d to %d", ErrNonsense, x.Queue, p.window, x.Window)
+	}
+	p.window = x.Window
+	return nil
+}
+
+func (d *Draft) takeAttempts(x *commitlog.RecordsAttempted) error {
+	if _, err := d.ownedQueue(x.Queue, x.Epoch); err != nil {
+		return err
+	}
+	p, end, err := d.workedOn(x.Queue, x.Partition)
+	if err != nil {
+		return err
+	}
+	last := int64(-1)
+	for _, a := range x.Attempts {
+		before, sure := p.attempt(a.Offset)
+		if a.Offset <= last || a.Offset >= end || p.isDone(a.Offset) || !isNext(before, sure, a.Number) {
+			return fmt.Errorf("%w: attempt %d of offset %d in queue %d, partition %d", ErrNonsense, a.Number, a.Offset, x.Queue, x.Partition)
+		}
+		p.set(a.Offset, Attempt{Number: a.Number, Redriven: before.Redriven})
+		last = a.Offset
+	}
+	return someOf(len(x.Attempts), x.Queue)
+}
+
+// someOf refuses an item whose list is empty.
+func someOf(n int, queue uint64) error {
+	if n == 0 {
+		return fmt.Errorf("%w: an item of no records of queue %d", ErrNonsense, queue)
+	}
+	return nil
+}
+
+func (d *Draft) takeDone(x *commitlog.RecordsDone) error {
+	p, end, err := d.workedOn(x.Queue, x.Partition)
+	if err != nil {
+		return err
+	}
+	var last int64
+	for _, r := range x.Runs {
+		if r.Offset < last || r.Count == 0 || int64(r.Count) > end-r.Offset {
+			return fmt.Errorf("%w: queue %d has done %d records from %d on, of %d to %d", ErrNonsense, x.Queue, r.Count, r.Offset, last, end)
+		}
+		for last = r.Offset; last < r.End(); last++ {
+			if a, sure := p.attempt(last); p.isDone(last) || !isLast(a, sure, r.Number) {
+				return fmt.Errorf("%w: attempt %d of offset %d in queue %d is not the one that counts", ErrNonsense, r.Number, last, x.Queue)
+			}
+		}
+		p.done.add(r.Offset, r.End())
+	}
+	return someOf(len(x.Runs), x.Queue)
+}
+
+func (d *Draft) takePutBack(x *commitlog.RecordPutBack) error {
+	p, end, err := d.workedOn(x.Queue, x.Partition)
+	if err != nil {
+		return err
+	}
+	a, sure := p.attempt(x.Offset)
+	if x.Offset < 0 || x.Offset >= end || p.isDone(x.Offset) || !isLast(a, sure, x.Number) || x.NotBefore < 0 || len(x.Reason) > ReasonBytesMax {
+		return fmt.Errorf("%w: attempt %d of offset %d in queue %d can't be put back", ErrNonsense, x.Number, x.Offset, x.Queue)
+	}
+	p.set(x.Offset, a.putBack(x))
+	return nil
+}
+
+func (d *Draft) takeRedriven(x *commitlog.RecordsRedriven) error {
+	p, _, err := d.workedOn(x.Queue, x.Partition)
+	if err != nil {
+		return err
+	}
+	last := int64(-1)
+	for _, o := range x.Offsets {
+		a, _ := p.attempt(o)
+		if o <= last || p.isDone(o) || !a.Parked {
+			return fmt.Errorf("%w: offset %d in queue %d is not parked", ErrNonsense, o, x.Queue)
+		}
+		p.set(o, a.redriven())
+		last = o
+	}
+	return someOf(len(x.Offsets), x.Queue)
+}
+
+func (d *Draft) takePurge(x *commitlog.QueuePurged) error {
+	p, end, err := d.workedOn(x.Queue, x.Partition)
+	if err != nil {
+		return err
+	}
+	if x.Before < 0 || x.Before > end {
+		return fmt.Errorf("%w: queue %d can't be purged before %d of %d", ErrNonsense, x.Queue, x.Before, end)
+	}
+	p.done.raise(x.Before)
+	return nil
+}
