@@ -1,0 +1,33 @@
+package leases
+
+import "slices"
+
+// NoKey is the key of records that are in no order with any other.
+const NoKey = 0
+
+// enter notes a record of a key. It returns false if another one comes first.
+func (t *Table) enter(e *entry) bool {
+	if e.key == NoKey {
+		return true
+	}
+	t.keys[e.key] = append(t.keys[e.key], e.Place)
+	return len(t.keys[e.key]) == 1
+}
+
+// exit forgets a record of a key, and lets the next one go if it was the first.
+func (t *Table) exit(e *entry) {
+	places := t.keys[e.key]
+	switch i := slices.Index(places, e.Place); {
+	case i < 0: // it has no key
+		return
+	case len(places) == 1:
+		delete(t.keys, e.key)
+		return
+	case i == 0:
+		t.keys[e.key] = places[1:]
+		t.blocked--
+		t.enqueue(t.entries[places[1]])
+	default:
+		t.keys[e.key] = slices.Delete(places, i, i+1)
+	}
+}

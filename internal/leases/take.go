@@ -1,0 +1,138 @@
+package leases
+
+import (
+	"container/heap"
+	"time"
+)
+
+// Taken is what [Table.Take] found.
+type Taken struct {
+	// Out are leased now.
+	Out []Delivery
+	// Claims are the last deliveries of records that are due, and whose next one the log
+	// must have first: tell by Claimed or Unclaimed what became of each.
+	Claims []Delivery
+}
+
+// Take hands out up to most records until a time. Where both wait, half are fresh ones
+// and half are such as were handed out before or have come due: so neither a backlog nor
+// a storm of retries keeps the other waiting.
+func (t *Table) Take(now, until time.Time, most int) (got Taken) {
+	t.expire(now)
+	share := most
+	if t.Fresh() > 0 {
+		share = most / 2
+		if most%2 == 1 && t.turn {
+			share++
+		}
+		if most%2 == 1 && (t.ready.len() > 0 || t.due(now)) {
+			t.turn = !t.turn
+		}
+	}
+	t.takeAgain(now, until, share, &got)
+	for len(got.Out) < most {
+		e := t.fresh.pop()
+		if e == nil {
+			break
+		}
+		t.hand(e, until, &got)
+	}
+	if left := most - len(got.Out) - len(got.Claims); left > 0 {
+		t.takeAgain(now, until, left, &got)
+	}
+	return got
+}
+
+func (t *Table) due(now time.Time) bool { return len(t.again) > 0 && !t.again[0].at.After(now) }
+
+func (t *Table) hand(e *entry, until time.Time, got *Taken) {
+	if e.first {
+		e.Number, e.first = 1, false
+	}
+	t.lease(e, until)
+	got.Out = append(got.Out, e.Delivery)
+}
+
+// takeAgain takes up to most records that are not fresh.
+func (t *Table) takeAgain(now, until time.Time, most int, got *Taken) {
+	for ; most > 0; most-- {
+		e := t.ready.pop()
+		if e != nil {
+			t.hand(e, until, got)
+			continue
+		}
+		if !t.due(now) {
+			return
+		}
+		e = heap.Pop(&t.again).(*entry)
+		if e.first {
+			t.hand(e, until, got)
+			continue
+		}
+		e.phase = claiming
+		got.Claims = append(got.Claims, e.Delivery)
+	}
+}
+
+// line is records in the order in which they came. Those that have left it since are
+// passed over.
+type line struct {
+	list []*entry
+	gone int // how many of list have left
+	of   phase
+}
+
+func (l *line) len() int { return len(l.list) - l.gone }
+
+func (l *line) push(e *entry) {
+	l.of = e.phase
+	l.list = append(l.list, e)
+}
+
+// pop takes the first record, nil if there is none.
+func (l *line) pop() *entry {
+	for len(l.list) > 0 {
+		e := l.list[0]
+		l.list[0] = nil
+		l.list = l.list[1:]
+		if e.phase == l.of {
+			e.phase = claiming // it is in nothing
+			return e
+		}
+		l.gone--
+	}
+	l.list = nil
+	return nil
+}
+
+// byTime is a heap of records by their time.
+type byTime []*entry
+
+func (h byTime) Len() int { return len(h) }
+func (h byTime) Less(i, j int) bool {
+	if !h[i].at.Equal(h[j].at) {
+		return h[i].at.Before(h[j].at)
+	}
+	return h[i].Partition < h[j].Partition || h[i].Partition == h[j].Partition && h[i].Offset < h[j].Offset
+}
+
+func (h byTime) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *byTime) Push(x any) {
+	e := x.(*entry)
+	e.index = len(*h)
+	*h = append(*h, e)
+}
+
+// Pop implements heap.Interface.
+func (h *byTime) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return e
+}
