@@ -83,10 +83,10 @@ fuzz: ## run every fuzz target for FUZZTIME (5s)
 prove: explore simulate crash ## show at large bounds that nothing acknowledged is lost: an hour on 2 cores
 
 .PHONY: explore
-explore: ## explore the log's decisions up to STATES states of each large bound
-	go test ./internal/explore -count=1 -run 'TestSmallBounds|TestRuleIsNeeded' -v
+explore: ## explore the log's decisions, and queues, up to STATES states of each large bound
+	go test ./internal/explore -count=1 -run 'TestSmall|RuleIsNeeded' -v
 	go test ./internal/explore -count=1 -run TestLarge -explore.states=$(STATES) -timeout 5h -v
-	go test ./internal/explore -count=1 -run TestWalks -explore.walks=20000 -timeout 5h -v
+	go test ./internal/explore -count=1 -run Walks -explore.walks=20000 -timeout 5h -v
 
 .PHONY: simulate
 simulate: ## simulate SEEDS runs of whole brokers, and stores that break their word

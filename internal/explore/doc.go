@@ -3,6 +3,7 @@
 // model of it, against a model of the store, without goroutines, clocks or I/O:
 // through every interleaving, breadth-first, with the states told apart by
 // their canonical form ([Explore]); or along random ones at larger bounds ([Walk]).
+// It does the same for queues, see below.
 //
 // What may go wrong: replies get lost or come late; a PUT, once sent, may
 // execute at any later time, any number of times, also after its sender
@@ -59,9 +60,35 @@
 // A lost data object stops nobody: reads of its records fail, and the Protocol
 // hears nothing of it.
 //
+// # Queues
+//
+// [QueueConfig.Explore] and [QueueConfig.Walk] take the log for granted, and look at what stands in
+// it: who owns a queue, what is handed out, and whose answer counts. What the log lets
+// pass is decided by [state.State] and its Draft, the code that brokers run: every commit
+// goes through the bytes of a commit and of a snapshot. What brokers do by what they know
+// is a model, since it is spread over what they keep in memory: rule 1 of docs/rfcs/0002
+// is mayHandOut, rule 2 is attempt, the last commit of an owner is release.
+//
+// A broker applies the log up to where it has looked, and acts by that, however old it is:
+// so it is paused at any time for any time, an owner that others take for lost hands out
+// what it may, and its commits come late. A commit is checked at the end of the log and is
+// there at once, since a lost race only means that it is checked again; its sender hears of
+// it later, or never ([QueueConfig.Late]). There is no time: leases end whenever they like,
+// queues are taken over without a reason, and nobody waits for a backoff. That a taker
+// waits for a lease before it hands out again what may be out is for the workers' sake, and
+// no invariant needs it. Workers answer whenever they like, late and twice. Through which
+// broker is not told apart: all of them ask the log.
+//
+// A [QueueRule] that stands in the fold is taken out around it, too: the driver commits
+// what the fold would take if it did not ask, such as a release in the name of an owner
+// that was lost.
+//
+// Left out: partitions, delays, order by key, and changes of a queue's config.
+//
 // # Bounds
 //
-// It is not a proof for other bounds; nor does it look at bytes or at the fold.
+// It is not a proof for other bounds; nor does it look at bytes, or at the fold of
+// anything but queues.
 // States are told apart by hashes of 128 bits. Left out of a state is what can
 // change nothing any more: a data object that nobody can refer to, and that an
 // acknowledgement was given, once what was acknowledged is known to be the log

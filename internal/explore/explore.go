@@ -34,10 +34,9 @@ func (r Result) String() string {
 }
 
 // explorer goes breadth-first through the states that a world can reach.
-type explorer struct {
-	cfg   *Config
+type explorer[W any, P living[W]] struct {
+	model model[W]
 	trace trace
-	keys  keys
 	seen  table
 	// frontier and after hold the keys of the states at the current depth and
 	// at the one after, each with its length.
@@ -48,10 +47,14 @@ type explorer struct {
 // Explore looks at every state within the bounds, nearest first, until an
 // invariant is violated: then the story is a shortest one.
 func Explore(cfg Config) Result {
-	e := &explorer{cfg: &cfg, seen: newTable()}
-	w := newWorld(&cfg)
-	w.trace = &e.trace
-	key := e.keys.of(w)
+	return explore[world](&keys{cfg: &cfg}, cfg.StatesMax)
+}
+
+func explore[W any, P living[W]](m model[W], statesMax int) Result {
+	e := &explorer[W, P]{model: m, seen: newTable()}
+	w := m.begin()
+	P(w).here().trace = &e.trace
+	key := m.of(w)
 	e.seen.add(key, 0, 0)
 	e.frontier = append(e.frontier, append([]byte(nil), key...))
 	for base := 0; len(e.frontier) > 0; {
@@ -60,7 +63,7 @@ func Explore(cfg Config) Result {
 			if wrong := e.expand(key, base+i); wrong != nil {
 				return e.end()
 			}
-			if cfg.StatesMax > 0 && e.seen.len() >= cfg.StatesMax {
+			if statesMax > 0 && e.seen.len() >= statesMax {
 				return e.end()
 			}
 		}
@@ -74,26 +77,27 @@ func Explore(cfg Config) Result {
 	return e.end()
 }
 
-func (e *explorer) end() Result {
+func (e *explorer[W, P]) end() Result {
 	e.result.States, e.result.Counts = e.seen.len(), e.trace.counts
 	return e.result
 }
 
 // expand takes all steps from a state. It returns what is wrong in one of the
 // states they lead to, and leaves its story in the result.
-func (e *explorer) expand(key []byte, index int) *violation {
+func (e *explorer[W, P]) expand(key []byte, index int) *violation {
 	var (
 		c choices
-		w world
+		w W
 	)
-	from := e.cfg.worldOf(key, &c, &e.trace)
+	from := e.model.worldOf(key, &c, &e.trace)
+	now := P(&w).here()
 	for n := 0; ; n++ {
-		if n == 0 || !w.untouched {
-			from.copyTo(&w)
+		if n == 0 || !now.untouched {
+			w = *from
 		}
-		w.undo, w.untouched = false, false
-		w.step()
-		if !w.undo {
+		now.undo, now.untouched = false, false
+		P(&w).step()
+		if !now.undo {
 			e.result.Steps++
 			if wrong := e.visit(&w, index, n); wrong != nil {
 				return wrong
@@ -105,84 +109,89 @@ func (e *explorer) expand(key []byte, index int) *violation {
 	}
 }
 
-func (e *explorer) visit(w *world, from, n int) *violation {
-	if w.wrong == nil {
-		key := e.keys.of(w)
+func (e *explorer[W, P]) visit(w P, from, n int) *violation {
+	now := w.here()
+	if now.wrong == nil {
+		key := e.model.of(w)
 		if !e.seen.add(key, from, n) {
 			return nil
 		}
 		w.check()
-		if w.wrong == nil {
+		if now.wrong == nil {
 			e.after = append(e.after, append([]byte(nil), key...))
 			return nil
 		}
 	}
 	e.result.Depth++
-	e.result.Violated = w.wrong.invariant
+	e.result.Violated = now.wrong.invariant
 	e.result.Story = e.story(append(e.seen.path(from), uint16(n)))
-	return w.wrong
+	return now.wrong
 }
 
 // story replays the steps to a state, and ends with what is wrong there.
 // Brokers keep their names, though their order may change from step to step.
-func (e *explorer) story(path []uint16) []string {
-	var k keys
-	w := newWorld(e.cfg)
-	k.of(w)
+func (e *explorer[W, P]) story(path []uint16) []string {
+	w := P(e.model.begin())
+	e.model.of(w)
 	t := &trace{telling: true}
 	for _, n := range path {
 		var (
 			c    choices
-			next world
+			next W
 		)
-		w.choices = &c
+		w.here().choices = &c
 		for i := uint16(0); ; i++ {
-			w.trace = &trace{}
+			w.here().trace = &trace{}
 			if i == n {
-				w.trace = t
+				w.here().trace = t
 			}
-			w.copyTo(&next)
-			next.step()
+			next = *w
+			P(&next).step()
 			if i == n {
 				break
 			}
 			c.next()
 		}
-		if next.wrong == nil {
-			k.of(&next)
+		if P(&next).here().wrong == nil {
+			e.model.of(&next)
 		}
 		*w = next
 	}
-	if w.wrong == nil {
+	if w.here().wrong == nil {
 		w.check()
 	}
-	return append(t.story, w.wrong.detail)
+	return append(t.story, w.here().wrong.detail)
 }
 
 // Walk takes so many random steps and looks at the invariants after each.
 func Walk(cfg Config, seed uint64, steps int) Result {
+	return walk[world](&keys{cfg: &cfg}, seed, steps)
+}
+
+func walk[W any, P living[W]](m model[W], seed uint64, steps int) Result {
 	t := &trace{telling: true}
-	from := newWorld(&cfg)
-	from.choices = &choices{rand: rand.New(rand.NewPCG(seed, 1))}
-	from.trace = t
+	from := P(m.begin())
+	from.here().choices = &choices{rand: rand.New(rand.NewPCG(seed, 1))}
+	from.here().trace = t
 	var result Result
 	for range steps {
-		var w world
-		from.copyTo(&w)
+		next := *from
+		w := P(&next)
 		w.step()
-		if w.undo {
+		now := w.here()
+		if now.undo {
 			continue
 		}
 		result.Steps++
-		if w.wrong == nil {
+		if now.wrong == nil {
 			w.check()
 		}
-		if w.wrong != nil {
-			result.Violated = w.wrong.invariant
-			result.Story = append(t.story, w.wrong.detail)
+		if now.wrong != nil {
+			result.Violated = now.wrong.invariant
+			result.Story = append(t.story, now.wrong.detail)
 			break
 		}
-		*from = w
+		*from = next
 	}
 	result.States, result.Depth, result.Counts = result.Steps, result.Steps, t.counts
 	return result

@@ -40,10 +40,29 @@ const (
 	// ReadOK: what is live, in a slot or in a data object, is found as it was
 	// first written while the lease covers the read.
 	ReadOK
+
+	// OwnNumber: no two deliveries of a record have the same number.
+	OwnNumber
+	// AtMost: no record is handed out more often than its queue allows, counted since
+	// it was redriven.
+	AtMost
+	// LastCounts: an answer counts if, and unless it is done or parked only if, no
+	// later delivery of the record was made or may be.
+	LastCounts
+	// DoneOnce: a record is done at most once, and so is what was committed with that.
+	DoneOnce
+	// Fenced: what an owner commits after another has taken over is refused.
+	Fenced
+	// OneEach: an owner costs a record at most one attempt that no worker got.
+	OneEach
+	// NeverLost: a record that is neither done nor parked is handed out again sometime:
+	// by the owner that there is, when it knows the log, and by the next one.
+	NeverLost
 )
 
 var invariantNames = [...]string{"", "SlotAgreement", "Contiguity", "AckDurable", "NoPhantom", "AtMostOnce",
-	"DenseOffsets", "FloorSafe", "LossIsLoud", "RecoverOK", "MissOK", "ReadOK"}
+	"DenseOffsets", "FloorSafe", "LossIsLoud", "RecoverOK", "MissOK", "ReadOK",
+	"OwnNumber", "AtMost", "LastCounts", "DoneOnce", "Fenced", "OneEach", "NeverLost"}
 
 func (i Invariant) String() string { return invariantNames[i] }
 

@@ -9,15 +9,15 @@ import (
 	"github.com/simple-event-broker/seb/internal/commitlog"
 )
 
-// keys makes the canonical form of worlds: two with the same one have the same
-// future. Brokers are interchangeable, so they are put in order.
+// keys is the model of the log. Brokers are interchangeable, so they are put in order.
 type keys struct {
+	cfg     *Config
 	key     []byte
 	brokers [brokersMax][]byte
 }
 
-// of returns the key of a world, until the next call, and puts the world's
-// brokers in order.
+func (k *keys) begin() *world { return newWorld(k.cfg) }
+
 func (k *keys) of(w *world) []byte {
 	for i := range w.brokers[:w.Brokers] {
 		k.brokers[i] = w.appendBroker(k.brokers[i][:0], &w.brokers[i])
@@ -189,10 +189,9 @@ func (w *world) horizon(b *broker) int {
 
 func (w *world) unitOf(at commitlog.Stamp) byte { return byte(at.Store.Sub(time.Unix(0, 0)) / tick) }
 
-// worldOf returns the world with a key. What it holds is valid until the key changes.
-func (cfg *Config) worldOf(key []byte, c *choices, t *trace) *world {
-	r := reader{key}
-	w := &world{Config: cfg, choices: c, trace: t}
+func (k *keys) worldOf(key []byte, c *choices, t *trace) *world {
+	r, cfg := reader{key}, k.cfg
+	w := &world{Config: cfg, moment: moment{choices: c, trace: t, only: cfg.Only}}
 	w.now, w.payloads = int(r.byte()), int(r.byte())
 	w.void = uint16(r.byte()) | uint16(r.byte())<<8
 	for s := 1; s <= cfg.Slots; s++ {

@@ -1,6 +1,9 @@
 package explore
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // event is something that an exploration must have come across: else it would
 // show nothing about it.
@@ -23,8 +26,25 @@ const (
 	dataDeletions // data objects deleted that a commit had referred to
 	losses        // by a store that breaks its promise
 	alarms        // brokers that halted after one
+
+	doubts        // records that a lost owner may have handed out
+	handOuts      // for the first time
+	staleHandOuts // by who does not own the queue any more
+	againOuts     // further attempts
+	parkings      // by owners
+	fenced        // commits of who does not own the queue any more, refused
+	ownerlessAcks // while nobody owned the queue
+	refusals      // answers of deliveries that were not the last
+	retries       // acknowledgements of what was done already
+	nacks
+	redrives
+	releases // with records that are out
+	ownerLosses
 	events
 )
+
+// queueEvents is the first of those of queues.
+const queueEvents = doubts
 
 // Counts are how often things happened.
 type Counts [events]int
@@ -36,15 +56,20 @@ func (c *Counts) add(o Counts) {
 }
 
 func (c Counts) String() string {
-	names := [...]string{"acknowledged", "lost races", "lost replies", "loads", "unknown outcomes", "ghosts",
+	names := [events]string{"acknowledged", "lost races", "lost replies", "loads", "unknown outcomes", "ghosts",
 		"404 of written slots", "crashes", "deletions", "ends of the log",
 		"late uploads", "uploads anew", "orphans swept", "data objects deleted",
-		"losses", "alarms"}
-	var out string
+		"losses", "alarms",
+		"records in doubt", "first hand-outs", "hand-outs by who was the owner", "further hand-outs", "parkings",
+		"commits of lost owners refused", "answers without an owner", "late answers refused", "acknowledgements again",
+		"put back", "redriven", "releases with records out", "owners crashed"}
+	var list []string
 	for i, n := range c {
-		out += fmt.Sprintf(", %d %s", n, names[i])
+		if n > 0 {
+			list = append(list, fmt.Sprintf("%d %s", n, names[i]))
+		}
 	}
-	return out[2:]
+	return strings.Join(list, ", ")
 }
 
 // trace listens to a world.

@@ -2,7 +2,6 @@ package explore
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -19,8 +18,7 @@ const brokersMax = 3
 // of the past for the sake of the invariants.
 type world struct {
 	*Config
-	*choices
-	*trace // nil: nobody listens
+	moment
 
 	now      int
 	payloads int // used so far
@@ -38,10 +36,6 @@ type world struct {
 	void  uint16               // payloads of which it was said that they are not committed
 
 	brokers [brokersMax]broker
-	wrong   *violation
-	// undo: the step was none, or only what another choice does as well;
-	// untouched: and it has changed nothing.
-	undo, untouched bool
 }
 
 // checkpoint is one that stands in the store.
@@ -69,18 +63,12 @@ func newWorld(cfg *Config) *world {
 	if cfg.Data && cfg.Slots > beginMax {
 		panic("explore: too many slots for the names of data objects")
 	}
-	w := &world{Config: cfg, now: 1}
+	w := &world{Config: cfg, moment: moment{only: cfg.Only}, now: 1}
 	for i := range w.brokers[:cfg.Brokers] {
 		w.brokers[i] = broker{p: w.newProtocol(), name: 'A' + byte(i)}
 	}
 	return w
 }
-
-// copyTo makes o an independent copy: what both share is never changed in place.
-func (w *world) copyTo(o *world) { *o = *w }
-
-// skip ends a step that is none, before it has changed anything.
-func (w *world) skip() { w.undo, w.untouched = true, true }
 
 func (w *world) newProtocol() commitlog.Protocol {
 	return commitlog.NewProtocol(w.lease(), time.Duration(w.Margin)*tick)
@@ -258,11 +246,4 @@ func (w *world) recovered() commit {
 		log |= commit(w.slots[s].at(s)) << (slotBits * (s - 1))
 	}
 	return log
-}
-
-// violate notes that an invariant does not hold, unless nobody looks at it.
-func (w *world) violate(inv Invariant, format string, args ...any) {
-	if w.wrong == nil && (len(w.Only) == 0 || slices.Contains(w.Only, inv)) {
-		w.wrong = &violation{inv, fmt.Sprintf(format, args...)}
-	}
 }

@@ -1,0 +1,87 @@
+package explore
+
+import "math/bits"
+
+// check looks at all invariants of a state; most were looked at by the step.
+func (w *queueWorld) check() {
+	k := w.known()
+	for o := range k.end {
+		r := &k.records[o]
+		if unmade := int(r.Number) - bits.OnesCount8(w.made[o]); !r.done && unmade > k.epoch {
+			w.violate(OneEach, "%d attempts of record %d are used up that no worker got, by %d owners", unmade, o, k.epoch)
+		}
+	}
+	for i := range w.brokers[:w.Brokers] {
+		if b := &w.brokers[i]; w.owns(b) && !b.leaving {
+			w.checkOwner(b)
+		}
+	}
+	if !w.folds.finished[w.log] {
+		w.checkNext()
+	}
+}
+
+// checkOwner looks whether the owner that there is has something to do about each record
+// when it knows the log.
+func (w *queueWorld) checkOwner(now *queueBroker) {
+	b, k := *now, w.known()
+	b.view = w.log
+	for o := range k.end {
+		if !k.records[o].over() && !w.mayAct(&b, o) {
+			w.violate(NeverLost, "record %d is lost: %c has nothing to do about it", o, b.name)
+		}
+	}
+}
+
+// mayAct tells whether an owner has something to do about a record, now or when its
+// lease ends.
+func (w *queueWorld) mayAct(b *queueBroker, record int) bool {
+	if r := &w.folds.at(b.view).records[record]; r.fresh() && r.sure { // beyond the window
+		_, moves := w.folds.try(b.view, change{what: aWindow, epoch: b.epoch, window: uint8(record + 1)})
+		return moves
+	}
+	return w.mayHandOut(b, record) || w.mayAttempt(b, record) || w.mayPark(b, record) || w.mayHandOutAgain(b, record)
+}
+
+// checkNext looks whether a next owner could finish everything.
+func (w *queueWorld) checkNext() {
+	next := *w
+	next.trace = &trace{}
+	b := &next.brokers[0]
+	next.own(b, w.known().end)
+	for o := range w.known().end {
+		if !next.finish(b, o) {
+			w.violate(NeverLost, "record %d is lost: no next owner can finish it", o)
+			return
+		}
+	}
+	w.folds.finished[w.log] = true
+}
+
+// finish lets an owner hand a record out a last time, and a worker acknowledge that; or
+// park it.
+func (w *queueWorld) finish(b *queueBroker, record int) bool {
+	number, c := w.last(b, record), change{record: uint8(record)}
+	switch {
+	case w.known().records[record].over():
+		return true
+	case w.mayHandOut(b, record):
+		number = 1
+	case w.mayPark(b, record):
+		c.what, c.number = aParking, number
+		_, taken := w.folds.try(w.log, c)
+		return taken
+	case w.mayAttempt(b, record):
+		number++
+		c.what, c.epoch, c.number = anAttempt, b.epoch, number
+		to, taken := w.folds.try(w.log, c)
+		if !taken {
+			return false
+		}
+		w.log, b.view = to, to
+	default:
+		return false
+	}
+	_, taken := w.folds.try(w.log, change{what: anAck, record: uint8(record), number: number})
+	return taken
+}

@@ -1,0 +1,87 @@
+package explore
+
+// QueueRule is a rule of queues that a [QueueConfig] can leave out.
+type QueueRule uint8
+
+// The rules of queues. Each name says what is done without it.
+const (
+	// EveryQueueRule is kept.
+	EveryQueueRule QueueRule = iota
+	// WindowAfter: fresh records are handed out beyond the durable window.
+	WindowAfter
+	// AttemptAfter: a further attempt is handed out before it is durable.
+	AttemptAfter
+	// AttemptAhead: a further attempt is made durable although the one before it was
+	// not handed out yet.
+	AttemptAhead
+	// NoAttemptCheck: an answer counts whatever delivery it is of.
+	NoAttemptCheck
+	// NoDoubt: a takeover does not raise the doubt.
+	NoDoubt
+	// NoEpoch: nothing that an owner does asks for the epoch.
+	NoEpoch
+	// NoEpochAtParking: only parking does not: a record whose last lease has ended, as
+	// its owner believes, is parked by whoever says so.
+	NoEpochAtParking
+	// SilentRelease: a release does not say which records are out.
+	SilentRelease
+	// WorkOnAfterRelease: an owner goes on when it has sent its release.
+	WorkOnAfterRelease
+	// OwnerByName: a broker that restarts takes itself for the owner, since the log
+	// says so, without taking the queue over.
+	OwnerByName
+	// TakeUp: an owner hands out what the one before had made durable.
+	TakeUp
+	// OwnOnly: an owner hands out again only what it has handed out itself.
+	OwnOnly
+	// NoMost: nobody counts how often a record may be handed out.
+	NoMost
+	// RefuseUnlooked: a broker refuses an answer by what it knows, without a look.
+	RefuseUnlooked
+	// DoneAgain: what a worker commits beside its acknowledgement is taken although the
+	// record is done already, since it might be a retry.
+	DoneAgain
+	// CountAnew: a record that is redriven has the numbers again that it had before.
+	CountAnew
+)
+
+var queueRuleNames = [...]string{
+	"none", "window durable afterwards", "attempt durable afterwards", "attempt made durable ahead of its turn",
+	"attempt not checked", "no doubt at a takeover", "epoch not checked", "epoch not checked at parking",
+	"release that leaves out what is out", "work after the release", "owner by its name", "durable attempts taken up",
+	"nothing handed out again of others", "attempts without end", "refused without a look", "done again", "redriven records count anew",
+}
+
+func (r QueueRule) String() string { return queueRuleNames[r] }
+
+// QueueConfig sets the bounds of an exploration of a queue.
+type QueueConfig struct {
+	// Brokers can own the queue. Records is how many are appended, Attempts how often
+	// each may be handed out, Takeovers how many owners there are, Redrives how often a
+	// parked record is sent back.
+	Brokers, Records, Attempts, Takeovers, Redrives int
+
+	// Late: a broker does not hear at once that its commit is in the log.
+	Late bool
+
+	// Without is the rule that is left out.
+	Without QueueRule
+	// Only are the invariants that are looked at; none means all.
+	Only []Invariant
+	// StatesMax ends an exploration, 0 = never.
+	StatesMax int
+}
+
+const (
+	// recordsMax is how many records a world can have.
+	recordsMax = 3
+	// numbersMax is the highest number that a delivery can have.
+	numbersMax = 7
+)
+
+// mustFit panics if a world can't have these bounds.
+func (cfg *QueueConfig) mustFit() {
+	if cfg.Brokers > brokersMax || cfg.Records > recordsMax || cfg.Attempts*(cfg.Redrives+1) > numbersMax {
+		panic("explore: the bounds of a queue are too large for its worlds")
+	}
+}

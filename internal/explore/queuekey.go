@@ -1,0 +1,114 @@
+package explore
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// queueKeys is the model of a queue. Brokers are interchangeable, so they are put in order.
+type queueKeys struct {
+	cfg     *QueueConfig
+	folds   *folds
+	key     []byte
+	brokers [brokersMax][]byte
+}
+
+func newQueueKeys(cfg *QueueConfig) *queueKeys {
+	cfg.mustFit()
+	return &queueKeys{cfg: cfg, folds: newFolds(cfg.Attempts)}
+}
+
+// Explore is [Explore] for a queue.
+func (cfg QueueConfig) Explore() Result {
+	return explore[queueWorld](newQueueKeys(&cfg), cfg.StatesMax)
+}
+
+// Walk is [Walk] for a queue.
+func (cfg QueueConfig) Walk(seed uint64, steps int) Result {
+	return walk[queueWorld](newQueueKeys(&cfg), seed, steps)
+}
+
+func (k *queueKeys) begin() *queueWorld { return newQueueWorld(k.cfg, k.folds) }
+
+func (k *queueKeys) of(w *queueWorld) []byte {
+	for i := range w.brokers[:w.Brokers] {
+		k.brokers[i] = w.appendBroker(k.brokers[i][:0], &w.brokers[i])
+	}
+	for i := 1; i < w.Brokers; i++ {
+		for j := i; j > 0 && bytes.Compare(k.brokers[j], k.brokers[j-1]) < 0; j-- {
+			k.brokers[j], k.brokers[j-1] = k.brokers[j-1], k.brokers[j]
+			w.brokers[j], w.brokers[j-1] = w.brokers[j-1], w.brokers[j]
+		}
+	}
+	b := append(binary.AppendUvarint(k.key[:0], uint64(w.log)), byte(w.redriven))
+	for o := range w.Records {
+		b = append(b, w.made[o], w.base[o])
+	}
+	for _, bb := range k.brokers[:w.Brokers] {
+		b = append(b, bb...)
+	}
+	k.key = b
+	return b
+}
+
+const leavingBit = 0x80
+
+// appendBroker leaves out what a broker knows while it owns nothing, since it decides
+// nothing by that; and what it gave out where its view of the log says more.
+func (w *queueWorld) appendBroker(b []byte, br *queueBroker) []byte {
+	epoch := br.epoch
+	if br.leaving {
+		epoch |= leavingBit
+	}
+	b = append(b, epoch)
+	if epoch == 0 && w.Without != RefuseUnlooked {
+		return b
+	}
+	b = binary.AppendUvarint(b, uint64(br.view))
+	v := w.folds.at(br.view)
+	for o := range w.Records {
+		gave, owes := br.gave[o], br.owes[o]
+		switch r := &v.records[o]; w.Without {
+		case WindowAfter, AttemptAfter, OwnOnly, TakeUp, AttemptAhead:
+		default:
+			if r.sure {
+				gave = 0
+			}
+			if r.over() {
+				owes = 0
+			}
+		}
+		b = append(b, gave<<4|owes)
+	}
+	return b
+}
+
+func (k *queueKeys) worldOf(key []byte, c *choices, t *trace) *queueWorld {
+	r, w := reader{key}, k.begin()
+	w.choices, w.trace = c, t
+	w.log = r.fold()
+	w.redriven = int(r.byte())
+	for o := range w.Records {
+		w.made[o], w.base[o] = r.byte(), r.byte()
+	}
+	for i := range w.brokers[:w.Brokers] {
+		b := &w.brokers[i]
+		epoch := r.byte()
+		b.epoch, b.leaving = epoch&^leavingBit, epoch&leavingBit != 0
+		if epoch == 0 && w.Without != RefuseUnlooked {
+			continue
+		}
+		b.view = r.fold()
+		for o := range w.Records {
+			x := r.byte()
+			b.gave[o], b.owes[o] = x>>4, x&0xf
+		}
+	}
+	return w
+}
+
+func (r *reader) fold() fold {
+	x, n := binary.Uvarint(r.b)
+	r.b = r.b[n:]
+	return fold(x)
+}

@@ -1,0 +1,292 @@
+package explore
+
+// queueBroker is a broker that owns the queue, or believes to, or may come to. It
+// mirrors what an owner does in memory.
+type queueBroker struct {
+	name byte // not part of the state: brokers are interchangeable
+
+	view  fold  // the log as it has applied it
+	epoch uint8 // of its own ownership, as far as it knows, in this life; 0 = none
+	// gave is the number of its own last delivery of a record, in this epoch.
+	gave [recordsMax]uint8
+	// owes is the number of a delivery that it has sent to the log, to be made when it
+	// is there.
+	owes [recordsMax]uint8
+	// leaving: it has sent its release, and hands out nothing any more.
+	leaving bool
+}
+
+// owns tells whether a broker is the owner by the log, whatever it believes.
+func (w *queueWorld) owns(b *queueBroker) bool {
+	k := w.known()
+	return k.owned && k.epoch == int(b.epoch)
+}
+
+// What an owner can do.
+const (
+	lookAtLog = iota
+	takeOver
+	moveWindow
+	handOut      // a fresh record
+	attemptNext  // make a further attempt durable
+	handOutAgain // make the delivery that is owed
+	parkRecord
+	releaseQueue
+	crashOwner
+	ownerSteps
+)
+
+func (w *queueWorld) stepOwner(b *queueBroker) {
+	switch n := w.pick(ownerSteps); n {
+	case lookAtLog:
+		w.look(b)
+	case takeOver:
+		w.take(b)
+	case moveWindow:
+		w.moveWindow(b)
+	case releaseQueue:
+		w.release(b)
+	case crashOwner:
+		w.crash(b)
+	default:
+		if b.epoch == 0 || b.leaving {
+			w.skip()
+			return
+		}
+		w.stepRecord(b, n, w.pick(w.Records))
+	}
+}
+
+func (w *queueWorld) stepRecord(b *queueBroker, what, record int) {
+	switch {
+	case what == handOut && w.mayHandOut(b, record):
+		b.gave[record] = 1
+		w.count(handOuts)
+		w.deliver(b, record, 1)
+	case what == attemptNext && w.mayAttempt(b, record):
+		w.attempt(b, record)
+	case what == handOutAgain && w.mayHandOutAgain(b, record):
+		number := b.owes[record]
+		b.owes[record], b.gave[record] = 0, number
+		w.count(againOuts)
+		w.deliver(b, record, int(number))
+	case what == parkRecord && w.mayPark(b, record):
+		w.park(b, record)
+	default:
+		w.skip()
+	}
+}
+
+// look lets a broker apply what the log has.
+func (w *queueWorld) look(b *queueBroker) {
+	if b.view == w.log || b.epoch == 0 && w.Without != RefuseUnlooked {
+		w.skip() // or it decides nothing by what it knows
+		return
+	}
+	w.tell("%c looks at the log", b.name)
+	w.learn(b)
+}
+
+// learn brings a broker to the end of the log: it sees whether it still is the owner.
+func (w *queueWorld) learn(b *queueBroker) {
+	b.view = w.log
+	if b.epoch != 0 && !w.owns(b) && w.Without != NoEpoch {
+		b.forget()
+	}
+}
+
+func (b *queueBroker) forget() { *b = queueBroker{name: b.name, view: b.view} }
+
+// take makes a broker the owner, for whatever reason. The window reaches to the end of
+// the log, or beyond.
+func (w *queueWorld) take(b *queueBroker) {
+	was := w.known()
+	if was.epoch == w.Takeovers || !w.rarely(6) {
+		w.skip()
+		return
+	}
+	window := was.end
+	if window < w.Records && w.pick(2) == 1 {
+		window = w.Records
+	}
+	w.own(b, window)
+	for o := range was.end {
+		now := &w.known().records[o]
+		if !was.records[o].sure && now.sure {
+			w.count(doubts)
+		}
+		if w.Without == TakeUp && now.Number > 1 {
+			b.owes[o] = uint8(now.Number)
+		}
+	}
+}
+
+// own commits a takeover, which nothing refuses.
+func (w *queueWorld) own(b *queueBroker, window int) {
+	was := w.known()
+	c := change{what: aTakeover, epoch: uint8(was.epoch + 1), window: uint8(window), silent: was.owned && w.Without == NoDoubt}
+	w.log, _ = w.folds.try(w.log, c)
+	w.tell("%c takes the queue over, with epoch %d and a window up to %d", b.name, c.epoch, window)
+	b.forget()
+	b.view, b.epoch = w.log, c.epoch
+}
+
+// commit tries to commit what an owner wants, and tells whether the log has it. The
+// owner may hear of that only when it looks.
+//
+// That it still is the owner is asked twice: by the owner, at the end of the log when the
+// commit is built (desk.mayOwn), and by the fold, except of parking: RecordPutBack knows no
+// epoch, since workers put back through any broker.
+func (w *queueWorld) commit(b *queueBroker, c change) bool {
+	owns := w.owns(b)
+	may := owns || w.Without == NoEpoch || c.what != aParking || w.Without == NoEpochAtParking
+	if c.what != aParking {
+		c.epoch = b.epoch
+		if w.Without == NoEpoch {
+			c.epoch = uint8(w.known().epoch)
+		}
+	}
+	to, taken := w.folds.try(w.log, c)
+	if !may || !taken || to == w.log {
+		w.skip()
+		if !owns {
+			w.count(fenced)
+		}
+		return false
+	}
+	w.log = to
+	if !owns {
+		w.violate(Fenced, "%c, which owned the queue with epoch %d, still commits as its owner", b.name, b.epoch)
+	}
+	return true
+}
+
+// hear lets a broker learn that its commit is in the log, or go on without.
+func (w *queueWorld) hear(b *queueBroker) {
+	if w.Late && w.pick(2) == 1 {
+		w.tell("%c does not hear of it yet", b.name)
+		return
+	}
+	w.learn(b)
+}
+
+func (w *queueWorld) moveWindow(b *queueBroker) {
+	if b.epoch == 0 || b.leaving {
+		w.skip()
+		return
+	}
+	window := 1 + w.pick(w.Records)
+	if !w.commit(b, change{what: aWindow, window: uint8(window)}) {
+		return
+	}
+	w.tell("%c moves the window to %d", b.name, window)
+	w.hear(b)
+}
+
+// mayHandOut is rule 1: what is fresh, and below the window that the log has.
+func (w *queueWorld) mayHandOut(b *queueBroker, record int) bool {
+	v := w.folds.at(b.view)
+	r := &v.records[record]
+	return record < v.end && r.fresh() && b.gave[record] == 0 && (!r.sure || w.Without == WindowAfter)
+}
+
+// last returns the number of a record's last delivery, as an owner knows it; 0: it is fresh.
+func (w *queueWorld) last(b *queueBroker, record int) uint8 {
+	r := &w.folds.at(b.view).records[record]
+	if r.sure && w.Without != AttemptAfter {
+		return uint8(r.Number)
+	}
+	return max(uint8(r.Number), b.gave[record])
+}
+
+// again tells whether a record has to be handed out once more, or else parked, when its
+// lease has ended; that may be at any time.
+func (w *queueWorld) again(b *queueBroker, record int) bool {
+	if w.folds.at(b.view).records[record].over() || w.last(b, record) == 0 || w.Without == OwnOnly && b.gave[record] == 0 {
+		return false
+	}
+	return b.owes[record] == 0 || w.Without == AttemptAhead
+}
+
+// tries returns how many of a record's attempts are used up, as an owner knows it.
+func (w *queueWorld) tries(b *queueBroker, record int) int {
+	return int(w.last(b, record)) - int(w.folds.at(b.view).records[record].Redriven)
+}
+
+func (w *queueWorld) mayAttempt(b *queueBroker, record int) bool {
+	return w.again(b, record) && (w.tries(b, record) < w.Attempts || w.Without == NoMost && w.last(b, record) < numbersMax)
+}
+
+func (w *queueWorld) mayPark(b *queueBroker, record int) bool {
+	return w.again(b, record) && w.tries(b, record) >= w.Attempts
+}
+
+// attempt is rule 2: it sends the next delivery to the log. It is made by another step.
+func (w *queueWorld) attempt(b *queueBroker, record int) {
+	number := w.last(b, record) + 1
+	if w.Without == AttemptAfter {
+		b.gave[record] = number
+		w.deliver(b, record, int(number))
+		return
+	}
+	if !w.commit(b, change{what: anAttempt, record: uint8(record), number: number}) {
+		return
+	}
+	w.tell("%c commits that record %d gets delivery %d", b.name, record, number)
+	b.owes[record] = number
+	w.hear(b)
+}
+
+func (w *queueWorld) mayHandOutAgain(b *queueBroker, record int) bool {
+	r := &w.folds.at(b.view).records[record]
+	return b.owes[record] != 0 && !r.over() && uint8(r.Number) == b.owes[record]
+}
+
+func (w *queueWorld) park(b *queueBroker, record int) {
+	if !w.commit(b, change{what: aParking, record: uint8(record), number: w.last(b, record)}) {
+		return
+	}
+	w.tell("%c parks record %d", b.name, record)
+	w.count(parkings)
+	w.hear(b)
+}
+
+// release gives the queue up, and says which records are out for the first time: the log
+// does not know it, of all others it does.
+func (w *queueWorld) release(b *queueBroker) {
+	if b.epoch == 0 || b.leaving && w.Without != WorkOnAfterRelease || !w.rarely(10) {
+		w.skip()
+		return
+	}
+	c := change{what: aRelease}
+	for o, number := range b.gave {
+		if r := &w.folds.at(b.view).records[o]; number == 1 && r.fresh() && !r.sure && w.Without != SilentRelease {
+			c.out |= 1 << o
+		}
+	}
+	if !w.commit(b, c) {
+		return
+	}
+	w.tell("%c releases the queue", b.name)
+	if c.out != 0 {
+		w.count(releases)
+	}
+	b.leaving = w.Without != WorkOnAfterRelease
+	w.hear(b)
+}
+
+// crash ends a broker's life, and begins another one at the end of the log.
+func (w *queueWorld) crash(b *queueBroker) {
+	if b.epoch == 0 || !w.rarely(20) {
+		w.skip()
+		return
+	}
+	w.tell("%c crashes, and restarts", b.name)
+	w.count(ownerLosses)
+	epoch := b.epoch
+	b.forget()
+	b.view = w.log
+	if w.Without == OwnerByName && w.known().owned && w.known().epoch == int(epoch) {
+		b.epoch = epoch
+	}
+}

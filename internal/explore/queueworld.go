@@ -1,0 +1,202 @@
+package explore
+
+// queueWorld is a topic with a queue, the brokers that may own it, and the deliveries that
+// were made. Workers are as many as there are deliveries, and answer whenever they like,
+// as often as they like, through whichever broker.
+type queueWorld struct {
+	*QueueConfig
+	moment
+	folds *folds
+
+	log      fold
+	brokers  [brokersMax]queueBroker
+	redriven int
+	// made has a bit for each number that a delivery of a record had.
+	made [recordsMax]uint8
+	// base is the number that a record had when it was last redriven.
+	base [recordsMax]uint8
+}
+
+func newQueueWorld(cfg *QueueConfig, f *folds) *queueWorld {
+	w := &queueWorld{QueueConfig: cfg, moment: moment{only: cfg.Only}, folds: f}
+	for i := range w.brokers[:cfg.Brokers] {
+		w.brokers[i].name = 'A' + byte(i)
+	}
+	return w
+}
+
+// known is what the log means now.
+func (w *queueWorld) known() *knownFold { return w.folds.at(w.log) }
+
+// latest returns the highest number of a delivery of a record, 0 if there was none.
+func (w *queueWorld) latest(record int) (n int) {
+	for w.made[record]>>(n+1) != 0 {
+		n++
+	}
+	return n
+}
+
+// step lets one thing happen.
+func (w *queueWorld) step() {
+	const others = 3
+	switch n := w.pick(others + w.Brokers); n {
+	case 0:
+		w.append()
+	case 1:
+		w.answer()
+	case 2:
+		w.redrive()
+	default:
+		w.stepOwner(&w.brokers[n-others])
+	}
+}
+
+func (w *queueWorld) append() {
+	end := w.known().end
+	if end == w.Records {
+		w.skip()
+		return
+	}
+	w.log, _ = w.folds.try(w.log, change{what: anAppend})
+	w.tell("record %d is appended", end)
+}
+
+// redrive sends a parked record back to work, as somebody wants.
+func (w *queueWorld) redrive() {
+	o := w.pick(w.Records)
+	to, taken := w.folds.try(w.log, change{what: aRedriving, record: uint8(o)})
+	if w.redriven == w.Redrives || !taken {
+		w.skip()
+		return
+	}
+	w.base[o] = uint8(w.known().records[o].Number)
+	w.log = to
+	w.redriven++
+	w.tell("record %d is redriven", o)
+	w.count(redrives)
+}
+
+// deliver hands a record out to a worker.
+func (w *queueWorld) deliver(b *queueBroker, record, number int) {
+	w.tell("%c hands out record %d, as delivery %d", b.name, record, number)
+	if w.made[record]&(1<<number) != 0 {
+		w.violate(OwnNumber, "record %d is handed out twice as delivery %d", record, number)
+	}
+	most := int(w.base[record]) + w.Attempts
+	if number > most {
+		w.violate(AtMost, "record %d is handed out as delivery %d, of at most %d", record, number, most)
+	}
+	w.made[record] |= 1 << number & (1<<(numbersMax+1) - 1)
+	if !w.owns(b) {
+		w.count(staleHandOuts)
+	}
+}
+
+// answer lets a worker say what became of a delivery. The log takes it whoever makes the
+// commit: that the broker has seen the log is a step of its own.
+func (w *queueWorld) answer() {
+	o := w.pick(w.Records)
+	n := 1 + w.pick(w.Attempts*(w.Redrives+1))
+	if w.made[o]&(1<<n) == 0 || !w.rarely(4) {
+		w.skip()
+		return
+	}
+	if w.pick(2) == 0 {
+		w.ack(o, n)
+	} else {
+		w.nack(o, n)
+	}
+}
+
+// token returns the number that a token stands for, if it names a delivery.
+func (w *queueWorld) token(record, number int) uint8 {
+	now := &w.known().records[record]
+	switch {
+	case w.Without == CountAnew: // it names the delivery as one since the redrive
+		return uint8(int(now.Redriven) + (number-1)%w.Attempts + 1)
+	case w.Without == NoAttemptCheck && !now.done:
+		return uint8(max(1, now.Number))
+	default:
+		return uint8(number)
+	}
+}
+
+// ack mirrors an acknowledgement, alone or beside what a worker commits with it: the
+// state says whether it counts.
+func (w *queueWorld) ack(record, number int) {
+	c := change{what: anAck, record: uint8(record), number: w.token(record, number)}
+	if w.refusedUnlooked(record, number, c) {
+		return
+	}
+	was := w.known().records[record]
+	to, taken := w.folds.try(w.log, c)
+	switch {
+	case taken:
+		w.log = to
+		w.tell("the worker of delivery %d of record %d acknowledges it", number, record)
+		if was.done {
+			w.violate(DoneOnce, "record %d is done a second time", record)
+		}
+		w.counted(record, number, was)
+	case was.done && w.Without == DoneAgain:
+		w.tell("the worker of delivery %d of record %d commits what it made of it, again", number, record)
+		w.violate(DoneOnce, "what was made of record %d is committed twice", record)
+	case was.done:
+		w.undo = true // it is answered as done: a retry, or late
+		w.count(retries)
+	default:
+		w.undo = true
+		w.refused(record, number, was)
+	}
+}
+
+// nack mirrors a worker that gives a record back: it is parked after its last attempt.
+func (w *queueWorld) nack(record, number int) {
+	was := w.known().records[record]
+	c := change{what: aNack, record: uint8(record), number: w.token(record, number)}
+	if int(c.number)-int(was.Redriven) >= w.Attempts {
+		c.what = aParking
+	}
+	to, taken := w.folds.try(w.log, c)
+	if !taken {
+		w.undo = true
+		w.refused(record, number, was)
+		return
+	}
+	w.log = to
+	w.tell("the worker of delivery %d of record %d puts it back", number, record)
+	w.counted(record, number, was)
+	w.count(nacks)
+}
+
+// counted looks at an answer that was taken.
+func (w *queueWorld) counted(record, number int, was recordState) {
+	if latest := w.latest(record); number != latest {
+		w.violate(LastCounts, "what delivery %d of record %d says counts, though delivery %d was made", number, record, latest)
+	}
+	if !w.known().owned {
+		w.count(ownerlessAcks)
+	}
+}
+
+// refused looks at an answer that was not.
+func (w *queueWorld) refused(record, number int, was recordState) {
+	w.count(refusals)
+	if !was.over() && number == w.latest(record) && int(was.Number) <= number {
+		w.violate(LastCounts, "what delivery %d of record %d says is refused, and there is no later one", number, record)
+	}
+}
+
+// refusedUnlooked lets a broker refuse an acknowledgement by what it knows.
+func (w *queueWorld) refusedUnlooked(record, number int, c change) bool {
+	if w.Without != RefuseUnlooked {
+		return false
+	}
+	b := &w.brokers[w.pick(w.Brokers)]
+	if _, taken := w.folds.try(b.view, c); taken {
+		return false
+	}
+	w.tell("%c refuses an acknowledgement of delivery %d of record %d", b.name, number, record)
+	w.refused(record, number, w.known().records[record])
+	return true
+}
