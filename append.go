@@ -6,15 +6,9 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/simple-event-broker/seb/internal/record"
 )
 
-const (
-	requestOverheadBytes = 256 // what a waiting append costs beside its records
-	recordOverheadBytes  = 32  // upper bound of a record's framing in a batch, headers apart
-	headerOverheadBytes  = 10
-)
+const requestOverheadBytes = 256 // what a waiting append costs beside its records
 
 // Range is Count records from Offset on in Partition.
 type Range struct {
@@ -45,6 +39,16 @@ type appendOptions struct {
 	conditional bool  // ifOffset was given, also such as no partition has
 	key         string
 	keyed       bool
+	delay       time.Duration // until queues hand the records out
+	due         time.Time     // the same as a time; zero if it is not given so
+}
+
+func newAppendOptions(opts []AppendOption) appendOptions {
+	o := appendOptions{partition: -1, ifOffset: -1}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
 }
 
 // ToPartition sends all records of an append to partition p.
@@ -64,6 +68,30 @@ func ToPartitions(ps []int32) AppendOption {
 // below 0 is refused: no partition has it.
 func IfOffset(end Offset) AppendOption {
 	return func(o *appendOptions) { o.ifOffset, o.conditional = int64(end), true }
+}
+
+// Delay has queues hand out the records no earlier than that long from now. Readers of
+// the topic see them at once. At most 366 days.
+func Delay(d time.Duration) AppendOption {
+	return func(o *appendOptions) { o.delay = d }
+}
+
+// DeliverAt is [Delay] until a time. One that has passed already is none.
+func DeliverAt(t time.Time) AppendOption {
+	return func(o *appendOptions) { o.due = t }
+}
+
+// dueAt returns from when on queues hand out the records, in microseconds since 1970; 0
+// means at once.
+func (o appendOptions) dueAt(now time.Time) int64 {
+	switch {
+	case !o.due.IsZero():
+		return max(0, o.due.UnixMicro())
+	case o.delay > 0:
+		return now.Add(o.delay).UnixMicro()
+	default:
+		return 0
+	}
 }
 
 // Append appends records to topic, and returns where they stand once the store
@@ -112,11 +140,7 @@ func (b *Broker) pending(r *request, began time.Time) *Pending {
 // the broker is over its memory budget. Appends that one caller begins one after
 // the other are committed in that order.
 func (b *Broker) AppendAsync(ctx context.Context, topic string, records []Record, opts ...AppendOption) (*Pending, error) {
-	o := appendOptions{partition: -1, ifOffset: -1}
-	for _, opt := range opts {
-		opt(&o)
-	}
-	p, err := b.appendAsync(ctx, topic, records, o)
+	p, err := b.appendAsync(ctx, topic, records, newAppendOptions(opts))
 	return p, notSent(err)
 }
 
@@ -124,61 +148,53 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 	if err := b.usable(); err != nil {
 		return nil, err
 	}
-	size, err := b.checkRecords(records)
+	a, err := b.newPiece(topic, records, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.check(len(records)); err != nil {
+	if err := b.checkSize(a); err != nil {
 		return nil, err
 	}
-	id, count, err := b.topicForAppend(ctx, topic, o)
-	if err != nil {
+	if err := b.place(ctx, a, o); err != nil {
 		return nil, err
 	}
-	if checkPartitions(topic, o, count) != nil { // unless another broker has added them
-		if err := b.lookNow(ctx, false); err != nil {
-			return nil, err
-		}
-		if id, count, err = b.lookUp(ctx, topic); err != nil {
-			return nil, err
-		}
-		if err := checkPartitions(topic, o, count); err != nil {
-			return nil, err
-		}
-	}
-	r := &request{topic: topic, count: len(records), ifOffset: o.ifOffset, began: time.Now(), boot: b.opts.boot(), done: make(chan struct{})}
+	r := b.newRequest(a)
 	if o.keyed {
-		r.key = newIdempotencyKey(id, records, o)
+		r.key = newIdempotencyKey(a.id, records, o)
 		if b.replay(r, time.Now().UnixMicro()) {
 			err := b.lookNow(ctx, false)
-			if err == nil && !b.hasTopic(id) {
+			if err == nil && !b.hasTopic(a.id) {
 				return b.appendAsync(ctx, topic, records, o) // to the one that has the name now
 			}
-			b.confirm(r, id, err)
+			b.confirm(r, err)
 			close(r.done)
 			return b.pending(r, r.began), nil
 		}
 	}
-	partitions := b.partitioner(records, o, int32(count))
-	if o.ifOffset >= 0 {
-		if err := b.checkIfOffset(ctx, r, id, len(records), partitions); err != nil {
-			return nil, err
-		}
-		if r.settled {
-			close(r.done)
-			return b.pending(r, r.began), nil
-		}
-	}
-	r.bytes = size + requestOverheadBytes
-	if err := b.budget.take(ctx, forBatches, r.bytes); err != nil {
+	if err := b.checkConditions(ctx, r); err != nil {
 		return nil, err
 	}
-	spread := 1
-	if o.partition < 0 {
-		spread = min(count, len(records))
+	return b.send(ctx, r)
+}
+
+// newRequest returns a request of appends.
+func (b *Broker) newRequest(appends ...*piece) *request {
+	return &request{appends: appends, bytes: requestOverheadBytes + bytesOf(appends), began: time.Now(), boot: b.opts.boot(), done: make(chan struct{})}
+}
+
+// send has a request wait for its commit, unless it is settled already.
+func (b *Broker) send(ctx context.Context, r *request) (*Pending, error) {
+	if r.settled {
+		close(r.done)
+		return b.pending(r, r.began), nil
 	}
-	first, err := b.gather.join(r, id, records, partitions, spread)
-	if err != nil || first != r {
+	if r.bytes > 0 {
+		if err := b.budget.take(ctx, forBatches, r.bytes); err != nil {
+			return nil, err
+		}
+	}
+	first, err := b.gather.join(r)
+	if r.bytes > 0 && (err != nil || first != r) {
 		b.budget.give(r.bytes)
 	}
 	if err != nil {
@@ -189,136 +205,17 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 	return p, nil
 }
 
-// check refuses what no append of so many records can be.
-func (o appendOptions) check(records int) error {
-	switch {
-	case records == 0:
-		e := refused(CodeInvalidRequest, "the append has no records")
-		e.Hint = "append one or more, or nothing"
-		return e
-	case o.conditional && o.ifOffset < 0:
-		return refused(CodeInvalidRequest, "no partition has the next offset %d", o.ifOffset)
-	case o.partitions != nil && len(o.partitions) != records:
-		return refused(CodeInvalidRequest, "%d partitions for %d records", len(o.partitions), records)
-	case o.keyed && (o.key == "" || len(o.key) > idempotencyKeyBytesMax):
-		return refused(CodeInvalidRequest, "an idempotency key has 1 to %d bytes, not %d", idempotencyKeyBytesMax, len(o.key))
+// join has a request committed that no caller retries: appends, a change, or both.
+func (b *Broker) join(ctx context.Context, r *request) error {
+	r.began, r.boot, r.done = time.Now(), b.opts.boot(), make(chan struct{})
+	if len(r.appends) > 0 {
+		r.bytes = requestOverheadBytes + bytesOf(r.appends)
 	}
-	return nil
-}
-
-// checkNew refuses what can't be appended to a topic that it would have to create.
-func (o appendOptions) checkNew(topic string) error {
-	if checkPartitions(topic, o, 1) != nil {
-		e := refused(CodePartitionNotFound, "there is no topic %q, and an append would create it with partition 0 alone", topic)
-		e.Hint = "create it with as many partitions as are needed, or append to no other than 0"
-		return e
-	}
-	if o.ifOffset > 0 {
-		return offsetConflict(topic, 0, 0, o.ifOffset)
-	}
-	return nil
-}
-
-// checkIfOffset refuses an append whose condition can't hold any more, unless it
-// settles it as a retry. Whether the condition holds, its commit decides: what is to
-// make it true may be under way.
-func (b *Broker) checkIfOffset(ctx context.Context, r *request, topic uint64, records int, partitions func(i int) int32) error {
-	p := partitions(0)
-	for i := range records {
-		if partitions(i) != p {
-			return refused(CodeInvalidRequest, "the records go to several partitions, of which each has an end of its own")
-		}
-	}
-	end := func() int64 {
-		b.mu.RLock()
-		defer b.mu.RUnlock()
-		if t := b.state.TopicByID(topic); t != nil {
-			return t.Partitions[p].End
-		}
-		return 0
-	}
-	if end() <= r.ifOffset {
-		return nil
-	}
-	if err := b.lookNow(ctx, false); err != nil { // so that it is the real end which is told
+	p, err := b.send(ctx, r)
+	if err != nil {
 		return err
 	}
-	if !b.hasTopic(topic) || r.key != nil && b.replay(r, b.foldTime()) {
-		return nil // the commit tells; or it is an earlier try of this append that moved the end
-	}
-	return offsetConflict(r.topic, p, end(), r.ifOffset)
-}
-
-// offsetConflict says that a partition does not end where an append insisted.
-func offsetConflict(topic string, partition int32, end, insisted int64) *Error {
-	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, topic, end, insisted)
-	e.End = Offset(end)
-	e.Hint = "read what was appended before that offset, and decide anew"
-	return e
-}
-
-// checkRecords returns an upper bound of the records' encoded bytes, or the
-// refusal of the first that passes a limit.
-func (b *Broker) checkRecords(records []Record) (int64, error) {
-	var size int64
-	for i := range records {
-		r := &records[i]
-		n := len(r.Key) + len(r.Value)
-		for _, h := range r.Headers {
-			n += len(h.Name) + len(h.Value)
-		}
-		if n > b.opts.Limits.RecordBytes {
-			return 0, limited(CodeRecordTooLarge, b.opts.Limits.RecordBytes, "record %d has %d bytes; a record may have %d", i, n, b.opts.Limits.RecordBytes)
-		}
-		if len(r.Headers) > b.opts.Limits.RecordHeaders {
-			return 0, limited(CodeTooManyHeaders, b.opts.Limits.RecordHeaders, "record %d has %d headers; a record may have %d", i, len(r.Headers), b.opts.Limits.RecordHeaders)
-		}
-		size += int64(n + recordOverheadBytes + len(r.Headers)*headerOverheadBytes)
-	}
-	// What the broker adds to short records doesn't count against the limit,
-	// so that it means to the caller what it says.
-	if payload := size - int64(len(records))*recordOverheadBytes; payload > int64(b.opts.Limits.RequestBytes) {
-		return 0, limited(CodeRequestTooLarge, b.opts.Limits.RequestBytes, "the request has %d bytes; one may have %d", payload, b.opts.Limits.RequestBytes)
-	}
-	if most := b.opts.Memory / 2; size > most {
-		return 0, limited(CodeRequestTooLarge, int(most), "the request's %d records take %d bytes as a batch; they may take %d", len(records), size, most)
-	}
-	return size, nil
-}
-
-func checkPartitions(topic string, o appendOptions, count int) error {
-	if o.partition < -1 || int(o.partition) >= count {
-		return partitionNotFound(topic, o.partition, count)
-	}
-	for _, p := range o.partitions {
-		if p < -1 || int(p) >= count {
-			return partitionNotFound(topic, p, count)
-		}
-	}
-	return nil
-}
-
-// partitioner returns the function that chooses a record's partition.
-func (b *Broker) partitioner(records []Record, o appendOptions, count int32) func(i int) int32 {
-	if o.partition < 0 && count == 1 {
-		o.partition = 0
-	}
-	if o.partition >= 0 && o.partitions == nil {
-		return func(int) int32 { return o.partition }
-	}
-	turn := int32(b.turn.Add(1) % uint32(count))
-	return func(i int) int32 {
-		switch {
-		case o.partitions != nil && o.partitions[i] >= 0:
-			return o.partitions[i]
-		case o.partition >= 0:
-			return o.partition
-		case records[i].Key != nil:
-			return record.PartitionForKey(records[i].Key, count)
-		default:
-			return turn
-		}
-	}
+	return p.wait(ctx)
 }
 
 // Done is closed when the outcome is known.
@@ -327,27 +224,33 @@ func (p *Pending) Done() <-chan struct{} { return p.r.done }
 // Wait waits for the outcome; see [Broker.Append] for what it means when ctx
 // or the append's time ends first.
 func (p *Pending) Wait(ctx context.Context) (Appended, error) {
+	if err := p.wait(ctx); err != nil {
+		return Appended{}, err
+	}
+	a := p.r.results[0]
+	a.Replayed = p.replayed()
+	return a, nil
+}
+
+// replayed tells whether the outcome is that of an earlier request.
+func (p *Pending) replayed() bool { return p.r.replayed || p.joined }
+
+func (p *Pending) wait(ctx context.Context) error {
 	select {
 	case <-p.r.done:
-		return p.outcome()
+		return p.r.err
 	default:
 	}
 	timer := time.NewTimer(p.b.opts.AppendTimeout - time.Since(p.began))
 	defer timer.Stop()
 	select {
 	case <-p.r.done:
-		return p.outcome()
+		return p.r.err
 	case <-timer.C:
-		return Appended{}, p.late()
+		return p.late()
 	case <-ctx.Done():
-		return Appended{}, canceled(ctx, p.giveUp())
+		return canceled(ctx, p.giveUp())
 	}
-}
-
-func (p *Pending) outcome() (Appended, error) {
-	a := p.r.result
-	a.Replayed = a.Replayed || p.joined && p.r.err == nil
-	return a, p.r.err
 }
 
 func (p *Pending) late() error {
@@ -359,16 +262,28 @@ func (p *Pending) late() error {
 		RetryAfter: time.Second,
 		Err:        p.b.lastStoreError(),
 	}
-	if e.Outcome == Unknown && p.r.key == nil {
+	switch {
+	case e.Outcome != Unknown || p.r.key != nil:
+	case p.r.change != nil:
+		e.Hint = "it may be done or still happen: find out before you send it again"
+	default:
 		e.Hint = "the records may be in the log or still get there: read the end of the partition before you append them again"
 	}
 	return e
 }
 
-// resultOf returns where a committed request's records stand.
-func resultOf(r *request) Appended {
-	a := Appended{Topic: r.topic, Count: r.count, Ranges: make([]Range, 0, len(r.parts))}
-	for _, p := range r.parts {
+func resultsOf(r *request) []Appended {
+	results := make([]Appended, len(r.appends))
+	for i, a := range r.appends {
+		results[i] = resultOf(a)
+	}
+	return results
+}
+
+// resultOf returns where a committed append's records stand.
+func resultOf(x *piece) Appended {
+	a := Appended{Topic: x.topic, Count: x.count, Ranges: make([]Range, 0, len(x.parts))}
+	for _, p := range x.parts {
 		a.Ranges = append(a.Ranges, Range{
 			Partition: p.batch.key.partition,
 			Offset:    Offset(p.batch.row.Base + int64(p.first)),

@@ -93,6 +93,7 @@ type Broker struct {
 	tail     tail
 	keyLooks keyLooks
 	accesses accessWatches
+	desks    desks
 
 	life     context.Context //nolint:containedctx // it is the broker's life: ends when the broker does, whatever is under way
 	end      context.CancelFunc
@@ -138,6 +139,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 	b.tail.init()
 	b.keyLooks.init()
 	b.accesses.init()
+	b.desks.init()
 	if err := b.open(ctx); err != nil {
 		b.end()
 		return nil, err
@@ -342,6 +344,7 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	}
 	defer close(b.closed)
 	before := b.stopped.Load()
+	b.releaseQueues(ctx)
 	b.closing.Store(true)
 	b.gather.close()
 	b.tail.wakeLoop()

@@ -156,7 +156,7 @@ func (c *Consumer) Delete(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return c.b.change(ctx, c.topic, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	return c.b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
 		topic, _, ok := d.TopicID(c.topic)
 		if !ok {
 			return nil, topicNotFound(c.topic)
@@ -284,7 +284,7 @@ func (c *Consumer) set(ctx context.Context, to func(d *state.Draft, topic uint64
 		return ConsumerInfo{}, false, err
 	}
 	var creates bool // the commit loop's until the outcome is known
-	err := c.b.change(ctx, c.topic, func(d *state.Draft) (items []commitlog.Item, refusal *Error) {
+	err := c.b.change(ctx, func(d *state.Draft) (items []commitlog.Item, refusal *Error) {
 		creates = false
 		topic, partitions, ok := d.TopicID(c.topic)
 		if !ok {

@@ -26,8 +26,17 @@ const (
 	CodeConsumerNotFound Code = "consumer_not_found"
 	// CodePositionConflict says that the consumer is not where the caller believes it
 	// to be.
-	CodePositionConflict  Code = "position_conflict"
-	CodeTooManyConsumers  Code = "too_many_consumers"
+	CodePositionConflict Code = "position_conflict"
+	CodeTooManyConsumers Code = "too_many_consumers"
+	CodeQueueNotFound    Code = "queue_not_found"
+	CodeTooManyQueues    Code = "too_many_queues"
+	// CodeLeaseLost says that a token is not of the last delivery of a record that is
+	// still to be done: another worker may have it.
+	CodeLeaseLost Code = "lease_lost"
+	// CodeQueueElsewhere says that another broker hands out the records of the queue.
+	CodeQueueElsewhere Code = "queue_elsewhere"
+	// CodeTooManyDelayed says that no more records can be delayed for now.
+	CodeTooManyDelayed    Code = "too_many_delayed"
 	CodeRecordTooLarge    Code = "record_too_large"
 	CodeRequestTooLarge   Code = "request_too_large"
 	CodeTooManyHeaders    Code = "too_many_headers"
@@ -80,6 +89,9 @@ type Error struct {
 	Code   Code
 	Detail string // one sentence: what was wrong
 	Hint   string // what to do next; may be empty
+	// Part names the part of a [Commit] that was refused, and with it the whole, as in
+	// "appends/0" or "positions/2"; "" on everything else.
+	Part string
 
 	// Outcome is set on failed writes, "" on everything else.
 	Outcome Outcome
@@ -91,6 +103,10 @@ type Error struct {
 	// Start and End bound the partition when Code is CodeOffsetOutOfRange; End
 	// alone when it is CodeOffsetConflict.
 	Start, End Offset
+	// Address is where the broker is that owns the queue, "" if it can't be asked, and
+	// Epoch which of its owners that is, when Code is CodeQueueElsewhere.
+	Address string
+	Epoch   uint64
 	// Err is the cause; may be nil.
 	Err error
 }
@@ -98,7 +114,11 @@ type Error struct {
 // Error returns code, detail, cause, outcome and hint in one line.
 func (e *Error) Error() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s: %s", e.Code, e.Detail)
+	fmt.Fprintf(&s, "%s: ", e.Code)
+	if e.Part != "" {
+		fmt.Fprintf(&s, "%s: ", e.Part)
+	}
+	s.WriteString(e.Detail)
 	if e.Err != nil {
 		fmt.Fprintf(&s, ": %v", e.Err)
 	}
@@ -140,5 +160,21 @@ func OutcomeOf(err error) Outcome {
 func (e *Error) withOutcome(o Outcome) *Error {
 	c := *e
 	c.Outcome = o
+	return &c
+}
+
+// ofPart returns err as that of a part of a [Commit]; name is "" for what has no parts.
+func ofPart(name string, err error) error {
+	var e *Error
+	if name == "" || !errors.As(err, &e) {
+		return err
+	}
+	return e.of(name)
+}
+
+// of returns a copy of e that says which part of a [Commit] it is of.
+func (e *Error) of(part string) *Error {
+	c := *e
+	c.Part = part
 	return &c
 }

@@ -27,7 +27,7 @@ type batch struct {
 	key     partitionKey
 	builder record.Builder
 	parts   []*part
-	only    *request // whose records alone it holds, since they have a condition; nil if it is shared
+	only    *request // whose records alone it holds, since a commit may have to leave them out; nil if it is shared
 
 	// Set when the group is sealed.
 	bytes   []byte
@@ -38,31 +38,29 @@ type batch struct {
 	row commitlog.Batch
 }
 
-// part is a request's share of a batch.
+// part is an append's share of a batch.
 type part struct {
 	request *request
+	piece   *piece
 	batch   *batch
 	first   int // index of its first record in the batch
 	count   int
 }
 
-// request is one caller's wish that a commit is to fulfil.
+// request is one caller's wish that a commit is to fulfil: all of it, or nothing.
 type request struct {
-	topic string
-	count int
-	parts []*part
-	bytes int64 // taken from the budget
-	began time.Time
-	boot  time.Duration // the boot-time clock then
+	appends []*piece // none of a change alone
+	bytes   int64    // taken from the budget
+	began   time.Time
+	boot    time.Duration // the boot-time clock then
 
-	// change, of a request without records, returns its items for the commit: none
-	// if there is nothing to do, or the refusal.
+	// change, if there is one, returns its items for the commit: none if there is
+	// nothing to do, or the refusal. It must not delete what the request appends to.
 	change func(d *state.Draft) ([]commitlog.Item, *Error)
 	looked bool // the end of the log was read after the request came; else it waits its linger
 
-	ifOffset int64           // the end offset that the append insists on, -1 if on none
 	key      *idempotencyKey // nil if it has none
-	settled  bool            // by the commit loop, before a commit took it: result or err is set
+	settled  bool            // by the commit loop, before a commit took it: results or err are set
 	doubtful bool            // settled by what is known of its key here; see confirm
 
 	// Guarded by gather.mu until the group is sealed, then unchanging.
@@ -70,10 +68,20 @@ type request struct {
 	withdrawn bool
 	sealed    bool
 
-	done   chan struct{} // closed when result and err are set
-	result Appended
-	err    error
+	done     chan struct{} // closed when these are set
+	results  []Appended    // one for each of its appends
+	replayed bool          // they are of an earlier request with the same key
+	err      error
 }
+
+// whole tells whether a commit may have to leave the request out by itself.
+func (r *request) whole() bool {
+	return r.change != nil || len(r.appends) > 1 || len(r.appends) == 1 && r.appends[0].ifOffset >= 0
+}
+
+// first returns the batch of a request's first record. If the request is whole, all
+// of its batches stand behind each other in their group, and this one before them.
+func (r *request) first() *batch { return r.appends[0].parts[0].batch }
 
 // group is what waits for a commit together.
 type group struct {
@@ -132,45 +140,54 @@ func (g *group) fill(now time.Time) Fill {
 	return Fill{Requests: len(g.requests), Bytes: g.bytes, Age: now.Sub(g.began)}
 }
 
-// join adds a request's records to the open group, each to the partition that
-// partitions names, of which there may be as many as spread. It returns the
-// request to wait for: r, or the undecided one of the same idempotency key. It
-// fails when the broker is closing, and when that key is another request's.
-func (g *gather) join(r *request, topic uint64, records []Record, partitions func(i int) int32, spread int) (*request, error) {
+// join adds a request to the open group, with its records, which it copies. It
+// returns the request to wait for: r, or the undecided one of the same idempotency
+// key. It fails when the broker is closing, and when that key is another request's.
+//
+// A change alone whose caller has looked at the log is committed without linger: it is
+// rare, and has waited for the look already.
+func (g *gather) join(r *request) (*request, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
 		return nil, errClosed()
 	}
 	if r.key != nil {
-		if first := g.keyed[r.key.hash]; first != nil && !first.withdrawn {
+		if first := g.keyed[r.key.hash()]; first != nil && !first.withdrawn {
 			if first.key.print != r.key.print {
 				return nil, keyReused()
 			}
 			first.holders++
 			return first, nil
 		}
-		g.keyed[r.key.hash] = r
+		g.keyed[r.key.hash()] = r
 	}
-	g.addLocked(r, topic, records, partitions, spread)
-	g.notify()
-	return r, nil
-}
-
-func (g *gather) addLocked(r *request, topic uint64, records []Record, partitions func(i int) int32, spread int) {
 	o := g.admitLocked(r.began)
 	r.holders = 1
 	o.requests = append(o.requests, r)
 	o.bytes += r.bytes
+	o.urgent = o.urgent || r.looked
+	for _, a := range r.appends {
+		o.add(r, a)
+	}
+	if o.bytes >= dataObjectBytes && (g.busy || len(g.queued) > 0) {
+		g.uploadOpenLocked()
+	}
+	g.notify()
+	return r, nil
+}
+
+// add copies the records of one of r's appends into batches.
+func (o *group) add(r *request, a *piece) {
 	var (
 		cur     *part
 		mine    map[partitionKey]*part // of several partitions, this request's last part in each
 		headers []record.Header
 		now     = r.began.UnixMilli()
 	)
-	for i := range records {
-		rec := &records[i]
-		key := partitionKey{topic, partitions(i)}
+	for i := range a.records {
+		rec := &a.records[i]
+		key := partitionKey{a.id, a.partition(i)}
 		headers = headers[:0]
 		for _, h := range rec.Headers {
 			headers = append(headers, record.Header{Key: h.Name, Value: h.Value})
@@ -184,33 +201,31 @@ func (g *gather) addLocked(r *request, topic uint64, records []Record, partition
 		}
 		switch {
 		case cur == nil:
-			cur = o.part(r, key)
-			if spread == 1 {
-				cur.batch.builder.Grow(int(min(r.bytes, batchBytes)))
+			cur = o.part(r, a, key)
+			if a.spread == 1 {
+				cur.batch.builder.Grow(int(min(a.bytes, batchBytes)))
 			}
 		case cur.batch.key != key:
 			if mine == nil {
-				mine = make(map[partitionKey]*part, spread)
+				mine = make(map[partitionKey]*part, a.spread)
 			}
 			mine[cur.batch.key] = cur
 			cur = mine[key]
 		}
 		if cur == nil || cur.batch.builder.Size() >= batchBytes {
-			cur = o.part(r, key)
+			cur = o.part(r, a, key)
 		}
 		cur.batch.builder.Append(&enc)
 		cur.count++
 	}
-	if o.bytes >= dataObjectBytes && (g.busy || len(g.queued) > 0) {
-		g.uploadOpenLocked()
-	}
+	a.records, a.partition = nil, nil // they are the caller's again
 }
 
-// part begins a request's share of the batch that takes a partition's records. A
-// request with a condition gets batches of its own, which a commit can leave out.
-func (o *group) part(r *request, key partitionKey) *part {
+// part begins an append's share of the batch that takes a partition's records. What a
+// commit may have to leave out gets batches of its own.
+func (o *group) part(r *request, a *piece, key partitionKey) *part {
 	var only *request
-	if r.ifOffset >= 0 {
+	if r.whole() {
 		only = r
 	}
 	b := o.filling[key]
@@ -219,26 +234,10 @@ func (o *group) part(r *request, key partitionKey) *part {
 		o.filling[key] = b
 		o.batches = append(o.batches, b)
 	}
-	p := &part{request: r, batch: b, first: b.builder.Count()}
+	p := &part{request: r, piece: a, batch: b, first: b.builder.Count()}
 	b.parts = append(b.parts, p)
-	r.parts = append(r.parts, p)
+	a.parts = append(a.parts, p)
 	return p
-}
-
-// joinChange adds a request without records. One that has looked is committed
-// without linger: it is rare, and has waited for the look already.
-func (g *gather) joinChange(r *request) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return errClosed()
-	}
-	o := g.admitLocked(r.began)
-	r.holders = 1
-	o.requests = append(o.requests, r)
-	o.urgent = o.urgent || r.looked
-	g.notify()
-	return nil
 }
 
 // withdraw takes a request out of the group it waits in, once all who wait for it
@@ -261,8 +260,8 @@ func (g *gather) decided(r *request) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.keyed[r.key.hash] == r {
-		delete(g.keyed, r.key.hash)
+	if g.keyed[r.key.hash()] == r {
+		delete(g.keyed, r.key.hash())
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -34,23 +36,49 @@ func IdempotencyKey(key string) AppendOption {
 	return func(o *appendOptions) { o.key, o.keyed = key, true }
 }
 
-// idempotencyKey is how the log knows an append again.
+func (o appendOptions) checkKey() error {
+	if o.keyed && (o.key == "" || len(o.key) > idempotencyKeyBytesMax) {
+		return refused(CodeInvalidRequest, "an idempotency key has 1 to %d bytes, not %d", idempotencyKeyBytesMax, len(o.key))
+	}
+	return nil
+}
+
+// idempotencyKey is how the log knows a request again.
 type idempotencyKey struct {
-	hash  commitlog.Digest // of topic and key
-	print commitlog.Digest // of all that was asked for
+	// hashes are of topic and key; of a [Commit], of the key and the number of an
+	// append, one for each of them, and one if there is none. They are remembered in
+	// one commit of the log, so the first stands for all.
+	hashes []commitlog.Digest
+	print  commitlog.Digest // of all that was asked for
+	topic  uint64           // the append's, with which the key goes; 0 of a [Commit]
 }
 
 func newIdempotencyKey(topic uint64, records []Record, o appendOptions) *idempotencyKey {
 	d := digester{sha256.New(), nil}
-	d.number(int64(topic))
-	d.bytes([]byte(o.key))
-	return &idempotencyKey{hash: d.sum(), print: printOf(records, o)}
+	d.append(records, o)
+	return &idempotencyKey{hashes: []commitlog.Digest{hashKey(int64(topic), o.key)}, print: d.sum(), topic: topic}
 }
 
-// printOf returns a hash of an append's records and options. A timestamp that the
-// broker is to choose counts as none.
-func printOf(records []Record, o appendOptions) commitlog.Digest {
+func (k *idempotencyKey) hash() commitlog.Digest { return k.hashes[0] }
+
+// hashKey returns the hash of a key that means something within scope: a topic's id,
+// or a number below 0.
+func hashKey(scope int64, key string) commitlog.Digest {
 	d := digester{sha256.New(), nil}
+	d.number(scope)
+	d.bytes([]byte(key))
+	return d.sum()
+}
+
+// digester hashes a sequence of numbers and strings, each told from the next.
+type digester struct {
+	hash.Hash
+	scratch []byte
+}
+
+// append hashes an append's records and options. A timestamp that the broker is to
+// choose counts as none.
+func (d *digester) append(records []Record, o appendOptions) {
 	d.number(int64(o.partition))
 	d.number(o.ifOffset)
 	d.number(int64(len(o.partitions)))
@@ -76,13 +104,18 @@ func printOf(records []Record, o appendOptions) commitlog.Digest {
 			d.number(r.Timestamp.UnixMilli())
 		}
 	}
-	return d.sum()
+	if o.delay != 0 || !o.due.IsZero() { // others have the hash that they had before there were delays
+		d.number(int64(o.delay))
+		d.number(o.due.UnixMicro())
+	}
 }
 
-// digester hashes a sequence of numbers and strings, each told from the next.
-type digester struct {
-	hash.Hash
-	scratch []byte
+func (d *digester) offsets(o Offsets) {
+	d.number(int64(len(o)))
+	for _, p := range slices.Sorted(maps.Keys(o)) {
+		d.number(int64(p))
+		d.number(int64(o[p]))
+	}
 }
 
 func (d *digester) number(n int64) {
@@ -103,33 +136,46 @@ func (d *digester) sum() commitlog.Digest {
 // confirm, on a state that is not older than the request.
 func (b *Broker) replay(r *request, at int64) bool {
 	b.mu.RLock()
-	first, known := b.state.Keyed(r.key.hash, at)
+	first, known := b.state.Keyed(r.key.hash(), at)
+	if known && first.Print == r.key.print {
+		r.results = make([]Appended, len(r.appends))
+		for i, a := range r.appends {
+			x, _ := b.state.Keyed(r.key.hashes[i], at) // as known as the first
+			r.results[i] = appendedBefore(a.topic, x.Ranges)
+		}
+	}
 	b.mu.RUnlock()
 	if !known {
 		return false
 	}
-	r.settled, r.doubtful = true, true
+	r.settled, r.doubtful, r.replayed = true, true, true
 	if first.Print != r.key.print {
 		r.err = keyReused()
-		return true
-	}
-	r.result = Appended{Topic: r.topic, Replayed: true}
-	for _, x := range first.Ranges {
-		r.result.Count += int(x.Count)
-		r.result.Ranges = append(r.result.Ranges, Range{Partition: int32(x.Partition), Offset: Offset(x.Base), Count: int(x.Count)})
 	}
 	return true
+}
+
+// appendedBefore returns where the log remembers an append's records to stand.
+func appendedBefore(topic string, ranges []commitlog.KeyedRange) Appended {
+	a := Appended{Topic: topic}
+	for _, x := range ranges {
+		a.Count += int(x.Count)
+		a.Ranges = append(a.Ranges, Range{Partition: int32(x.Partition), Offset: Offset(x.Base), Count: int(x.Count)})
+	}
+	return a
 }
 
 // confirm makes what was said of a request's key stand or fall by the end of the
 // log, which err says could not be read: a topic that was deleted takes its keys
 // along, and a key that there was no room for may be known there.
-func (b *Broker) confirm(r *request, topic uint64, err error) {
+//
+// A Commit keeps its answer whatever becomes of its topics: the rest of it was done too.
+func (b *Broker) confirm(r *request, err error) {
 	switch {
 	case err != nil:
-		r.result, r.err = Appended{}, mayBe(err)
-	case !b.hasTopic(topic):
-		r.result, r.err = Appended{}, topicDeleted(r.topic)
+		r.results, r.err = nil, mayBe(err)
+	case r.key.topic != 0 && !b.hasTopic(r.key.topic):
+		r.results, r.err = nil, topicDeleted(r.appends[0].topic)
 	case CodeOf(r.err) == CodeIdempotencyKeysFull:
 		full := r.err
 		if r.err = nil; !b.replay(r, b.foldTime()) {
@@ -175,11 +221,11 @@ func (b *Broker) settle(groups []*group, at int64) {
 			case b.waited(r) > keyedPatience:
 				r.settled, r.err = true, waitedTooLong()
 				changed = true
-			case room <= 0:
+			case room < len(r.key.hashes):
 				r.settled, r.doubtful, r.err = true, true, keysFull(b.opts.Limits.IdempotencyKeys)
 				changed = true
 			default:
-				room--
+				room -= len(r.key.hashes)
 			}
 		}
 		if changed {
@@ -188,14 +234,20 @@ func (b *Broker) settle(groups []*group, at int64) {
 	}
 }
 
-// keyedItem returns the fact by which the log remembers a request whose batches
+// keyedItems returns the facts by which the log remembers a request whose batches
 // are in the commit.
-func keyedItem(r *request, topic uint64) *commitlog.AppendKeyed {
-	x := &commitlog.AppendKeyed{Topic: topic, Key: r.key.hash, Print: r.key.print}
-	for _, a := range resultOf(r).Ranges {
-		x.Ranges = append(x.Ranges, commitlog.KeyedRange{Partition: uint32(a.Partition), Count: uint32(a.Count), Base: int64(a.Offset)})
+func keyedItems(r *request) []*commitlog.AppendKeyed {
+	items := make([]*commitlog.AppendKeyed, len(r.key.hashes))
+	for i, hash := range r.key.hashes {
+		items[i] = &commitlog.AppendKeyed{Key: hash, Print: r.key.print}
 	}
-	return x
+	for i, a := range r.appends {
+		items[i].Topic = a.id
+		for _, x := range resultOf(a).Ranges {
+			items[i].Ranges = append(items[i].Ranges, commitlog.KeyedRange{Partition: uint32(x.Partition), Count: uint32(x.Count), Base: int64(x.Offset)})
+		}
+	}
+	return items
 }
 
 // waited returns how long ago a request came, by the clock that ran faster: one of
@@ -207,19 +259,19 @@ func (b *Broker) waited(r *request) time.Duration {
 func waitedTooLong() *Error {
 	return &Error{
 		Code: CodeStoreUnavailable, Outcome: NotCommitted, RetryAfter: time.Second,
-		Detail: "the append with an idempotency key waited too long for its commit", Hint: "send it again, with the same key",
+		Detail: "the request with an idempotency key waited too long for its commit", Hint: "send it again, with the same key",
 	}
 }
 
 func keyReused() *Error {
-	e := refused(CodeIdempotencyKeyReused, "the idempotency key was used for another append to this topic")
-	e.Hint = "use a new key for each append, and the same one only to send the same records again"
+	e := refused(CodeIdempotencyKeyReused, "the idempotency key was used for another append to this topic, or another commit")
+	e.Hint = "use a new key for each append or commit, and the same one only to send the same again"
 	return e
 }
 
 func keysFull(limit int) *Error {
 	e := limited(CodeIdempotencyKeysFull, limit, "%d idempotency keys are remembered already, which is the most", limit)
-	e.Hint = "append without a key, or wait: each is forgotten after 24 hours"
+	e.Hint = "go on without a key, or wait: each is forgotten after 24 hours"
 	e.RetryAfter = keysFullRetry
 	return e
 }

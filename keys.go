@@ -57,7 +57,7 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (Key, string, e
 	s, item := newSecret(), opts.item()
 	rand.Read(item.Salt[:])
 	item.Hash, item.Public = s.hash(item.Salt), s.public()
-	err := b.change(ctx, "", func(d *state.Draft) ([]commitlog.Item, *Error) {
+	err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
 		if err := b.mayCreateKey(d, opts); err != nil {
 			return nil, err
 		}
@@ -160,7 +160,7 @@ func (b *Broker) Keys(ctx context.Context) ([]Key, error) {
 // last key for [ScopeAdmin] locks everyone out; a log never opens again.
 func (b *Broker) RevokeKey(ctx context.Context, id uint64) (Key, error) {
 	var was Key
-	err := b.change(ctx, "", func(d *state.Draft) ([]commitlog.Item, *Error) {
+	err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
 		if !d.HasKey(id) {
 			return nil, keyNotFound(id)
 		}

@@ -199,14 +199,14 @@ func (b *Broker) finish(groups []*group, outcome func(*request) error) {
 			case !r.settled:
 				r.err = err
 			case r.doubtful:
-				b.confirm(r, r.parts[0].batch.key.topic, err)
+				b.confirm(r, err)
 			}
 			switch {
 			case r.settled:
 			case r.withdrawn:
 				r.err = refused(CodeCanceled, "the request was withdrawn")
 			case r.err == nil:
-				r.result = resultOf(r)
+				r.results = resultsOf(r)
 			}
 			b.gather.decided(r)
 			b.budget.give(r.bytes)
@@ -233,7 +233,7 @@ func (b *Broker) build(next commitlog.Next) (*commitlog.Commit, [][]byte) {
 	}
 	for _, g := range x.groups {
 		for _, r := range g.requests {
-			if r.change != nil && !r.withdrawn {
+			if len(r.appends) == 0 && !r.withdrawn && !r.settled {
 				b.buildChange(c, d, r)
 			}
 		}
@@ -264,6 +264,7 @@ func (b *Broker) build(next commitlog.Next) (*commitlog.Commit, [][]byte) {
 	for _, g := range x.groups {
 		for _, r := range g.requests {
 			b.buildKeyed(c, d, r)
+			b.buildDelayed(c, d, r)
 		}
 	}
 	x.commit = c
@@ -273,7 +274,11 @@ func (b *Broker) build(next commitlog.Next) (*commitlog.Commit, [][]byte) {
 	return c, payload
 }
 
+// buildChange takes what a request changes, or refuses the request.
 func (b *Broker) buildChange(c *commitlog.Commit, d *state.Draft, r *request) {
+	if r.change == nil {
+		return
+	}
 	items, refusal := r.change(d)
 	if refusal != nil {
 		b.building.refusal[r] = refusal
@@ -282,6 +287,38 @@ func (b *Broker) buildChange(c *commitlog.Commit, d *state.Draft, r *request) {
 	for _, it := range items {
 		b.take(c, d, it)
 	}
+}
+
+// buildWhole takes what a request changes that a commit takes all of or nothing,
+// before the first of its batches, or refuses the request: its batches come next,
+// one behind the other, so what holds now will hold for all of them.
+func (b *Broker) buildWhole(c *commitlog.Commit, d *state.Draft, r *request) {
+	if refusal := checkEnds(d, r); refusal != nil {
+		b.building.refusal[r] = refusal
+		return
+	}
+	b.buildChange(c, d, r)
+}
+
+// checkEnds refuses a request whose topics are gone, or whose conditions don't hold.
+// What an append insists on counts the records of those before it in the request.
+func checkEnds(d *state.Draft, r *request) error {
+	ends := map[partitionKey]int64{}
+	for _, a := range r.appends {
+		for i, p := range a.parts {
+			key := p.batch.key
+			end, ok := d.End(key.topic, uint32(key.partition))
+			if !ok {
+				return a.named(topicDeleted(a.topic))
+			}
+			end += ends[key]
+			if i == 0 && a.ifOffset >= 0 && end != a.ifOffset {
+				return a.named(offsetConflict(a.topic, key.partition, end, a.ifOffset))
+			}
+			ends[key] += int64(p.count)
+		}
+	}
+	return nil
 }
 
 // take makes an item that was made from the draft a part of the commit.
@@ -293,22 +330,22 @@ func (b *Broker) take(c *commitlog.Commit, d *state.Draft, it commitlog.Item) {
 }
 
 // buildBatch gives a batch its offsets. It refuses the batch's requests, and
-// returns false, when their topic is gone or their condition does not hold.
+// returns false, when their topic is gone or a part of them is refused.
 func (b *Broker) buildBatch(c *commitlog.Commit, d *state.Draft, t *batch) bool {
-	end, ok := d.End(t.key.topic, uint32(t.key.partition))
-	if !ok {
-		for _, p := range t.parts {
-			b.building.refusal[p.request] = topicDeleted(p.request.topic)
-		}
-		return false
-	}
 	if r := t.only; r != nil {
-		if r.parts[0].batch == t && end != r.ifOffset {
-			b.building.refusal[r] = offsetConflict(r.topic, t.key.partition, end, r.ifOffset)
+		if t == r.first() {
+			b.buildWhole(c, d, r)
 		}
 		if b.building.refusal[r] != nil {
 			return false
 		}
+	}
+	end, ok := d.End(t.key.topic, uint32(t.key.partition))
+	if !ok {
+		for _, p := range t.parts {
+			b.building.refusal[p.request] = topicDeleted(p.piece.topic)
+		}
+		return false
 	}
 	t.row.Topic, t.row.Partition = t.key.topic, uint32(t.key.partition)
 	t.row.Base, t.row.MaxTime, t.row.Count = end, t.maxTime, t.count
@@ -316,12 +353,45 @@ func (b *Broker) buildBatch(c *commitlog.Commit, d *state.Draft, t *batch) bool 
 	return true
 }
 
-// buildKeyed remembers an append that is in the commit by its idempotency key.
+// buildKeyed remembers a request that is in the commit by its idempotency key.
 func (b *Broker) buildKeyed(c *commitlog.Commit, d *state.Draft, r *request) {
 	if r.key == nil || r.withdrawn || r.settled || b.building.refusal[r] != nil {
 		return
 	}
-	b.take(c, d, keyedItem(r, r.parts[0].batch.key.topic))
+	for _, it := range keyedItems(r) {
+		b.take(c, d, it)
+	}
+}
+
+// buildDelayed says of an append that is in the commit when its records are due.
+func (b *Broker) buildDelayed(c *commitlog.Commit, d *state.Draft, r *request) {
+	if r.withdrawn || r.settled || b.building.refusal[r] != nil {
+		return
+	}
+	for _, a := range r.appends {
+		if a.due <= c.Time {
+			continue
+		}
+		for _, p := range a.parts {
+			b.take(c, d, &commitlog.RecordsDelayed{
+				Topic: a.id, Partition: uint32(p.batch.key.partition), Count: uint32(p.count), Offset: p.batch.row.Base + int64(p.first), Due: a.due,
+			})
+		}
+	}
+}
+
+// delayRoom refuses to delay more records than the broker should keep in mind.
+func (b *Broker) delayRoom() error {
+	b.mu.RLock()
+	n := b.state.DelayedCount(time.Now().UnixMicro())
+	b.mu.RUnlock()
+	if n < b.opts.Limits.Delayed {
+		return nil
+	}
+	e := limited(CodeTooManyDelayed, b.opts.Limits.Delayed, "%d appends wait for their time already", n)
+	e.RetryAfter = time.Minute
+	e.Hint = "append it when it is due, or raise the limit (--delayed-max)"
+	return e
 }
 
 // useless tells whether a group can't be committed with the data objects it has:
@@ -378,6 +448,7 @@ func (f *fold) Load(c *commitlog.Checkpoint) error {
 	f.lastCheckpoint = c.Seq
 	f.sound.Store(uint64(c.Seq))
 	f.accesses.settle(s)
+	f.desks.dropAll()
 	f.waiters.notifyAll()
 	return nil
 }
@@ -386,6 +457,9 @@ func (f *fold) Load(c *commitlog.Checkpoint) error {
 func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
 	f.mu.Lock()
 	err := f.state.Apply(c)
+	if err == nil {
+		f.desks.delayed(c.Items)
+	}
 	f.mu.Unlock()
 	if err != nil {
 		return err
@@ -416,6 +490,7 @@ func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
 		case *commitlog.KeyCreated, *commitlog.KeyRevoked:
 			f.accesses.settle(f.state)
 		}
+		f.desks.applied(it)
 	}
 	if !own && f.recovered {
 		f.tail.foreign()

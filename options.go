@@ -45,6 +45,10 @@ type Options struct {
 	// Metrics receives the broker's metrics. Default: none are registered.
 	Metrics prometheus.Registerer
 
+	// Address is where other brokers reach this one, as a URL such as http://10.0.0.5:8080:
+	// they pass on to it what only the owner of a queue can answer. Default "": they can't.
+	Address string
+
 	// Cluster sets the constants of a bucket that Open has to set up. A bucket
 	// that exists keeps the ones it has.
 	Cluster ClusterOptions
@@ -70,7 +74,10 @@ type Limits struct {
 	RecordHeaders int // headers of one record. Default 100
 	Topics        int // topics of the bucket. Default 10,000
 	Partitions    int // partitions of one topic. Default 1,000
+	CommitParts   int // parts of one [Broker.Commit]. Default 1,000
 	Consumers     int // consumers of all topics. Default 100,000
+	Queues        int // queues of all topics. Default 10,000
+	Delayed       int // appends with a delay whose time has not come, for each partition that they went to. Default 1,000,000
 	Keys          int // API keys that are not revoked. Default 1,000, at most 10,000
 	// IdempotencyKeys is how many are remembered, for 24 hours each; at about 150
 	// bytes of Options.StateMemory. Default 1,000,000.
@@ -98,7 +105,10 @@ const (
 	defaultRecordHeaders = 100
 	defaultTopics        = 10_000
 	defaultPartitions    = 1_000
+	defaultCommitParts   = 1_000
 	defaultConsumers     = 100_000
+	defaultQueues        = 10_000
+	defaultDelayed       = 1_000_000
 	defaultKeys          = 1_000
 	defaultIdempotency   = 1_000_000
 	defaultDeleteDelay   = 24 * time.Hour
@@ -126,7 +136,10 @@ func (o Options) withDefaults() (Options, error) {
 	def(&o.Limits.RecordHeaders, defaultRecordHeaders)
 	def(&o.Limits.Topics, defaultTopics)
 	def(&o.Limits.Partitions, defaultPartitions)
+	def(&o.Limits.CommitParts, defaultCommitParts)
 	def(&o.Limits.Consumers, defaultConsumers)
+	def(&o.Limits.Queues, defaultQueues)
+	def(&o.Limits.Delayed, defaultDelayed)
 	def(&o.Limits.Keys, defaultKeys)
 	def(&o.Limits.IdempotencyKeys, defaultIdempotency)
 	def(&o.Cluster.DeleteDelay, defaultDeleteDelay)
@@ -160,10 +173,14 @@ func (o Options) check() error {
 		return bad("the request limit is %d bytes; it must be at most %d", o.Limits.RequestBytes, requestBytesMax)
 	case o.Limits.RecordBytes < 0 || o.Limits.RecordBytes > o.Limits.RequestBytes:
 		return bad("the record limit is %d bytes; it must be at most the request limit, %d", o.Limits.RecordBytes, o.Limits.RequestBytes)
-	case min(o.Limits.RecordHeaders, o.Limits.Topics, o.Limits.Partitions, o.Limits.Consumers, o.Limits.Keys, o.Limits.IdempotencyKeys) < 0:
+	case min(o.Limits.RecordHeaders, o.Limits.Topics, o.Limits.Partitions, o.Limits.CommitParts, o.Limits.Consumers, o.Limits.Queues, o.Limits.Delayed, o.Limits.Keys, o.Limits.IdempotencyKeys) < 0:
 		return bad("a limit is negative")
 	case o.Limits.Partitions > state.PartitionsMax:
 		return bad("the partition limit is %d; it must be at most %d", o.Limits.Partitions, state.PartitionsMax)
+	case o.Limits.Delayed > state.DelayedMax/2:
+		return bad("the limit of delayed appends is %d; it must be at most %d", o.Limits.Delayed, state.DelayedMax/2)
+	case len(o.Address) > state.AddressBytesMax:
+		return bad("the address has %d bytes; it may have %d", len(o.Address), state.AddressBytesMax)
 	case o.Cluster.Margin < marginMin:
 		return bad("the margin is %v; it must be at least %v, since stores tell whole seconds", o.Cluster.Margin, marginMin)
 	case o.Cluster.DeleteDelay/4 < o.Cluster.Margin:

@@ -48,6 +48,7 @@ type CommitOption func(*commitOptions)
 
 type commitOptions struct {
 	version string // "" is any
+	expect  []commitlog.Position
 }
 
 // IfVersion commits only if the consumer's [ConsumerInfo.Version] still is v: else it
@@ -72,7 +73,7 @@ func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOp
 		return "", notSent(err)
 	}
 	var moved string // the commit loop's until the outcome is known
-	err = c.b.join(ctx, &request{topic: c.topic, ifOffset: -1, change: func(d *state.Draft) ([]commitlog.Item, *Error) {
+	err = c.b.join(ctx, &request{change: func(d *state.Draft) ([]commitlog.Item, *Error) {
 		id, refusal := c.mayCommit(d, ps, o)
 		if refusal != nil {
 			return nil, refusal
@@ -100,6 +101,16 @@ func (c *Consumer) mayCommit(d *state.Draft, ps []commitlog.Position, o commitOp
 		e := refused(CodePositionConflict, "consumer %q of topic %q has version %s, not %s: somebody else has moved it", c.name, c.topic, version, o.version)
 		e.Hint = "read where it is now; perhaps another reader has its name"
 		return 0, e
+	}
+	for _, p := range o.expect {
+		if p.Partition >= partitions {
+			return 0, partitionNotFound(c.topic, int32(p.Partition), int(partitions))
+		}
+		if at := d.ConsumerPosition(id, p.Partition); at != p.Offset {
+			e := refused(CodePositionConflict, "consumer %q of topic %q is at offset %d of partition %d, not at %d: somebody else has moved it", c.name, c.topic, at, p.Partition, p.Offset)
+			e.Hint = "read on from where it is now; perhaps another reader has its name"
+			return 0, e
+		}
 	}
 	for _, p := range ps {
 		switch end, ok := d.End(topic, p.Partition); {

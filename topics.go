@@ -137,7 +137,7 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 		return Topic{}, false, err
 	}
 	var creates bool // the commit loop's until the outcome is known
-	err := b.change(ctx, name, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
 		creates = false
 		if id, n, ok := d.TopicID(name); ok {
 			return nil, differs(name, opts, n, configOf(d.TopicConfig(id)))
@@ -190,7 +190,7 @@ func (b *Broker) DeleteTopic(ctx context.Context, name string) error {
 	if err := CheckTopicName(name); err != nil {
 		return err
 	}
-	return b.change(ctx, name, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	return b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
 		id, _, ok := d.TopicID(name)
 		if !ok {
 			return nil, topicNotFound(name)
@@ -212,7 +212,7 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (T
 	if err := b.stateRoom(); err != nil {
 		return Topic{}, err
 	}
-	err := b.change(ctx, name, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
 		id, n, ok := d.TopicID(name)
 		if !ok {
 			return nil, topicNotFound(name)
@@ -244,7 +244,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 	if err := CheckTopicName(topic); err != nil {
 		return Partition{}, err
 	}
-	err := b.change(ctx, topic, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
 		id, n, ok := d.TopicID(topic)
 		if !ok {
 			return nil, topicNotFound(topic)
@@ -314,24 +314,14 @@ func (b *Broker) Topics(ctx context.Context) ([]Topic, error) {
 
 // change has a request about topics committed. It looks at the log first: the
 // request may be refused on any state from here on, but not on an older one.
-func (b *Broker) change(ctx context.Context, topic string, f func(*state.Draft) ([]commitlog.Item, *Error)) error {
+func (b *Broker) change(ctx context.Context, f func(*state.Draft) ([]commitlog.Item, *Error)) error {
 	if err := b.usable(); err != nil {
 		return err
 	}
 	if err := b.lookNow(ctx, false); err != nil {
 		return notSent(err)
 	}
-	return b.join(ctx, &request{topic: topic, ifOffset: -1, change: f, looked: true})
-}
-
-// join has a request without records committed.
-func (b *Broker) join(ctx context.Context, r *request) error {
-	r.began, r.done = time.Now(), make(chan struct{})
-	if err := b.gather.joinChange(r); err != nil {
-		return err
-	}
-	_, err := b.pending(r, r.began).Wait(ctx)
-	return err
+	return b.join(ctx, &request{change: f, looked: true})
 }
 
 // stateRoom refuses what would grow the state beyond its budget.

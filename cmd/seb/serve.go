@@ -60,6 +60,7 @@ type serveCmd struct {
 	HeadersMax         int  `group:"limits" default:"100" placeholder:"N" help:"Most headers of a record (default ${default})."`
 	TopicsMax          int  `group:"limits" default:"10000" placeholder:"N" help:"Most topics (default ${default})."`
 	PartitionsMax      int  `group:"limits" default:"1000" placeholder:"N" help:"Most partitions of a topic (default ${default})."`
+	CommitPartsMax     int  `group:"limits" default:"1000" placeholder:"N" help:"Most parts of one commit of several things (default ${default})."`
 	ConsumersMax       int  `group:"limits" default:"100000" placeholder:"N" help:"Most consumers, of all topics together (default ${default})."`
 	KeysMax            int  `group:"limits" default:"1000" placeholder:"N" help:"Most API keys (default ${default})."`
 	IdempotencyKeysMax int  `group:"limits" default:"1000000" placeholder:"N" help:"Most idempotency keys that are remembered, for a day each (default ${default})."`
@@ -241,6 +242,7 @@ func (c *serveCmd) options(b seb.Batching, log *slog.Logger, metrics prometheus.
 			RecordHeaders:   c.HeadersMax,
 			Topics:          c.TopicsMax,
 			Partitions:      c.PartitionsMax,
+			CommitParts:     c.CommitPartsMax,
 			Consumers:       c.ConsumersMax,
 			Keys:            c.KeysMax,
 			IdempotencyKeys: c.IdempotencyKeysMax,
@@ -350,8 +352,8 @@ func (c *serveCmd) checkPositive() error {
 		{"--checkpoint-commits", int64(c.CheckpointCommits)}, {"--max-connections", int64(c.MaxConnections)},
 		{"--stale-max", int64(c.StaleMax)}, {"--memory", int64(c.Memory)}, {"--state-memory", int64(c.StateMemory)},
 		{"--cache-bytes", int64(c.CacheBytes)}, {"--headers-max", int64(c.HeadersMax)}, {"--topics-max", int64(c.TopicsMax)},
-		{"--partitions-max", int64(c.PartitionsMax)}, {"--consumers-max", int64(c.ConsumersMax)}, {"--keys-max", int64(c.KeysMax)},
-		{"--idempotency-keys-max", int64(c.IdempotencyKeysMax)},
+		{"--partitions-max", int64(c.PartitionsMax)}, {"--commit-parts-max", int64(c.CommitPartsMax)},
+		{"--consumers-max", int64(c.ConsumersMax)}, {"--keys-max", int64(c.KeysMax)}, {"--idempotency-keys-max", int64(c.IdempotencyKeysMax)},
 		{"--delete-delay", int64(c.DeleteDelay)}, {"--margin", int64(c.Margin)},
 	} {
 		if flag.value <= 0 {

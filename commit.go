@@ -1,0 +1,168 @@
+package seb
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// Commit is what is to be done together: all of it, or nothing. So a worker that
+// reads, computes and writes deals with each record exactly once: what it wrote and
+// how far it has read are in the log together.
+type Commit struct {
+	Appends   []CommitAppend
+	Positions []CommitPositions
+}
+
+// CommitAppend is what [Broker.Append] takes; but [IdempotencyKey] is an option of the
+// whole commit. [IfOffset] counts the records of the appends before it.
+type CommitAppend struct {
+	Topic   string
+	Records []Record
+	Options []AppendOption
+}
+
+// CommitPositions moves a consumer, as [Consumer.Commit] does. No other part of the
+// commit may move the same one.
+type CommitPositions struct {
+	Topic, Consumer string
+	// Expect is where the consumer must be: else the commit fails with
+	// CodePositionConflict. Of two workers that have read the same records, one writes
+	// what it made of them. Empty is anywhere.
+	Expect  Offsets
+	Offsets Offsets
+}
+
+// Committed tells where the records of a commit stand.
+type Committed struct {
+	Appends []Appended // one for each of the commit's
+	// Replayed tells that nothing was done: an earlier commit had the same idempotency
+	// key, and this is its answer.
+	Replayed bool
+}
+
+// Commit does all of c in one commit of the log, or nothing. It returns once the store
+// has it. If one part is refused the whole is, and [Error.Part] names the part. What is
+// to be checked is checked at the place in the log that the commit gets, so nothing
+// that others do can come between.
+//
+// The only option is [IdempotencyKey], for the whole: within the bucket, a commit of
+// that key happens once. An append creates its topic as [Broker.Append] does, before the
+// commit: a topic that was created stays, also if the commit is refused.
+func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (Committed, error) {
+	p, err := b.commitAsync(ctx, c, newAppendOptions(opts))
+	if err != nil {
+		return Committed{}, notSent(err)
+	}
+	if err := p.wait(ctx); err != nil {
+		return Committed{}, err
+	}
+	return Committed{Appends: slices.Clone(p.r.results), Replayed: p.replayed()}, nil
+}
+
+func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*Pending, error) {
+	if err := b.usable(); err != nil {
+		return nil, err
+	}
+	if err := c.check(b.opts.Limits.CommitParts, o); err != nil {
+		return nil, err
+	}
+	each, pieces, err := b.pieces(c)
+	if err != nil {
+		return nil, err
+	}
+	moves, err := b.moves(c)
+	if err != nil {
+		return nil, err
+	}
+	r := b.newRequest(pieces...)
+	for _, m := range moves {
+		r.bytes += int64(len(m.to)+len(m.expect)) * moveBytes
+	}
+	if len(moves) > 0 {
+		r.change = func(d *state.Draft) ([]commitlog.Item, *Error) { return move(d, moves) }
+	}
+	if o.keyed {
+		r.key = c.key(o.key, each)
+		if b.replay(r, time.Now().UnixMicro()) { // which no later commit takes back
+			return b.send(ctx, r)
+		}
+	}
+	for i, a := range pieces {
+		if err := b.place(ctx, a, each[i]); err != nil {
+			if r.key != nil && b.replay(r, b.foldTime()) { // the topic may be gone since
+				return b.send(ctx, r)
+			}
+			return nil, a.named(err)
+		}
+	}
+	if err := b.checkConditions(ctx, r); err != nil {
+		return nil, err
+	}
+	return b.send(ctx, r)
+}
+
+// check refuses what is no commit, whatever its parts are.
+func (c Commit) check(most int, o appendOptions) error {
+	switch parts := len(c.Appends) + len(c.Positions); {
+	case parts == 0:
+		e := refused(CodeInvalidRequest, "the commit has no parts")
+		e.Hint = "append records, or move consumers, or both"
+		return e
+	case parts > most:
+		return limited(CodeRequestTooLarge, most, "the commit has %d parts; one may have %d", parts, most)
+	case o.partition >= 0 || o.partitions != nil || o.conditional:
+		e := refused(CodeInvalidRequest, "a commit has no option but an idempotency key")
+		e.Hint = "give the option to the append that it is about"
+		return e
+	}
+	return o.checkKey()
+}
+
+// pieces returns the commit's appends, and the options of each.
+func (b *Broker) pieces(c Commit) (each []appendOptions, pieces []*piece, _ error) {
+	for i, a := range c.Appends {
+		name := fmt.Sprintf("appends/%d", i)
+		o := newAppendOptions(a.Options)
+		if o.keyed {
+			e := refused(CodeInvalidRequest, "an append within a commit has no idempotency key of its own")
+			e.Hint = "give the key to the commit: it is for the whole"
+			return nil, nil, ofPart(name, e)
+		}
+		p, err := b.newPiece(a.Topic, a.Records, o)
+		if err != nil {
+			return nil, nil, ofPart(name, err)
+		}
+		p.name = name
+		each, pieces = append(each, o), append(pieces, p)
+	}
+	return each, pieces, b.checkSize(pieces...)
+}
+
+// key returns how the log knows the commit again.
+func (c Commit) key(key string, each []appendOptions) *idempotencyKey {
+	k := &idempotencyKey{}
+	for i := range max(1, len(c.Appends)) {
+		k.hashes = append(k.hashes, hashKey(int64(-1-i), key))
+	}
+	d := digester{sha256.New(), nil}
+	d.number(int64(len(c.Appends)))
+	for i, a := range c.Appends {
+		d.bytes([]byte(a.Topic))
+		d.append(a.Records, each[i])
+	}
+	d.number(int64(len(c.Positions)))
+	for _, p := range c.Positions {
+		d.bytes([]byte(p.Topic))
+		d.bytes([]byte(p.Consumer))
+		d.offsets(p.Expect)
+		d.offsets(p.Offsets)
+	}
+	k.print = d.sum()
+	return k
+}

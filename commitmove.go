@@ -1,0 +1,57 @@
+package seb
+
+import (
+	"fmt"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+const moveBytes = 32 // about what a position of a commit takes while it waits
+
+// consumerMove is one part of a [Commit].
+type consumerMove struct {
+	name       string // of the part
+	consumer   *Consumer
+	expect, to []commitlog.Position
+}
+
+// moves returns what the commit does to consumers.
+func (b *Broker) moves(c Commit) ([]consumerMove, error) {
+	moves := make([]consumerMove, len(c.Positions))
+	first := map[Consumer]string{}
+	for i, p := range c.Positions {
+		m := consumerMove{name: fmt.Sprintf("positions/%d", i), consumer: b.Consumer(p.Topic, p.Consumer)}
+		if before, twice := first[*m.consumer]; twice {
+			e := refused(CodeInvalidRequest, "the consumer is that of %s", before)
+			e.Hint = "name each consumer once, with all of its offsets"
+			return nil, e.of(m.name)
+		}
+		first[*m.consumer] = m.name
+		err := m.consumer.check()
+		if err == nil {
+			m.to, err = p.Offsets.positions()
+		}
+		if err == nil && len(p.Expect) > 0 {
+			m.expect, err = p.Expect.positions()
+		}
+		if err != nil {
+			return nil, ofPart(m.name, err)
+		}
+		moves[i] = m
+	}
+	return moves, nil
+}
+
+// move returns the items that move consumers, or the refusal of the first that can't be.
+func move(d *state.Draft, moves []consumerMove) ([]commitlog.Item, *Error) {
+	items := make([]commitlog.Item, len(moves))
+	for i, m := range moves {
+		id, refusal := m.consumer.mayCommit(d, m.to, commitOptions{expect: m.expect})
+		if refusal != nil {
+			return nil, refusal.of(m.name)
+		}
+		items[i] = &commitlog.PositionsMoved{Consumer: id, Positions: m.to}
+	}
+	return items, nil
+}

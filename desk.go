@@ -1,0 +1,176 @@
+package seb
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+const (
+	// windowRecords is how far beyond its place in a partition an owner may hand out
+	// records before the log has to say more. It is what a lost owner leaves in doubt.
+	windowRecords = 8192
+	// knownMax bounds the records of one queue that are out, or are to go out again:
+	// past it nothing new is handed out until some of them are done.
+	knownMax = 64 << 10
+	// walkRecords is how many records are looked at in one go.
+	walkRecords = 256
+	// blockedMax bounds, where keys keep their order, the records that are read ahead of
+	// the one that is waited for.
+	blockedMax = 4096
+)
+
+// desk is where a broker hands out the records of a queue that it owns. It lasts as long
+// as that: who owns the queue anew has another.
+//
+// What becomes of records it learns from the log alone: from the commits that this broker
+// applies, its own and others'.
+type desk struct {
+	b         *Broker
+	queue     uint64
+	topic     uint64
+	topicName string
+	queueName string
+	epoch     uint64
+	held      time.Time     // until then what another owner may have handed out is kept back
+	gone      chan struct{} // closed when it has ended
+	loading   chan struct{} // holds a token while one reads for all
+
+	// ahead are the delayed records of each partition that were not looked at, ascending
+	// by offset. The commit loop adds to them under b.mu, with the records themselves; who
+	// holds mu and reads the state may take some out.
+	ahead map[int32][]state.Delayed
+
+	mu           sync.Mutex
+	config       QueueConfig
+	table        *leases.Table
+	parts        []deskPart
+	turn         int             // the partition to look into next
+	delayed      delays          // records passed over, since they were not due
+	waiting      []chan struct{} // receivers, the longest-waiting first
+	chunks       chunks
+	moving       bool      // the window is being moved
+	shown        time.Time // when the log last heard of this owner
+	closed       bool
+	received     rate
+	acknowledged rate
+}
+
+// deskPart is the desk's place in one partition.
+type deskPart struct {
+	next int64 // the first offset that was not looked at
+}
+
+// deskOf returns a desk for a queue that this broker owns. b.mu is held.
+func (b *Broker) deskOf(q *state.Queue, t *state.Topic, now time.Time) *desk {
+	d := &desk{
+		b: b, queue: q.ID, topic: t.ID, topicName: t.Name, queueName: q.Name, epoch: q.Epoch,
+		config: queueConfigOf(q.Config), gone: make(chan struct{}), loading: make(chan struct{}, 1), shown: now,
+		table: leases.New(q.Config.Ordered), ahead: map[int32][]state.Delayed{},
+	}
+	d.held = now.Add(d.config.Lease)
+	d.growLocked(len(t.Partitions))
+	for _, x := range b.state.DelayedOf(t.ID) {
+		d.ahead[int32(x.Partition)] = append(d.ahead[int32(x.Partition)], x)
+	}
+	for _, list := range d.ahead {
+		slices.SortFunc(list, func(x, y state.Delayed) int { return cmp.Compare(x.Offset, y.Offset) })
+	}
+	return d
+}
+
+func (d *desk) growLocked(partitions int) {
+	for len(d.parts) < partitions {
+		d.parts = append(d.parts, deskPart{})
+	}
+}
+
+// close ends the desk: somebody else owns the queue, or nobody.
+func (d *desk) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.closed = true
+		close(d.gone)
+	}
+}
+
+// leased returns how many records are with workers.
+func (d *desk) leased(now time.Time) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return int64(d.table.Leased(now))
+}
+
+// wakeLocked lets the receiver look again that has waited the longest.
+func (d *desk) wakeLocked() {
+	if len(d.waiting) > 0 {
+		close(d.waiting[0])
+		d.waiting = d.waiting[1:]
+	}
+}
+
+func (d *desk) wake() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wakeLocked()
+}
+
+// applied takes note of a commit's item. It runs in the commit loop, behind the state.
+func (d *desk) applied(it commitlog.Item, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch x := it.(type) {
+	case *commitlog.QueueSet:
+		d.config = queueConfigOf(x.Config)
+	case *commitlog.RecordsDone:
+		for _, r := range x.Runs {
+			for o := r.Offset; o < r.Offset+int64(r.Count); o++ {
+				d.table.Remove(place(x.Partition, o))
+			}
+			d.acknowledged.add(now, int64(r.Count))
+		}
+	case *commitlog.RecordPutBack:
+		if x.Parked {
+			d.table.Remove(place(x.Partition, x.Offset))
+			break
+		}
+		d.table.PutBack(leases.Delivery{Place: place(x.Partition, x.Offset), Number: x.Number}, fromWall(now, x.NotBefore))
+	case *commitlog.RecordsAttempted:
+		for _, a := range x.Attempts {
+			d.table.Claimed(leases.Delivery{Place: place(x.Partition, a.Offset), Number: a.Number})
+		}
+	case *commitlog.RecordsRedriven:
+		for _, o := range x.Offsets {
+			if int(x.Partition) < len(d.parts) && o < d.parts[x.Partition].next {
+				d.table.AddAgain(leases.Delivery{Place: place(x.Partition, o)}, leases.NoKey, now) // the claim asks the log for its number
+			}
+		}
+	case *commitlog.QueuePurged:
+		d.passLocked(x.Partition, x.Before)
+	case *commitlog.StartMoved:
+		d.passLocked(x.Partition, x.Start)
+	}
+	d.wakeLocked()
+}
+
+// passLocked forgets the records of a partition before an offset.
+func (d *desk) passLocked(partition uint32, before int64) {
+	d.growLocked(int(partition) + 1)
+	d.parts[partition].next = max(d.parts[partition].next, before)
+	d.table.RemoveBelow(int32(partition), before)
+}
+
+func place(partition uint32, offset int64) leases.Place {
+	return leases.Place{Partition: int32(partition), Offset: offset}
+}
+
+// fromWall returns when the wall clock shows a time in microseconds since 1970.
+func fromWall(now time.Time, us int64) time.Time {
+	return now.Add(time.Duration(us-now.UnixMicro()) * time.Microsecond)
+}

@@ -1,0 +1,230 @@
+package seb
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// How long to wait before what the owner wants to say to the log is said again.
+const deskRetry = time.Second
+
+// byPlace orders what goes into the log.
+func byPlace(x, y leases.Delivery) int {
+	return cmp.Or(cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.Offset, y.Offset))
+}
+
+// claimLocked has the log count the next attempts of deliveries that failed, or parks
+// those that were the last. Who receives them then, waits for that.
+func (d *desk) claimLocked(last []leases.Delivery) {
+	if len(last) == 0 {
+		return
+	}
+	slices.SortFunc(last, byPlace)
+	again := make([]leases.Delivery, 0, len(last))
+	for _, x := range last {
+		tries := d.tries(x)
+		if tries < d.config.MaxAttempts {
+			again = append(again, x)
+			continue
+		}
+		p := parking{
+			topic: d.topicName, queue: d.queueName, topicID: d.topic, queueID: d.queue, config: d.config, last: x, tries: tries,
+			reason: reasonLeaseLost, may: d.mayOwn,
+		}
+		d.b.tasks.Go(func() {
+			err := d.b.park(d.b.life, p)
+			if CodeOf(err) == CodeLeaseLost {
+				err = nil // it is done, or put back
+			}
+			d.settled([]leases.Delivery{x}, err)
+		})
+	}
+	if len(again) > 0 {
+		d.b.tasks.Go(func() {
+			err := d.b.join(d.b.life, &request{change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
+				return d.claims(dr, again)
+			}})
+			d.settled(again, err)
+		})
+	}
+}
+
+// tries returns which of the attempts that the queue allows a delivery is.
+func (d *desk) tries(x leases.Delivery) int {
+	d.b.mu.RLock()
+	defer d.b.mu.RUnlock()
+	q := d.b.state.QueueByID(d.queue)
+	if q == nil {
+		return int(x.Number)
+	}
+	a, _ := q.Last(x.Partition, x.Offset)
+	return int(x.Number) - int(a.Redriven)
+}
+
+// settled takes note of what became of claims. Those that are in the log the desk knows
+// from there.
+func (d *desk) settled(claims []leases.Delivery, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range claims {
+		if err == nil {
+			d.table.Unneeded(x.Place)
+		} else {
+			d.table.Unclaimed(x.Place, time.Now().Add(deskRetry))
+		}
+	}
+	d.wakeLocked()
+}
+
+// mayOwn refuses what an owner wants that has been followed by another.
+func (d *desk) mayOwn(dr *state.Draft) *Error {
+	if !dr.QueueExists(d.queue) {
+		return queueNotFound(d.topicName, d.queueName) // the desk is closed by the same commit
+	}
+	if epoch, owned := dr.QueueEpoch(d.queue); !owned || epoch != d.epoch {
+		return refused(CodeQueueElsewhere, "another broker has taken over the queue")
+	}
+	return nil
+}
+
+// claims returns the items that count the next attempts of records that are not done.
+func (d *desk) claims(dr *state.Draft, last []leases.Delivery) (items []commitlog.Item, _ *Error) {
+	if err := d.mayOwn(dr); err != nil {
+		return nil, err
+	}
+	var of *commitlog.RecordsAttempted
+	for _, x := range last {
+		p := uint32(x.Partition)
+		done, a, sure := dr.RecordState(d.queue, p, x.Offset)
+		if done || a.Parked {
+			continue
+		}
+		next := a.Number + 1
+		if !sure {
+			next = x.Number + 1 // the log knows no more than that it was handed out
+		}
+		if of == nil || of.Partition != p {
+			of = &commitlog.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
+			items = append(items, of)
+		}
+		of.Attempts = append(of.Attempts, commitlog.Attempt{Offset: x.Offset, Number: next})
+	}
+	return items, nil
+}
+
+// moveWindowLocked lets the desk go on where it has used up half of its window, and makes
+// itself heard of where nobody can ask it.
+func (d *desk) moveWindowLocked(now time.Time) {
+	if d.moving || d.closed {
+		return
+	}
+	moves := d.windowsLocked()
+	if silent := d.b.opts.Address == "" && now.Sub(d.shown) > ownerShows; len(moves) == 0 && !silent {
+		return
+	}
+	d.moving, d.shown = true, now
+	d.b.tasks.Go(func() {
+		err := d.b.join(d.b.life, &request{change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
+			return d.windowItems(dr, moves)
+		}})
+		if err != nil {
+			sleep(d.b.life, deskRetry)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.moving = false
+		d.wakeLocked()
+	})
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// windowsLocked returns where windows should end that are used up by half.
+func (d *desk) windowsLocked() (moves []*commitlog.WindowMoved) {
+	d.b.mu.RLock()
+	defer d.b.mu.RUnlock()
+	q := d.b.state.QueueByID(d.queue)
+	if q == nil || q.Epoch != d.epoch {
+		return nil
+	}
+	for i := range d.parts {
+		if next := d.parts[i].next; next > q.Window(int32(i))-windowRecords/2 {
+			moves = append(moves, &commitlog.WindowMoved{Queue: d.queue, Epoch: d.epoch, Partition: uint32(i), Window: next + windowRecords})
+		}
+	}
+	return moves
+}
+
+// windowItems returns the moves that still are some; if none are, one that says no more
+// than that the owner is there.
+func (d *desk) windowItems(dr *state.Draft, moves []*commitlog.WindowMoved) (items []commitlog.Item, _ *Error) {
+	if err := d.mayOwn(dr); err != nil {
+		return nil, err
+	}
+	for _, m := range moves {
+		if m.Window > dr.QueueWindow(d.queue, m.Partition) {
+			items = append(items, m)
+		}
+	}
+	if len(items) == 0 {
+		items = append(items, &commitlog.WindowMoved{Queue: d.queue, Epoch: d.epoch, Window: dr.QueueWindow(d.queue, 0)})
+	}
+	return items, nil
+}
+
+// releaseQueues says of the queues that this broker owns which records are out, so that
+// its going leaves none in doubt.
+func (b *Broker) releaseQueues(ctx context.Context) {
+	for _, d := range b.desks.all() {
+		out := d.retire()
+		err := b.join(ctx, &request{looked: true, change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
+			return d.releases(dr, out)
+		}})
+		if err != nil && CodeOf(err) != CodeQueueElsewhere {
+			b.logger.Warn("left a queue without saying so: what it handed out waits for its lease, and its next owner counts an attempt too many", "topic", d.topicName, "err", err)
+		}
+	}
+}
+
+// retire ends the desk and returns what it has handed out and not heard of since.
+func (d *desk) retire() (out []leases.Delivery) {
+	d.b.desks.drop(d.queue)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.table.Delivered(func(x leases.Delivery) { out = append(out, x) })
+	slices.SortFunc(out, byPlace)
+	return out
+}
+
+func (d *desk) releases(dr *state.Draft, out []leases.Delivery) (items []commitlog.Item, _ *Error) {
+	if err := d.mayOwn(dr); err != nil {
+		return nil, err
+	}
+	var of *commitlog.RecordsAttempted
+	for _, x := range out {
+		p := uint32(x.Partition)
+		done, a, sure := dr.RecordState(d.queue, p, x.Offset)
+		if done || sure || a.Parked {
+			continue // the log knows
+		}
+		if of == nil || of.Partition != p {
+			of = &commitlog.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
+			items = append(items, of)
+		}
+		of.Attempts = append(of.Attempts, commitlog.Attempt{Offset: x.Offset, Number: x.Number})
+	}
+	return append(items, &commitlog.QueueReleased{Queue: d.queue, Epoch: d.epoch}), nil
+}

@@ -1,0 +1,321 @@
+package seb
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+const (
+	// An owner that is not heard of for so long is taken for lost by those who can't ask it.
+	ownerSilence = 30 * time.Second
+	// ownerShows is how often the owner makes itself heard of while it has receivers, if it
+	// can't be asked.
+	ownerShows = 10 * time.Second
+	// What was done lately is remembered, so that an answer that is sent again is known.
+	doneMax = 16 << 10
+)
+
+// desks are those of the queues that this broker owns.
+type desks struct {
+	taking singleflight.Group
+
+	mu   sync.Mutex
+	byID map[uint64]*desk
+	lost map[uint64]time.Time // queues that other brokers took over, by when
+	done doneLately
+}
+
+func (x *desks) init() {
+	x.byID, x.lost = map[uint64]*desk{}, map[uint64]time.Time{}
+	x.done.numbers = map[doneRecord]uint32{}
+}
+
+func (x *desks) of(queue uint64) *desk {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.byID[queue]
+}
+
+// drop ends the desk of a queue, if there is one.
+func (x *desks) drop(queue uint64) *desk {
+	x.mu.Lock()
+	d := x.byID[queue]
+	delete(x.byID, queue)
+	x.mu.Unlock()
+	if d != nil {
+		d.close()
+	}
+	return d
+}
+
+// dropAll ends all desks: nobody knows any more what became of what they handed out.
+func (x *desks) dropAll() {
+	for _, d := range x.all() {
+		x.drop(d.queue)
+	}
+}
+
+func (x *desks) all() []*desk {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	list := make([]*desk, 0, len(x.byID))
+	for _, d := range x.byID {
+		list = append(list, d)
+	}
+	return list
+}
+
+// ofTopic returns the desks of a topic's queues.
+func (x *desks) ofTopic(topic uint64) (list []*desk) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, d := range x.byID {
+		if d.topic == topic {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// delayed takes note of records that are not to be handed out at once, before anybody can
+// look at them: b.mu is held.
+func (x *desks) delayed(items []commitlog.Item) {
+	for _, it := range items {
+		if y, ok := it.(*commitlog.RecordsDelayed); ok {
+			for _, d := range x.ofTopic(y.Topic) {
+				d.ahead[int32(y.Partition)] = append(d.ahead[int32(y.Partition)],
+					state.Delayed{Due: y.Due, Topic: y.Topic, Offset: y.Offset, Partition: y.Partition, Count: y.Count})
+			}
+		}
+	}
+}
+
+// applied takes note of a commit's item. It runs in the commit loop, behind the state.
+func (x *desks) applied(it commitlog.Item) {
+	now := time.Now()
+	tell := func(queue uint64) {
+		if d := x.of(queue); d != nil {
+			d.applied(it, now)
+		}
+	}
+	switch y := it.(type) {
+	case *commitlog.Batch:
+		for _, d := range x.ofTopic(y.Topic) {
+			d.wake()
+		}
+	case *commitlog.TopicDeleted:
+		for _, d := range x.ofTopic(y.ID) {
+			x.drop(d.queue)
+		}
+	case *commitlog.QueueDeleted:
+		x.drop(y.ID)
+	case *commitlog.QueueReleased:
+		x.drop(y.Queue)
+	case *commitlog.QueueOwned:
+		if x.drop(y.Queue) != nil {
+			x.mu.Lock()
+			x.lost[y.Queue] = now
+			x.mu.Unlock()
+		}
+	case *commitlog.RecordsDone:
+		x.mu.Lock()
+		x.done.add(y)
+		x.mu.Unlock()
+		tell(y.Queue)
+	case *commitlog.StartMoved:
+		for _, d := range x.ofTopic(y.Topic) {
+			d.applied(it, now)
+		}
+	case *commitlog.QueueSet:
+		tell(y.ID)
+	case *commitlog.WindowMoved:
+		tell(y.Queue)
+	case *commitlog.RecordsAttempted:
+		tell(y.Queue)
+	case *commitlog.RecordPutBack:
+		tell(y.Queue)
+	case *commitlog.RecordsRedriven:
+		tell(y.Queue)
+	case *commitlog.QueuePurged:
+		tell(y.Queue)
+	}
+}
+
+// doneLately is which deliveries did the records that were done last.
+type doneLately struct {
+	numbers map[doneRecord]uint32
+	order   []doneRecord // a ring
+	next    int
+}
+
+type doneRecord struct {
+	queue     uint64
+	partition uint32
+	offset    int64
+}
+
+func (l *doneLately) add(x *commitlog.RecordsDone) {
+	for _, r := range x.Runs {
+		for o := r.Offset; o < r.Offset+int64(r.Count); o++ {
+			k := doneRecord{x.Queue, x.Partition, o}
+			if _, ok := l.numbers[k]; ok {
+				continue
+			}
+			if len(l.order) < doneMax {
+				l.order = append(l.order, k)
+			} else {
+				delete(l.numbers, l.order[l.next])
+				l.order[l.next] = k
+				l.next = (l.next + 1) % doneMax
+			}
+			l.numbers[k] = r.Number
+		}
+	}
+}
+
+// doneBy tells whether a record is known to have been done by that delivery.
+func (x *desks) doneBy(t receipt) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.done.numbers[doneRecord{t.queue, uint32(t.partition), t.offset}] == t.number
+}
+
+// desk returns the queue's desk. If another broker owns the queue that is
+// CodeQueueElsewhere; if none does, this one takes it over.
+func (q *Queue) desk(ctx context.Context) (*desk, error) {
+	for {
+		d, owner, err := q.ownedHere()
+		if err != nil || d != nil {
+			return d, err
+		}
+		if q.b.shutdown.Load() {
+			return nil, errClosed() // what it hands out now would be left in doubt
+		}
+		if err := q.b.mayTake(owner, false); err != nil {
+			return nil, err
+		}
+		if err := q.takeOver(ctx, owner); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// owner is what the log says of who owns a queue.
+type owner struct {
+	queue   uint64
+	epoch   uint64
+	owned   bool
+	address string
+	seen    time.Time
+}
+
+// ownedHere returns the desk if this broker owns the queue, else who does.
+func (q *Queue) ownedHere() (*desk, owner, error) {
+	b := q.b
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	t := b.state.Topic(q.topic)
+	if t == nil {
+		return nil, owner{}, topicNotFound(q.topic)
+	}
+	found := b.state.Queue(t.ID, q.name)
+	if found == nil {
+		return nil, owner{}, queueNotFound(q.topic, q.name)
+	}
+	d := b.desks.of(found.ID)
+	if d != nil && (d.epoch != found.Epoch || !found.Owned) {
+		d = nil // the commit loop is about to drop it
+	}
+	return d, owner{found.ID, found.Epoch, found.Owned, found.Address, time.UnixMicro(found.Seen)}, nil
+}
+
+// mayTake tells whether this broker may take a queue over, or says who has it. deaf
+// tells that the owner was asked, and did not answer.
+//
+// An owner without an address, or with the address of this broker, is taken for an
+// earlier process of the same. But brokers that can't ask each other must not take a
+// queue from each other in turn: one that lost it waits until its owner has been silent for long.
+func (b *Broker) mayTake(o owner, deaf bool) error {
+	if !o.owned {
+		return nil
+	}
+	b.desks.mu.Lock()
+	_, lost := b.desks.lost[o.queue]
+	b.desks.mu.Unlock()
+	mute := o.address == "" || o.address == b.opts.Address
+	if silent := time.Since(o.seen) > ownerSilence; (deaf || mute) && (silent || !lost) {
+		return nil
+	}
+	e := refused(CodeQueueElsewhere, "another broker hands out the records of this queue")
+	e.Address, e.Epoch = o.address, o.epoch
+	if mute {
+		e.Address, e.RetryAfter = "", time.Second
+		e.Hint = "send the request to that broker; with an address of its own that the others reach (seb serve --advertise) they pass it on"
+	}
+	return e
+}
+
+// TakeOver makes this broker the queue's owner in the place of the one with that epoch,
+// which was asked and did not answer.
+func (q *Queue) TakeOver(ctx context.Context, epoch uint64) error {
+	if err := q.check(); err != nil {
+		return err
+	}
+	d, o, err := q.ownedHere()
+	if err != nil || d != nil || o.epoch != epoch {
+		return asRead(err) // it has another owner by now
+	}
+	if err := q.b.mayTake(o, true); err != nil {
+		return asRead(err)
+	}
+	return asRead(q.takeOver(ctx, o))
+}
+
+// takeOver makes this broker the owner after the one that is known here, unless there is
+// another by now.
+func (q *Queue) takeOver(ctx context.Context, o owner) error {
+	b := q.b
+	_, err, _ := b.desks.taking.Do(q.topic+"/"+q.name, func() (any, error) {
+		var taken bool // the commit loop's until the outcome is known
+		err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
+			topic, id, refusal := q.find(d)
+			if refusal != nil {
+				return nil, refusal
+			}
+			epoch, _ := d.QueueEpoch(id)
+			if taken = id == o.queue && epoch == o.epoch; !taken {
+				return nil, nil // somebody was faster
+			}
+			return []commitlog.Item{&commitlog.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, windowRecords), Address: b.opts.Address}}, nil
+		})
+		if err == nil && taken {
+			b.openDesk(o.queue, o.epoch+1)
+		}
+		return nil, err
+	})
+	return err
+}
+
+// openDesk opens the desk of a queue if this broker owns it with that epoch: the one that
+// only its own commit can have set.
+func (b *Broker) openDesk(queue, epoch uint64) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	q := b.state.QueueByID(queue)
+	if q == nil || q.Epoch != epoch || !q.Owned {
+		return
+	}
+	t := b.state.TopicByID(q.Topic)
+	b.desks.mu.Lock()
+	defer b.desks.mu.Unlock()
+	if b.desks.byID[queue] == nil {
+		b.desks.byID[queue] = b.deskOf(q, t, time.Now())
+		b.logger.Info("hands out the records of a queue", "topic", t.Name, "queue", q.Name, "epoch", epoch)
+	}
+}

@@ -1,0 +1,187 @@
+package seb
+
+import (
+	"container/heap"
+	"hash/maphash"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// walkLocked makes records known that may be handed out, until there are enough fresh
+// ones. Where keys keep their order it has to read the records; then it returns the place
+// of some that it needs, which the caller loads before it calls again.
+func (d *desk) walkLocked(now time.Time, enough int) (need *leases.Place) {
+	d.riseLocked(now)
+	for d.table.Fresh() < enough && d.roomLocked() {
+		i, ok := d.nextPartLocked()
+		if !ok {
+			return nil
+		}
+		if d.config.Order == OrderKey {
+			if from := d.parts[i].next; d.chunks.at(int32(i), from) == nil {
+				return &leases.Place{Partition: int32(i), Offset: from}
+			}
+		}
+		d.stepLocked(i, now)
+		d.turn = i + 1
+	}
+	return nil
+}
+
+// roomLocked tells whether more records may become known.
+func (d *desk) roomLocked() bool {
+	return d.table.Len() < knownMax && d.table.Blocked() < blockedMax
+}
+
+// nextPartLocked returns a partition that has records which were not looked at and may be
+// handed out. It skips what is done.
+func (d *desk) nextPartLocked() (int, bool) {
+	d.b.mu.RLock()
+	defer d.b.mu.RUnlock()
+	t, q := d.b.state.TopicByID(d.topic), d.b.state.QueueByID(d.queue)
+	if t == nil || q == nil || q.Epoch != d.epoch {
+		return 0, false
+	}
+	d.growLocked(len(t.Partitions))
+	for k := range d.parts {
+		i := (d.turn + k) % len(d.parts)
+		p := &d.parts[i]
+		p.next = q.NextUndone(int32(i), max(p.next, t.Partitions[i].Start))
+		if p.next < min(t.Partitions[i].End, q.Window(int32(i))) {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// stepLocked looks at the next records of a partition.
+func (d *desk) stepLocked(i int, now time.Time) {
+	d.b.mu.RLock()
+	defer d.b.mu.RUnlock()
+	t, q := d.b.state.TopicByID(d.topic), d.b.state.QueueByID(d.queue)
+	if t == nil || q == nil || q.Epoch != d.epoch {
+		return
+	}
+	p := &d.parts[i]
+	limit := min(t.Partitions[i].End, q.Window(int32(i)), p.next+walkRecords)
+	var known *chunk
+	if d.config.Order == OrderKey {
+		if known = d.chunks.at(int32(i), p.next); known == nil {
+			return
+		}
+		limit = min(limit, known.to)
+	}
+	for o := p.next; o < limit; o = q.NextUndone(int32(i), o+1) {
+		at := leases.Place{Partition: int32(i), Offset: o}
+		run, delayed := d.delayAt(at, now)
+		switch {
+		case delayed && known == nil:
+			run := delay{run.Due, at.Partition, o, min(limit, run.Offset+int64(run.Count))}
+			heap.Push(&d.delayed, run)
+			o = run.to - 1
+		case delayed: // those of its key that come later wait for it
+			d.table.AddDelayed(at, keyOf(known.record(o)), fromWall(now, run.Due))
+		case known != nil:
+			d.meetLocked(q, at, keyOf(known.record(o)), now)
+		default:
+			d.meetLocked(q, at, leases.NoKey, now)
+		}
+		p.next = o + 1
+	}
+	p.next = max(p.next, limit)
+}
+
+// meetLocked makes one record known that is not done.
+func (d *desk) meetLocked(q *state.Queue, at leases.Place, key uint64, now time.Time) {
+	a, listed := q.Last(at.Partition, at.Offset)
+	delivery := leases.Delivery{Place: at, Number: a.Number}
+	switch {
+	case a.Parked:
+	case listed && (a.Tries() == 0 || a.NotBefore > 0):
+		d.table.AddAgain(delivery, key, fromWall(now, max(a.NotBefore, now.UnixMicro()-1)))
+	case a.Number > 0:
+		d.table.AddAgain(delivery, key, d.held) // its worker may still be at it
+	default:
+		d.table.Add(at, key)
+	}
+}
+
+// riseLocked makes known what has come due.
+func (d *desk) riseLocked(now time.Time) {
+	if len(d.delayed) == 0 || d.delayed[0].due > now.UnixMicro() {
+		return
+	}
+	d.b.mu.RLock()
+	defer d.b.mu.RUnlock()
+	q := d.b.state.QueueByID(d.queue)
+	for q != nil && len(d.delayed) > 0 && d.delayed[0].due <= now.UnixMicro() && d.roomLocked() {
+		x := &d.delayed[0]
+		if x.from = q.NextUndone(x.partition, x.from); x.from < x.to {
+			d.meetLocked(q, leases.Place{Partition: x.partition, Offset: x.from}, leases.NoKey, now)
+			x.from++
+			continue
+		}
+		heap.Pop(&d.delayed)
+	}
+}
+
+// delay is a run of records that were passed over, since they are not due before then, in
+// microseconds since 1970.
+type delay struct {
+	due       int64
+	partition int32
+	from, to  int64
+}
+
+// delays is a heap: the first is due first.
+type delays []delay
+
+func (d delays) Len() int { return len(d) }
+func (d delays) Less(i, j int) bool {
+	return d[i].due < d[j].due || d[i].due == d[j].due && d[i].from < d[j].from
+}
+func (d delays) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
+
+// Push implements heap.Interface.
+func (d *delays) Push(x any) { *d = append(*d, x.(delay)) }
+
+// Pop implements heap.Interface.
+func (d *delays) Pop() any {
+	last := (*d)[len(*d)-1]
+	*d = (*d)[:len(*d)-1]
+	return last
+}
+
+// delayAt returns the run of delayed records that an offset is in, if it is not due.
+// Offsets ascend from call to call.
+func (d *desk) delayAt(at leases.Place, now time.Time) (run state.Delayed, ok bool) {
+	list := d.ahead[at.Partition]
+	passed := 0
+	for passed < len(list) && list[passed].Offset+int64(list[passed].Count) <= at.Offset {
+		passed++
+	}
+	if passed > 0 {
+		if list = list[passed:]; len(list) == 0 {
+			delete(d.ahead, at.Partition)
+		} else {
+			d.ahead[at.Partition] = list
+		}
+	}
+	if len(list) == 0 {
+		return state.Delayed{}, false
+	}
+	return list[0], list[0].Offset <= at.Offset && list[0].Due > now.UnixMicro()
+}
+
+var keySeed = maphash.MakeSeed()
+
+// keyOf returns what stands for a record's key. That two keys may have the same does no
+// harm: it orders what need not be.
+func keyOf(r *Record) uint64 {
+	if r == nil || r.Key == nil {
+		return leases.NoKey
+	}
+	return max(1, maphash.Bytes(keySeed, r.Key))
+}

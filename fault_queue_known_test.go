@@ -1,0 +1,267 @@
+package seb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// The tests of this file are about faults that queues elsewhere are known for.
+
+// wantLost fails unless every token is refused because its record may be another's.
+func wantLost(t testing.TB, err error) {
+	t.Helper()
+	var tokens *seb.TokensError
+	if !errors.As(err, &tokens) {
+		t.Fatalf("got %v, want refused tokens", err)
+	}
+	for _, err := range tokens.Errors {
+		wantCode(t, err, seb.CodeLeaseLost)
+		wantOutcome(t, err, seb.NotCommitted)
+	}
+}
+
+// TestLockDoesNotOutliveItsWorker has the record of a worker that is gone handed out again
+// when its lease ends, and not before, also if the broker went with it.
+func TestLockDoesNotOutliveItsWorker(t *testing.T) {
+	for _, broker := range []string{"stays", "is closed", "is killed"} {
+		t.Run(broker, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := objstore.NewMemory()
+				opts := seb.InVirtualTime(immediate())
+				b := openOnly(t, memory, opts)
+				mustCreateTopic(t, b, "t", 1)
+				q := b.Queue("t", "work")
+				mustSet(t, q, seb.QueueUpdate{Lease: ptr(20 * time.Second)})
+				appendTo(t, b, 0, 1)
+				wantHanded(t, mustReceive(t, q, 1, 0), "[0#1]")
+				time.Sleep(10 * time.Second)
+				left := 10 * time.Second
+				switch broker {
+				case "is closed":
+					if err := b.Close(); err != nil {
+						t.Fatal(err)
+					}
+				case "is killed":
+					kill(t, b)
+				}
+				if broker != "stays" {
+					b = openOnly(t, memory, opts)
+					q, left = b.Queue("t", "work"), 20*time.Second // the new owner knows no lease: it waits for a whole one
+				}
+				began := time.Now()
+				wantHanded(t, mustReceive(t, q, 1, time.Minute), "[0#2]")
+				if waited := time.Since(began); waited < left-time.Second || waited > left+time.Second {
+					t.Errorf("it was handed out again after %v, want %v", waited, left)
+				}
+				kill(t, b)
+			})
+		})
+	}
+}
+
+// TestWorkerThatOutlivesItsLockCompletesNothing has only one of two workers told that its work
+// counts: the one that got the record last.
+func TestWorkerThatOutlivesItsLockCompletesNothing(t *testing.T) {
+	for _, first := range []string{"the late one", "the other"} {
+		t.Run(first+" answers first", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := objstore.NewMemory()
+				_, q := openQueueOn(t, memory, 1, seb.QueueUpdate{})
+				other := open(t, memory, seb.InVirtualTime(immediate()))
+				late := mustReceive(t, q, 1, 0)
+				again := mustReceive(t, q, 1, time.Minute)
+				wantHanded(t, again, "[0#2]")
+				if first == "the other" {
+					mustAck(t, q, again...)
+				}
+				// Neither the owner nor another broker takes it, as an answer of any kind.
+				for _, q := range []*seb.Queue{q, other.Queue("t", "work")} {
+					wantLost(t, q.Ack(t.Context(), late[0].Token))
+					wantLost(t, q.Nack(t.Context(), seb.NackOptions{}, late[0].Token))
+				}
+				_, err := q.Extend(t.Context(), time.Minute, late[0].Token)
+				if seb.CodeOf(err) != seb.CodeLeaseLost {
+					t.Fatal(err)
+				}
+				if first == "the late one" {
+					mustAck(t, q, again...)
+				}
+				mustAck(t, q, again...) // which is the same answer, sent again
+				wantLeft(t, q, 0)
+			})
+		})
+	}
+}
+
+// TestExpiredOwnerCommitsNothing has a broker that was stopped while it owned the queue hand
+// out nothing for good after another has taken over, and what it hands out for the
+// moment refused as soon as the other hands it out.
+func TestExpiredOwnerCommitsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		_, q := openQueueOn(t, memory, 3, seb.QueueUpdate{Lease: ptr(10 * time.Second)})
+		held := mustReceive(t, q, 1, 0)
+		wantHanded(t, held, "[0#1]")
+		next := open(t, memory, seb.InVirtualTime(immediate()))
+		took := next.Queue("t", "work")
+		wantHanded(t, mustReceive(t, took, 3, 0), "[]") // all of it may be out: it waits for a lease
+		// What the old owner believes to own is, within a second, not its own any more.
+		time.Sleep(1100 * time.Millisecond)
+		_, err := q.Receive(t.Context(), seb.ReceiveOptions{})
+		wantCode(t, err, seb.CodeQueueElsewhere)
+		_, err = q.Extend(t.Context(), time.Minute, held[0].Token)
+		wantCode(t, err, seb.CodeQueueElsewhere)
+		wantHanded(t, mustReceive(t, took, 3, time.Minute), "[0#2 1#2 2#2]")
+		wantLost(t, q.Ack(t.Context(), held[0].Token))
+		wantLeft(t, took, 3)
+	})
+}
+
+// TestRestartResetsNoAttempts has records parked after as many attempts as they have,
+// whatever becomes of brokers in between.
+func TestRestartResetsNoAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		opts := seb.InVirtualTime(immediate())
+		opts.CheckpointCommits = 3
+		b := openOnly(t, memory, opts)
+		mustCreateTopic(t, b, "t", 1)
+		mustSet(t, b.Queue("t", "work"), seb.QueueUpdate{MaxAttempts: ptr(4)})
+		appendTo(t, b, 0, 1)
+		for n := range 4 {
+			wantHanded(t, mustReceive(t, b.Queue("t", "work"), 1, 2*time.Minute), fmt.Sprintf("[0#%d]", n+1))
+			if n%2 == 0 {
+				kill(t, b)
+			} else if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+			b = openOnly(t, memory, opts)
+		}
+		q := b.Queue("t", "work")
+		wantHanded(t, mustReceive(t, q, 1, 2*time.Minute), "[]")
+		if info, err := q.Describe(t.Context()); err != nil || info.Dead != 1 {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		kill(t, b)
+	})
+}
+
+// TestAcknowledgingSkipsNothing has every record that was not acknowledged handed out again
+// after a restart, whichever behind it were.
+func TestAcknowledgingSkipsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		opts := seb.InVirtualTime(immediate())
+		b := openOnly(t, memory, opts)
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		appendTo(t, b, 0, 7)
+		ms := mustReceive(t, q, 7, 0)
+		mustAck(t, q, ms[6], ms[2], ms[4])
+		kill(t, b)
+		b = openOnly(t, memory, opts)
+		q = b.Queue("t", "work")
+		ms = mustReceive(t, q, 7, time.Minute)
+		wantHanded(t, ms, "[0#2 1#2 3#2 5#2]")
+		mustAck(t, q, ms...)
+		wantLeft(t, q, 0)
+		kill(t, b)
+	})
+}
+
+// TestNobodyAcknowledgesWhatItWasNotGiven refuses tokens of deliveries that were not made.
+func TestNobodyAcknowledgesWhatItWasNotGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, q := openQueue(t, 5, seb.QueueUpdate{})
+		ms := mustReceive(t, q, 1, 0)
+		stem := ms[0].Token[:len(ms[0].Token)-len("0.1")]
+		for _, made := range []string{"0.2", "5.1", "99.1", "9223372036854775807.1"} {
+			wantLost(t, q.Ack(t.Context(), stem+made))
+			wantLost(t, q.Nack(t.Context(), seb.NackOptions{}, stem+made))
+		}
+		for _, bad := range []string{"", "x", stem, stem + "0.0", stem + "-1.1", stem + "00.1", ms[0].Token + " "} {
+			wantCode(t, q.Ack(t.Context(), ms[0].Token, bad), seb.CodeInvalidRequest)
+		}
+		mustSet(t, b.Queue("t", "other"), seb.QueueUpdate{})
+		wantLost(t, b.Queue("t", "other").Ack(t.Context(), ms[0].Token))
+		wantLeft(t, q, 5) // not even the good token beside a bad one
+		mustAck(t, q, ms...)
+		wantLeft(t, q, 4)
+	})
+}
+
+// TestRefusedCallChangesNothing has the state as it was after calls that were refused, one
+// token or all of them.
+func TestRefusedCallChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, q := openQueue(t, 2, seb.QueueUpdate{Lease: ptr(10 * time.Second)})
+		late := mustReceive(t, q, 2, 0)
+		again := mustReceive(t, q, 2, time.Minute)
+		wantHanded(t, again, "[0#2 1#2]")
+		before := b.Status().Applied
+		wantLost(t, q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Hour)}, late[0].Token, late[1].Token))
+		if after := b.Status().Applied; after != before {
+			t.Errorf("refused calls made %d commits", after-before)
+		}
+		err := q.Ack(t.Context(), late[0].Token, again[1].Token)
+		var each *seb.TokensError
+		if !errors.As(err, &each) || each.Errors[1] != nil || seb.CodeOf(each.Errors[0]) != seb.CodeLeaseLost {
+			t.Fatal(err)
+		}
+		wantLeft(t, q, 1)
+		began := time.Now()
+		wantHanded(t, mustReceive(t, q, 1, time.Minute), "[0#3]") // not put back for an hour
+		if waited := time.Since(began); waited > 10*time.Second {
+			t.Errorf("after %v", waited)
+		}
+	})
+}
+
+// TestReceiveWaitsAsLongAsItWasAsked has an empty answer come when the time is over, at
+// once if there is none, and records as soon as they are there.
+func TestReceiveWaitsAsLongAsItWasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		b, q := openQueueOn(t, memory, 0, seb.QueueUpdate{})
+		other := open(t, memory, seb.InVirtualTime(immediate()))
+		mustReceive(t, q, 1, 0)
+		for _, wait := range []time.Duration{0, 1500 * time.Millisecond, 20 * time.Second, 5 * time.Minute} {
+			began := time.Now()
+			wantHanded(t, mustReceive(t, q, 1, wait), "[]")
+			if waited := time.Since(began); waited < wait || waited > wait+100*time.Millisecond {
+				t.Errorf("it waited %v, and was asked to wait %v", waited, wait)
+			}
+		}
+		for _, by := range []struct {
+			*seb.Broker
+			within time.Duration
+		}{{b, 20 * time.Millisecond}, {other, 11 * time.Second}} {
+			began := time.Now()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				mustAck(t, q, mustReceive(t, q, 1, time.Hour)...)
+			}()
+			time.Sleep(time.Minute)
+			if _, err := by.Append(t.Context(), "t", values("x")); err != nil {
+				t.Error(err)
+			}
+			<-done
+			if waited := time.Since(began); waited > time.Minute+by.within {
+				t.Errorf("it came %v after the append", waited-time.Minute)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := q.Receive(ctx, seb.ReceiveOptions{Wait: time.Minute})
+		wantCode(t, err, seb.CodeCanceled)
+	})
+}

@@ -1,0 +1,271 @@
+package seb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// plant is a queue with brokers that come and go and workers that fail, stall and answer
+// late and twice.
+type plant struct {
+	t     *testing.T
+	store objstore.Store
+	flaky *flaky
+	opts  seb.Options
+	rules queueRules
+	// Brokers have one of so many addresses in turn; 0: none.
+	addresses, opened int
+
+	mu      sync.Mutex
+	brokers []*seb.Broker
+}
+
+// queueRules is what was seen of a queue, and what that must be like.
+type queueRules struct {
+	mu       sync.Mutex
+	most     int
+	handed   map[string]time.Time // when a delivery was, by its token
+	last     map[seb.Offset]int   // the latest delivery
+	done     map[seb.Offset]string
+	ending   map[seb.Offset]bool     // it may be done or parked, whatever the worker heard of it
+	keys     map[string][]seb.Offset // in order, with order by key
+	twice    int
+	lost     int
+	failures []string
+}
+
+func (r *queueRules) failf(format string, args ...any) {
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+
+// handedOut notes a delivery.
+func (r *queueRules) handedOut(m seb.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, again := r.handed[m.Token]; again {
+		r.failf("delivery %s was made twice", m.Token)
+	}
+	if m.Attempt > r.most {
+		r.failf("offset %d was handed out %d times", m.Offset, m.Attempt)
+	}
+	if t := r.done[m.Offset]; t != "" {
+		r.failf("offset %d is handed out as %s after %s did it", m.Offset, m.Token, t)
+	}
+	for _, o := range r.keys[string(m.Key)] {
+		if o < m.Offset && !r.ending[o] {
+			r.failf("offset %d is handed out before %d of its key is done", m.Offset, o)
+		}
+	}
+	if r.keys != nil && m.Attempt == 1 {
+		r.keys[string(m.Key)] = append(r.keys[string(m.Key)], m.Offset)
+	}
+	r.ending[m.Offset] = r.ending[m.Offset] || m.Attempt == r.most
+	r.handed[m.Token] = time.Now()
+	r.last[m.Offset] = max(r.last[m.Offset], m.Attempt)
+	if m.Attempt > 1 {
+		r.twice++
+	}
+}
+
+// acknowledged notes that a worker was told that its work counts.
+func (r *queueRules) acknowledged(m seb.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.done[m.Offset]; t != "" && t != m.Token {
+		r.failf("offset %d was done by %s and by %s", m.Offset, t, m.Token)
+	}
+	r.done[m.Offset] = m.Token
+}
+
+func (p *plant) broker(rng *rand.Rand) *seb.Broker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.brokers[rng.IntN(len(p.brokers))]
+}
+
+func (p *plant) open() *seb.Broker {
+	for {
+		opts := p.opts
+		if p.addresses > 0 {
+			p.opened++
+			opts.Address = fmt.Sprintf("http://broker-%d", p.opened%p.addresses)
+		}
+		b, err := seb.Open(context.Background(), p.store, opts)
+		if err == nil {
+			return b
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// restart replaces brokers again and again: killed, or closed.
+func (p *plant) restart(rng *rand.Rand, until time.Time) {
+	for time.Now().Before(until) {
+		time.Sleep(time.Duration(rng.IntN(20_000)) * time.Millisecond)
+		p.mu.Lock()
+		i := rng.IntN(len(p.brokers))
+		old := p.brokers[i]
+		p.mu.Unlock()
+		if rng.IntN(2) == 0 {
+			_ = old.Kill() // with whatever was under way
+		} else {
+			_ = old.Close()
+		}
+		b := p.open()
+		p.mu.Lock()
+		p.brokers[i] = b
+		p.mu.Unlock()
+	}
+}
+
+// work receives and answers until all is done.
+func (p *plant) work(rng *rand.Rand, until time.Time) {
+	for time.Now().Before(until) {
+		q := p.broker(rng).Queue("t", "work")
+		ms, err := q.Receive(p.t.Context(), seb.ReceiveOptions{Max: 1 + rng.IntN(8), Wait: time.Duration(rng.IntN(3000)) * time.Millisecond})
+		var e *seb.Error
+		if errors.As(err, &e) && e.Code == seb.CodeQueueElsewhere && rng.IntN(10) == 0 {
+			_ = q.TakeOver(p.t.Context(), e.Epoch) // as if the owner did not answer
+		}
+		if err != nil {
+			time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
+			continue
+		}
+		for _, m := range ms {
+			p.rules.handedOut(m)
+			go p.answer(rand.New(rand.NewPCG(rng.Uint64(), 1)), m)
+		}
+	}
+}
+
+// answer does what a worker does with one record.
+func (p *plant) answer(rng *rand.Rand, m seb.Message) {
+	time.Sleep(time.Duration(rng.ExpFloat64() * float64(4*time.Second)))
+	switch what := rng.IntN(20); {
+	case what == 0: // it crashes
+		return
+	case what <= 2:
+		delay := time.Duration(rng.IntN(3000)) * time.Millisecond
+		_ = p.broker(rng).Queue("t", "work").Nack(p.t.Context(), seb.NackOptions{Delay: &delay}, m.Token)
+		return
+	case what == 3:
+		if _, err := p.broker(rng).Queue("t", "work").Extend(p.t.Context(), 20*time.Second, m.Token); err == nil {
+			time.Sleep(time.Duration(rng.IntN(20)) * time.Second)
+		}
+	}
+	p.rules.mu.Lock()
+	p.rules.ending[m.Offset] = true
+	p.rules.mu.Unlock()
+	for range 1 + rng.IntN(2) { // perhaps twice
+		err := p.broker(rng).Queue("t", "work").Ack(p.t.Context(), m.Token)
+		switch {
+		case err == nil:
+			p.rules.acknowledged(m)
+		case seb.CodeOf(err) == seb.CodeLeaseLost:
+			p.rules.mu.Lock()
+			p.rules.lost++
+			p.rules.mu.Unlock()
+		}
+	}
+}
+
+// check fails unless each record is done or parked.
+func (p *plant) check(records int) {
+	q := p.brokers[0].Queue("t", "work")
+	info, err := q.Describe(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	dead, _, _, err := q.Dead(p.t.Context(), seb.DeadOptions{Limit: 1000})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r := &p.rules
+	for _, m := range dead {
+		if t := r.done[m.Offset]; t != "" {
+			r.failf("offset %d is parked, and was done by %s", m.Offset, t)
+		}
+	}
+	if info.Ready+info.Delayed > 0 || len(r.done)+len(dead) > records {
+		r.failf("%d done and %d parked of %d: %+v", len(r.done), len(dead), records, info)
+	}
+	for _, f := range r.failures {
+		p.t.Error(f)
+	}
+	p.t.Logf("%d handed out, %d of them again, %d known to be done, %d parked, %d answers too late", len(r.handed), r.twice, len(r.done), len(dead), r.lost)
+}
+
+// TestWorkersAndBrokersThatComeAndGo has every record done once or parked, no delivery
+// made twice, none told that it counts after another, and keys in order.
+func TestWorkersAndBrokersThatComeAndGo(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { runPlant(t, seed) })
+		})
+	}
+}
+
+func runPlant(t *testing.T, seed uint64) {
+	const records, keys = 120, 7
+	_, faulty := newFaulty()
+	p := &plant{
+		t: t, store: storetest.Slow(faulty, 5*time.Millisecond), flaky: &flaky{rng: rand.New(rand.NewPCG(seed, 0))},
+		opts: seb.InVirtualTime(immediate()),
+		rules: queueRules{
+			most: 8, handed: map[string]time.Time{}, last: map[seb.Offset]int{}, done: map[seb.Offset]string{}, ending: map[seb.Offset]bool{},
+		},
+	}
+	p.opts.CheckpointCommits = 20
+	p.addresses = []int{0, 1, 2, 100}[seed%4]
+	for range 2 {
+		p.brokers = append(p.brokers, p.open())
+	}
+	mustCreateTopic(t, p.brokers[0], "t", 1)
+	order := seb.OrderNone
+	if seed%8 < 4 {
+		order, p.rules.keys = seb.OrderKey, map[string][]seb.Offset{}
+	}
+	mustSet(t, p.brokers[0].Queue("t", "work"), seb.QueueUpdate{Lease: ptr(10 * time.Second), MaxAttempts: &p.rules.most, Order: &order})
+	faulty.On("", "", p.flaky.fault)
+	p.flaky.setRate(0.02)
+	until := time.Now().Add(15 * time.Minute)
+	var wg sync.WaitGroup
+	wg.Go(func() { p.restart(rand.New(rand.NewPCG(seed, 1)), until.Add(-5*time.Minute)) })
+	for i := range uint64(5) {
+		wg.Go(func() { p.work(rand.New(rand.NewPCG(seed, 10+i)), until) })
+	}
+	p.produce(rand.New(rand.NewPCG(seed, 2)), records, keys)
+	wg.Wait()
+	p.flaky.setRate(0)
+	p.flaky.late.Release()
+	time.Sleep(2 * time.Minute)
+	p.check(records)
+	for _, b := range p.brokers {
+		kill(t, b)
+	}
+}
+
+// produce appends each record once.
+func (p *plant) produce(rng *rand.Rand, records, keys int) {
+	for n := range records {
+		record := seb.Record{Key: fmt.Appendf(nil, "%d", rng.IntN(keys)), Value: fmt.Appendf(nil, "%d", n)}
+		for {
+			_, err := p.broker(rng).Append(p.t.Context(), "t", []seb.Record{record}, seb.IdempotencyKey(fmt.Sprint(n)))
+			if err == nil {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
+	}
+}

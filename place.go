@@ -1,0 +1,239 @@
+package seb
+
+import (
+	"context"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/record"
+)
+
+const (
+	recordOverheadBytes = 32 // upper bound of a record's framing in a batch, headers apart
+	headerOverheadBytes = 10
+)
+
+// piece is one append of a request: records for one topic.
+type piece struct {
+	name     string // what the caller of a [Broker.Commit] knows it by, else ""
+	topic    string
+	count    int
+	bytes    int64 // upper bound, as encoded
+	ifOffset int64 // the end offset that it insists on, -1 if on none
+	due      int64 // when queues may hand its records out, in microseconds since 1970; 0 is at once
+
+	// Set when it is placed, in a topic, and its records each in a partition. They are
+	// the caller's, so they go when the piece has joined a group.
+	id        uint64
+	records   []Record
+	partition func(i int) int32
+	spread    int // no more partitions than these
+
+	parts []*part // set when it joins a group
+}
+
+// newPiece returns an append that is sound by itself, to be placed.
+func (b *Broker) newPiece(topic string, records []Record, o appendOptions) (*piece, error) {
+	size, err := b.checkRecords(records)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.check(len(records)); err != nil {
+		return nil, err
+	}
+	return &piece{topic: topic, records: records, count: len(records), bytes: size, ifOffset: o.ifOffset, due: o.dueAt(time.Now())}, nil
+}
+
+// place finds the topic of a piece, which it may have to create, and chooses partitions.
+func (b *Broker) place(ctx context.Context, a *piece, o appendOptions) error {
+	id, count, err := b.topicForAppend(ctx, a.topic, o)
+	if err != nil {
+		return err
+	}
+	if checkPartitions(a.topic, o, count) != nil { // unless another broker has added them
+		if err := b.lookNow(ctx, false); err != nil {
+			return err
+		}
+		if id, count, err = b.lookUp(ctx, a.topic); err != nil {
+			return err
+		}
+		if err := checkPartitions(a.topic, o, count); err != nil {
+			return err
+		}
+	}
+	a.id, a.spread = id, 1
+	if o.partition < 0 {
+		a.spread = min(count, a.count)
+	}
+	a.partition = b.partitioner(a.records, o, int32(count))
+	return nil
+}
+
+// named returns err as that of the piece: who asked for several is to know which.
+func (a *piece) named(err error) error { return ofPart(a.name, err) }
+
+// check refuses what no append of so many records can be.
+func (o appendOptions) check(records int) error {
+	switch {
+	case records == 0:
+		e := refused(CodeInvalidRequest, "the append has no records")
+		e.Hint = "append one or more, or nothing"
+		return e
+	case o.conditional && o.ifOffset < 0:
+		return refused(CodeInvalidRequest, "no partition has the next offset %d", o.ifOffset)
+	case o.delay < 0 || o.delay > delayMax || time.Until(o.due) > delayMax:
+		return refused(CodeInvalidRequest, "records can be delayed by 0s to 366 days")
+	case o.delay != 0 && !o.due.IsZero():
+		return refused(CodeInvalidRequest, "the records have both a delay and a time when they are due")
+	case o.partitions != nil && len(o.partitions) != records:
+		return refused(CodeInvalidRequest, "%d partitions for %d records", len(o.partitions), records)
+	}
+	return o.checkKey()
+}
+
+// checkNew refuses what can't be appended to a topic that it would have to create.
+func (o appendOptions) checkNew(topic string) error {
+	if checkPartitions(topic, o, 1) != nil {
+		e := refused(CodePartitionNotFound, "there is no topic %q, and an append would create it with partition 0 alone", topic)
+		e.Hint = "create it with as many partitions as are needed, or append to no other than 0"
+		return e
+	}
+	if o.ifOffset > 0 {
+		return offsetConflict(topic, 0, 0, o.ifOffset)
+	}
+	return nil
+}
+
+// checkConditions refuses a request with a condition that can't hold any more, unless
+// it settles it as a retry. Whether they hold, its commit decides: what is to make
+// them true may be under way.
+func (b *Broker) checkConditions(ctx context.Context, r *request) error {
+	for _, a := range r.appends {
+		if err := b.checkCondition(ctx, r, a); err != nil || r.settled {
+			return a.named(err)
+		}
+	}
+	return nil
+}
+
+func (b *Broker) checkCondition(ctx context.Context, r *request, a *piece) error {
+	if a.due > 0 {
+		if err := b.delayRoom(); err != nil {
+			return err
+		}
+	}
+	if a.ifOffset < 0 {
+		return nil
+	}
+	p := a.partition(0)
+	for i := range a.records {
+		if a.partition(i) != p {
+			return refused(CodeInvalidRequest, "the records go to several partitions, of which each has an end of its own")
+		}
+	}
+	end := func() int64 {
+		b.mu.RLock()
+		defer b.mu.RUnlock()
+		if t := b.state.TopicByID(a.id); t != nil {
+			return t.Partitions[p].End
+		}
+		return 0
+	}
+	if end() <= a.ifOffset {
+		return nil
+	}
+	if err := b.lookNow(ctx, false); err != nil { // so that it is the real end which is told
+		return err
+	}
+	if !b.hasTopic(a.id) || r.key != nil && b.replay(r, b.foldTime()) {
+		return nil // the commit tells; or it is an earlier try of this append that moved the end
+	}
+	return offsetConflict(a.topic, p, end(), a.ifOffset)
+}
+
+// offsetConflict says that a partition does not end where an append insisted.
+func offsetConflict(topic string, partition int32, end, insisted int64) *Error {
+	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, topic, end, insisted)
+	e.End = Offset(end)
+	e.Hint = "read what was appended before that offset, and decide anew"
+	return e
+}
+
+// checkRecords returns an upper bound of the records' encoded bytes, or the
+// refusal of the first that passes a limit.
+func (b *Broker) checkRecords(records []Record) (int64, error) {
+	var size int64
+	for i := range records {
+		r := &records[i]
+		n := len(r.Key) + len(r.Value)
+		for _, h := range r.Headers {
+			n += len(h.Name) + len(h.Value)
+		}
+		if n > b.opts.Limits.RecordBytes {
+			return 0, limited(CodeRecordTooLarge, b.opts.Limits.RecordBytes, "record %d has %d bytes; a record may have %d", i, n, b.opts.Limits.RecordBytes)
+		}
+		if len(r.Headers) > b.opts.Limits.RecordHeaders {
+			return 0, limited(CodeTooManyHeaders, b.opts.Limits.RecordHeaders, "record %d has %d headers; a record may have %d", i, len(r.Headers), b.opts.Limits.RecordHeaders)
+		}
+		size += int64(n + recordOverheadBytes + len(r.Headers)*headerOverheadBytes)
+	}
+	return size, nil
+}
+
+// checkSize refuses what is too large for one request.
+func (b *Broker) checkSize(appends ...*piece) error {
+	size, records := bytesOf(appends), 0
+	for _, a := range appends {
+		records += a.count
+	}
+	// What the broker adds to short records doesn't count against the limit,
+	// so that it means to the caller what it says.
+	if payload := size - int64(records)*recordOverheadBytes; payload > int64(b.opts.Limits.RequestBytes) {
+		return limited(CodeRequestTooLarge, b.opts.Limits.RequestBytes, "the request has %d bytes; one may have %d", payload, b.opts.Limits.RequestBytes)
+	}
+	if most := b.opts.Memory / 2; size > most {
+		return limited(CodeRequestTooLarge, int(most), "the request's %d records take %d bytes as a batch; they may take %d", records, size, most)
+	}
+	return nil
+}
+
+func bytesOf(appends []*piece) (bytes int64) {
+	for _, a := range appends {
+		bytes += a.bytes
+	}
+	return bytes
+}
+
+func checkPartitions(topic string, o appendOptions, count int) error {
+	if o.partition < -1 || int(o.partition) >= count {
+		return partitionNotFound(topic, o.partition, count)
+	}
+	for _, p := range o.partitions {
+		if p < -1 || int(p) >= count {
+			return partitionNotFound(topic, p, count)
+		}
+	}
+	return nil
+}
+
+// partitioner returns the function that chooses a record's partition.
+func (b *Broker) partitioner(records []Record, o appendOptions, count int32) func(i int) int32 {
+	if o.partition < 0 && count == 1 {
+		o.partition = 0
+	}
+	if o.partition >= 0 && o.partitions == nil {
+		return func(int) int32 { return o.partition }
+	}
+	turn := int32(b.turn.Add(1) % uint32(count))
+	return func(i int) int32 {
+		switch {
+		case o.partitions != nil && o.partitions[i] >= 0:
+			return o.partitions[i]
+		case o.partition >= 0:
+			return o.partition
+		case records[i].Key != nil:
+			return record.PartitionForKey(records[i].Key, count)
+		default:
+			return turn
+		}
+	}
+}

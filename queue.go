@@ -1,0 +1,437 @@
+package seb
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// Queue is a view of a topic's records as work to be done: each is handed to one worker
+// until it is done, handed out again if that worker fails or goes silent, and parked when
+// it keeps failing. It is a fact in the log, known to every broker. The records stay in
+// the topic as they are.
+//
+// A delivery is made at least once. Each one of a record has a number, counted from 1 in
+// the log itself, so that neither a crash nor another broker starts anew.
+//
+// A Queue holds no resources. All methods are safe for concurrent use.
+type Queue struct {
+	b           *Broker
+	topic, name string
+}
+
+// Queue returns the topic's queue of that name, whether it exists or not. Names are made
+// as those of topics are.
+func (b *Broker) Queue(topic, name string) *Queue { return &Queue{b: b, topic: topic, name: name} }
+
+// QueueOrder is in which order a queue hands out records.
+type QueueOrder string
+
+const (
+	// OrderNone hands out records about as they came, as many at a time as are asked for.
+	OrderNone QueueOrder = "none"
+	// OrderKey hands out at most one record of a key at a time, in their order: the next
+	// one when the one before is done or parked. Records without a key are in no order.
+	OrderKey QueueOrder = "key"
+)
+
+// QueueConfig is how a queue hands out records.
+type QueueConfig struct {
+	// Lease is how long a worker has for a record if it says nothing else. 1 s to 12 h.
+	Lease time.Duration
+	// MaxAttempts is how often a record is handed out at most. 1 to 1,000.
+	MaxAttempts int
+	// BackoffMin is how long a record that failed waits for its second delivery. The time
+	// doubles with each further one up to BackoffMax, and is made up to half shorter by chance. 0 to 24 h.
+	BackoffMin, BackoffMax time.Duration
+	// DeadLetterTopic takes copies of the records that are parked; "" means none.
+	DeadLetterTopic string
+	Order           QueueOrder
+	// Paused hands out nothing. What is handed out already can be answered.
+	Paused bool
+}
+
+// Defaults of [QueueConfig].
+const (
+	QueueLeaseDefault       = 30 * time.Second
+	QueueMaxAttemptsDefault = 5
+	QueueBackoffMinDefault  = time.Second
+	QueueBackoffMaxDefault  = time.Hour
+)
+
+const (
+	queueLeaseMin    = time.Second
+	queueLeaseMax    = 12 * time.Hour
+	queueAttemptsMax = 1000
+	queueBackoffMax  = 24 * time.Hour
+)
+
+var queueDefaults = QueueConfig{
+	Lease: QueueLeaseDefault, MaxAttempts: QueueMaxAttemptsDefault,
+	BackoffMin: QueueBackoffMinDefault, BackoffMax: QueueBackoffMaxDefault, Order: OrderNone,
+}
+
+// QueueUpdate says what is to change about a queue; a nil field stays as it is, or is the
+// default of one that is created.
+type QueueUpdate struct {
+	Lease                  *time.Duration
+	MaxAttempts            *int
+	BackoffMin, BackoffMax *time.Duration
+	DeadLetterTopic        *string
+	Order                  *QueueOrder // can't change once the queue exists
+	Paused                 *bool
+}
+
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+func (u QueueUpdate) apply(c QueueConfig) QueueConfig {
+	set(&c.Lease, u.Lease)
+	set(&c.MaxAttempts, u.MaxAttempts)
+	set(&c.BackoffMin, u.BackoffMin)
+	set(&c.BackoffMax, u.BackoffMax)
+	set(&c.DeadLetterTopic, u.DeadLetterTopic)
+	set(&c.Order, u.Order)
+	set(&c.Paused, u.Paused)
+	if u.BackoffMin != nil && u.BackoffMax == nil {
+		c.BackoffMax = max(c.BackoffMax, c.BackoffMin)
+	}
+	return c
+}
+
+func (c QueueConfig) check() *Error {
+	bad := func(format string, args ...any) *Error { return refused(CodeInvalidRequest, format, args...) }
+	whole := func(d time.Duration) bool { return d%time.Millisecond == 0 }
+	switch {
+	case c.Lease < queueLeaseMin || c.Lease > queueLeaseMax || !whole(c.Lease):
+		return bad("a lease of %v; it must be 1s to 12h, in whole milliseconds", c.Lease)
+	case c.MaxAttempts < 1 || c.MaxAttempts > queueAttemptsMax:
+		return bad("%d attempts; it must be 1 to %d", c.MaxAttempts, queueAttemptsMax)
+	case c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin || c.BackoffMax > queueBackoffMax || !whole(c.BackoffMin) || !whole(c.BackoffMax):
+		return bad("a backoff of %v to %v; it must be within 0s to 24h, in whole milliseconds", c.BackoffMin, c.BackoffMax)
+	case c.Order != OrderNone && c.Order != OrderKey:
+		return bad("there is no order %q; use none or key", c.Order)
+	case c.DeadLetterTopic != "" && CheckTopicName(c.DeadLetterTopic) != nil:
+		e := bad("%.300q is no name of a dead-letter topic", c.DeadLetterTopic)
+		e.Hint = namesHint
+		return e
+	}
+	return nil
+}
+
+func (c QueueConfig) item() commitlog.QueueConfig {
+	return commitlog.QueueConfig{
+		LeaseMS: c.Lease.Milliseconds(), BackoffMinMS: c.BackoffMin.Milliseconds(), BackoffMaxMS: c.BackoffMax.Milliseconds(),
+		Attempts: uint32(c.MaxAttempts), Ordered: c.Order == OrderKey, Paused: c.Paused, DeadLetterTopic: c.DeadLetterTopic,
+	}
+}
+
+func queueConfigOf(c commitlog.QueueConfig) QueueConfig {
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	config := QueueConfig{
+		Lease: ms(c.LeaseMS), MaxAttempts: int(c.Attempts), BackoffMin: ms(c.BackoffMinMS), BackoffMax: ms(c.BackoffMaxMS),
+		DeadLetterTopic: c.DeadLetterTopic, Order: OrderNone, Paused: c.Paused,
+	}
+	if c.Ordered {
+		config.Order = OrderKey
+	}
+	return config
+}
+
+func (q *Queue) check() error {
+	if err := CheckTopicName(q.topic); err != nil {
+		return err
+	}
+	if CheckTopicName(q.name) != nil {
+		e := refused(CodeInvalidRequest, "%.300q is no name of a queue", q.name)
+		e.Hint = namesHint
+		return e
+	}
+	return nil
+}
+
+// Set changes the queue, and creates it if need be. One that is created begins at from
+// in every partition: [Earliest], [Latest], or [At] an offset in a topic of one partition. One
+// that exists stays where it is.
+func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueInfo, created bool, _ error) {
+	if err := cmp.Or(q.check(), q.b.stateRoom(), q.checkFrom(from)); err != nil {
+		return QueueInfo{}, false, err
+	}
+	var creates bool // the commit loop's until the outcome is known
+	err := q.b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
+		topic, partitions, ok := d.TopicID(q.topic)
+		if !ok {
+			return nil, topicNotFound(q.topic)
+		}
+		id, exists := d.QueueID(topic, q.name)
+		creates = !exists
+		if !exists {
+			return q.created(d, topic, partitions, u.apply(queueDefaults), from)
+		}
+		old := queueConfigOf(d.QueueConfig(id))
+		config := u.apply(old)
+		if config.Order != old.Order {
+			e := refused(CodeInvalidRequest, "queue %q of topic %q has the order %s, which can't change", q.name, q.topic, old.Order)
+			e.Hint = "create another queue with that order"
+			return nil, e
+		}
+		if config == old {
+			return nil, nil
+		}
+		if err := q.checkConfig(d, config); err != nil {
+			return nil, err
+		}
+		return []commitlog.Item{&commitlog.QueueSet{ID: id, Topic: topic, Name: q.name, Config: config.item()}}, nil
+	})
+	if err != nil {
+		return QueueInfo{}, false, err
+	}
+	info, err := q.describe()
+	if err != nil { // deleted since, even by the same commit: that is no refusal
+		return QueueInfo{}, false, queueNotFound(q.topic, q.name).withOutcome(Unknown)
+	}
+	return info, creates, nil
+}
+
+func (q *Queue) checkFrom(from Position) error {
+	if from.kind == fromTime || from.kind == fromLast {
+		e := refused(CodeInvalidRequest, "a queue can't begin at a time, or some records before the end")
+		e.Hint = "use earliest, latest or an offset"
+		return e
+	}
+	return nil
+}
+
+func (q *Queue) checkConfig(d *state.Draft, c QueueConfig) *Error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if c.DeadLetterTopic == "" {
+		return nil
+	}
+	if c.DeadLetterTopic == q.topic {
+		return refused(CodeInvalidRequest, "topic %q can't be its own dead-letter topic", q.topic)
+	}
+	if _, _, ok := d.TopicID(c.DeadLetterTopic); !ok {
+		e := topicNotFound(c.DeadLetterTopic)
+		e.Hint = "create the dead-letter topic first"
+		return e
+	}
+	return nil
+}
+
+// created returns the items that create the queue.
+func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config QueueConfig, from Position) ([]commitlog.Item, *Error) {
+	if most := min(q.b.opts.Limits.Queues, state.QueuesMax); d.QueueCount() >= most {
+		return nil, limited(CodeTooManyQueues, most, "there are %d queues already", d.QueueCount())
+	}
+	if err := q.checkConfig(d, config); err != nil {
+		return nil, err
+	}
+	if from.kind == fromOffset && partitions > 1 {
+		e := refused(CodeInvalidRequest, "offset %d can't be where to begin in each of %d partitions", from.n, partitions)
+		e.Hint = "begin at earliest or latest"
+		return nil, e
+	}
+	id := d.NextQueueID()
+	items := []commitlog.Item{&commitlog.QueueSet{ID: id, Topic: topic, Name: q.name, Config: config.item()}}
+	for p := range partitions {
+		start := d.Start(topic, p)
+		end, _ := d.End(topic, p)
+		at := from.between(start, end)
+		if at < start || at > end {
+			return nil, outOfRange(q.topic, int32(p), at, start, end)
+		}
+		if at > 0 {
+			items = append(items, &commitlog.QueuePurged{Queue: id, Partition: p, Before: at})
+		}
+	}
+	return items, nil
+}
+
+// Delete forgets the queue, with all that it knows of what was done. The records stay.
+func (q *Queue) Delete(ctx context.Context) error {
+	if err := q.check(); err != nil {
+		return err
+	}
+	return q.b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
+		_, id, refusal := q.find(d)
+		if refusal != nil {
+			return nil, refusal
+		}
+		return []commitlog.Item{&commitlog.QueueDeleted{ID: id}}, nil
+	})
+}
+
+// find returns the ids of the topic and the queue.
+func (q *Queue) find(d *state.Draft) (topic, id uint64, _ *Error) {
+	topic, _, ok := d.TopicID(q.topic)
+	if !ok {
+		return 0, 0, topicNotFound(q.topic)
+	}
+	id, ok = d.QueueID(topic, q.name)
+	if !ok {
+		return 0, 0, queueNotFound(q.topic, q.name)
+	}
+	return topic, id, nil
+}
+
+func queueNotFound(topic, name string) *Error {
+	e := refused(CodeQueueNotFound, "topic %q has no queue %q", topic, name)
+	e.Hint = "create it first"
+	return e
+}
+
+// Purge does away with all work that is there: as if it were done. The records stay in
+// the topic. It returns how many there were.
+func (q *Queue) Purge(ctx context.Context) (n int64, _ error) {
+	if err := q.check(); err != nil {
+		return 0, err
+	}
+	var purged int64 // the commit loop's until the outcome is known
+	err := q.b.change(ctx, func(d *state.Draft) (items []commitlog.Item, _ *Error) {
+		purged = 0
+		topic, id, refusal := q.find(d)
+		if refusal != nil {
+			return nil, refusal
+		}
+		_, partitions, _ := d.TopicID(q.topic)
+		for p := range partitions {
+			end, _ := d.End(topic, p)
+			if left := d.QueueLeft(id, p); left > 0 {
+				purged += left
+				items = append(items, &commitlog.QueuePurged{Queue: id, Partition: p, Before: end})
+			}
+		}
+		return items, nil
+	})
+	return purged, err
+}
+
+// QueueInfo is a queue as it is at one moment.
+type QueueInfo struct {
+	Topic, Name string
+	Created     time.Time
+	Config      QueueConfig
+	// Ready records may be handed out now, Delayed ones later, Leased ones are with
+	// workers, and Dead ones are parked.
+	Ready, Delayed, Leased, Dead int64
+	// Exact is false if this broker does not own the queue: then it can't tell the leased
+	// from the ready, and counts them there.
+	Exact bool
+	// Oldest is about when the oldest record that is not done or parked was written; zero if
+	// there is none.
+	Oldest time.Time
+	// Owner is where the broker is that hands the records out, "" if none does or it has no
+	// address. Epoch counts owners.
+	Owner string
+	Epoch uint64
+	// Received and Acknowledged are records a second in about the last minute, if Exact.
+	Received, Acknowledged float64
+}
+
+// Describe tells how the queue is.
+func (q *Queue) Describe(ctx context.Context) (QueueInfo, error) {
+	if err := cmp.Or(q.check(), q.b.current(ctx)); err != nil {
+		return QueueInfo{}, asRead(err)
+	}
+	if _, _, err := q.b.lookUp(ctx, q.topic); err != nil {
+		return QueueInfo{}, asRead(err)
+	}
+	info, err := q.describe()
+	if CodeOf(err) == CodeQueueNotFound { // unless another broker has created it
+		if err := q.b.lookNow(ctx, false); err != nil {
+			return QueueInfo{}, asRead(err)
+		}
+		info, err = q.describe()
+	}
+	return info, asRead(err)
+}
+
+func (q *Queue) describe() (QueueInfo, error) {
+	b := q.b
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	t := b.state.Topic(q.topic)
+	if t == nil {
+		return QueueInfo{}, topicNotFound(q.topic)
+	}
+	found := b.state.Queue(t.ID, q.name)
+	if found == nil {
+		return QueueInfo{}, queueNotFound(q.topic, q.name)
+	}
+	return b.describeQueue(t, found, time.Now()), nil
+}
+
+func (b *Broker) describeQueue(t *state.Topic, q *state.Queue, now time.Time) QueueInfo {
+	info := QueueInfo{
+		Topic: t.Name, Name: q.Name, Created: time.UnixMicro(q.Created).UTC(), Config: queueConfigOf(q.Config), Epoch: q.Epoch,
+	}
+	if q.Owned {
+		info.Owner = q.Address
+	}
+	for i, p := range t.Partitions {
+		c := q.Count(int32(i), p.Start, p.End)
+		info.Dead += c.Parked
+		info.Ready += c.Left - c.Parked
+		q.EachAttempt(int32(i), func(_ int64, a state.Attempt) {
+			if !a.Parked && a.NotBefore > now.UnixMicro() {
+				info.Delayed++
+			}
+		})
+		if ms, ok := b.state.TimeAt(t, int32(i), c.First); ok && c.Left > c.Parked {
+			if at := time.UnixMilli(ms).UTC(); info.Oldest.IsZero() || at.Before(info.Oldest) {
+				info.Oldest = at
+			}
+		}
+	}
+	for _, d := range b.state.DelayedOf(t.ID) {
+		if d.Due > now.UnixMicro() {
+			info.Delayed += int64(d.Count) - q.DoneCount(d)
+		}
+	}
+	if d := b.desks.of(q.ID); d != nil && q.Owned && d.epoch == q.Epoch {
+		info.Exact = true
+		info.Leased = d.leased(now)
+		info.Received, info.Acknowledged = d.received.perSecond(now), d.acknowledged.perSecond(now)
+	}
+	info.Ready = max(0, info.Ready-info.Delayed-info.Leased)
+	return info
+}
+
+// Queues iterates over the queues of a topic, by name. An error ends it, and comes with
+// no queue.
+func (b *Broker) Queues(ctx context.Context, topic string) iter.Seq2[QueueInfo, error] {
+	return func(yield func(QueueInfo, error) bool) {
+		t, err := b.Topic(ctx, topic) // which looks at the log if that is due
+		if err != nil {
+			yield(QueueInfo{}, err)
+			return
+		}
+		for _, name := range b.queueNames(t.ID) {
+			info, err := b.Queue(topic, name).describe()
+			if CodeOf(err) == CodeQueueNotFound || CodeOf(err) == CodeTopicNotFound {
+				continue // deleted since
+			}
+			if !yield(info, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (b *Broker) queueNames(topic uint64) (names []string) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, q := range b.state.Queues(topic) {
+		names = append(names, q.Name)
+	}
+	return names
+}

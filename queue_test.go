@@ -1,0 +1,221 @@
+package seb_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+func mustSet(t testing.TB, q *seb.Queue, u seb.QueueUpdate) seb.QueueInfo {
+	t.Helper()
+	info, _, err := q.Set(t.Context(), u, seb.Earliest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+func mustReceive(t testing.TB, q *seb.Queue, most int, wait time.Duration) []seb.Message {
+	t.Helper()
+	got, err := q.Receive(t.Context(), seb.ReceiveOptions{Max: most, Wait: wait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// handed returns "offset#attempt" of messages.
+func handed(ms []seb.Message) string {
+	var s []string
+	for _, m := range ms {
+		s = append(s, fmt.Sprintf("%d#%d", m.Offset, m.Attempt))
+	}
+	return fmt.Sprint(s)
+}
+
+func wantHanded(t testing.TB, ms []seb.Message, want string) {
+	t.Helper()
+	if got := handed(ms); got != want {
+		t.Fatalf("handed out %s, want %s", got, want)
+	}
+}
+
+func mustAck(t testing.TB, q *seb.Queue, ms ...seb.Message) {
+	t.Helper()
+	if err := q.Ack(t.Context(), tokens(ms)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tokens(ms []seb.Message) (list []string) {
+	for _, m := range ms {
+		list = append(list, m.Token)
+	}
+	return list
+}
+
+func TestQueueHandsEachRecordToOneWorkerUntilItIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, objstore.NewMemory(), immediate())
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		appendTo(t, b, 0, 5)
+		one := mustReceive(t, q, 2, 0)
+		two := mustReceive(t, q, 10, 0)
+		wantHanded(t, one, "[0#1 1#1]")
+		wantHanded(t, two, "[2#1 3#1 4#1]")
+		wantHanded(t, mustReceive(t, q, 1, time.Second), "[]")
+		mustAck(t, q, one[1], two[0], two[2])
+		time.Sleep(30 * time.Second)
+		wantHanded(t, mustReceive(t, q, 10, time.Second), "[0#2 3#2]")
+		wantHanded(t, mustReceive(t, q, 10, time.Second), "[]")
+		info, err := q.Describe(t.Context())
+		if err != nil || info.Leased != 2 || info.Ready != 0 {
+			t.Fatalf("%+v, %v", info, err)
+		}
+	})
+}
+
+func TestDelayedRecordsAreHandedOutWhenTheyAreDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, objstore.NewMemory(), seb.InVirtualTime(immediate()))
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		appendTo(t, b, 0, 1)
+		if _, err := b.Append(t.Context(), "t", values("later", "later"), seb.Delay(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		appendTo(t, b, 0, 1)
+		wantHanded(t, mustReceive(t, q, 10, 0), "[0#1 3#1]")
+		info, err := q.Describe(t.Context())
+		if err != nil || info.Delayed != 2 || info.Leased != 2 || info.Ready != 0 {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		mustSet(t, q, seb.QueueUpdate{Lease: ptr(10 * time.Minute)})
+		began := time.Now()
+		wantHanded(t, mustReceive(t, q, 10, 2*time.Minute), "[0#2 3#2]")
+		wantHanded(t, mustReceive(t, q, 10, 2*time.Minute), "[1#1 2#1]")
+		if waited := time.Since(began); waited < 59*time.Second || waited > 61*time.Second {
+			t.Fatalf("handed out after %v", waited)
+		}
+	})
+}
+
+func TestRecordThatKeepsFailingIsParkedAndRedriven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, objstore.NewMemory(), seb.InVirtualTime(immediate()))
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(3)})
+		appendTo(t, b, 0, 2)
+		for n := range 3 {
+			ms := mustReceive(t, q, 10, time.Minute)
+			wantHanded(t, ms, fmt.Sprintf("[0#%d 1#%d]", n+1, n+1))
+			if err := q.Nack(t.Context(), seb.NackOptions{Reason: "no", Delay: ptr(time.Duration(0))}, ms[0].Token); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(31 * time.Second)
+		}
+		wantHanded(t, mustReceive(t, q, 10, time.Minute), "[]")
+		dead, _, more, err := q.Dead(t.Context(), seb.DeadOptions{})
+		if err != nil || more || len(dead) != 2 || dead[0].Reason != "no" || dead[1].Reason != "its lease ran out" || dead[1].Attempts != 3 {
+			t.Fatalf("%+v, %v, %v", dead, more, err)
+		}
+		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); err != nil || n != 2 {
+			t.Fatal(n, err)
+		}
+		ms := mustReceive(t, q, 10, time.Minute)
+		wantHanded(t, ms, "[0#1 1#1]")
+		mustAck(t, q, ms...)
+		mustAck(t, q, ms...) // again: the answer was lost
+		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); err != nil || n != 0 {
+			t.Fatal(n, err)
+		}
+	})
+}
+
+func TestRedrivenRecordHasAllItsAttemptsAndNoneOfItsTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, objstore.NewMemory(), seb.InVirtualTime(immediate()))
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(2)})
+		appendTo(t, b, 0, 1)
+		var before []seb.Message
+		for n := range 2 {
+			ms := mustReceive(t, q, 1, time.Minute)
+			wantHanded(t, ms, fmt.Sprintf("[0#%d]", n+1))
+			before = append(before, ms...)
+		}
+		wantHanded(t, mustReceive(t, q, 1, time.Minute), "[]")
+		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		wantHanded(t, mustReceive(t, q, 1, time.Minute), "[0#1]")
+		for _, m := range before { // their workers are late
+			if err := q.Ack(t.Context(), m.Token); seb.CodeOf(err) != seb.CodeLeaseLost {
+				t.Fatalf("the worker of attempt %d from before the redrive acknowledges what another has: %v", m.Attempt, err)
+			}
+			if err := q.Nack(t.Context(), seb.NackOptions{}, m.Token); seb.CodeOf(err) != seb.CodeLeaseLost {
+				t.Fatalf("the worker of attempt %d from before the redrive puts back what another has: %v", m.Attempt, err)
+			}
+		}
+		ms := mustReceive(t, q, 1, time.Minute)
+		wantHanded(t, ms, "[0#2]")
+		mustAck(t, q, ms...)
+	})
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestParkedRecordIsCopiedToTheDeadLetterTopicInTheSameCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, objstore.NewMemory(), seb.InVirtualTime(immediate()))
+		mustCreateTopic(t, b, "t", 1)
+		mustCreateTopic(t, b, "dead", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1), DeadLetterTopic: ptr("dead")})
+		record := seb.Record{Key: []byte("k"), Value: []byte("v"), Headers: []seb.Header{{Name: "a", Value: []byte("b")}}}
+		for range 3 {
+			if _, err := b.Append(t.Context(), "t", []seb.Record{record}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ms := mustReceive(t, q, 3, 0)
+		before := b.Status().Applied
+		if err := q.Nack(t.Context(), seb.NackOptions{Reason: "no\xff"}, ms[0].Token, ms[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		if after := b.Status().Applied; after != before+1 {
+			t.Errorf("%d commits", after-before)
+		}
+		if f, err := b.Fetch(t.Context(), "dead", 0, seb.Earliest, seb.FetchOptions{}); err != nil || len(f.Records) != 1 {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		mustReceive(t, q, 3, 31*time.Second) // the leases of the others run out
+		f, err := b.Fetch(t.Context(), "dead", 0, seb.Earliest, seb.FetchOptions{Wait: time.Minute})
+		if err != nil || len(f.Records) != 3 {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		got := map[string]string{}
+		for _, h := range f.Records[0].Headers {
+			got[h.Name] = string(h.Value)
+		}
+		timestamp := ms[0].Timestamp.Format(time.RFC3339Nano)
+		want := map[string]string{"a": "b", seb.DeadTopicHeader: "t", seb.DeadPartitionHeader: "0", seb.DeadOffsetHeader: "0", seb.DeadQueueHeader: "work",
+			seb.DeadAttemptsHeader: "1", seb.DeadReasonHeader: "no\uFFFD", seb.DeadTimestampHeader: timestamp}
+		if fmt.Sprint(got) != fmt.Sprint(want) || string(f.Records[0].Key) != "k" || string(f.Records[0].Value) != "v" {
+			t.Errorf("%+v with headers %v, want %v", f.Records[0], got, want)
+		}
+		dead, _, _, err := q.Dead(t.Context(), seb.DeadOptions{})
+		if err != nil || len(dead) != 3 {
+			t.Fatalf("%+v, %v", dead, err)
+		}
+	})
+}

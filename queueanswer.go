@@ -1,0 +1,305 @@
+package seb
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+const (
+	tokensMax = 1000 // of one call
+	delayMax  = 366 * 24 * time.Hour
+)
+
+// Ack says that the work on records is done. It returns once the store has that, and
+// shares the log's next commit with whatever else is going on. Any broker takes it.
+//
+// Each token is answered for itself: if some are refused the error is a [*TokensError]. One
+// whose record may be with another worker by now is refused with CodeLeaseLost; one whose
+// lease merely ran out is not.
+func (q *Queue) Ack(ctx context.Context, tokens ...string) error {
+	answers, err := q.answer(ctx, tokens, doneItems)
+	if err != nil {
+		return err
+	}
+	return errorsOf(answers)
+}
+
+// doneItems returns the items that say that the work on records is done, of answers in order.
+func doneItems(id uint64, of []*answer) (items []commitlog.Item) {
+	var in *commitlog.RecordsDone
+	for _, a := range of {
+		if in == nil || in.Partition != uint32(a.partition) {
+			in = &commitlog.RecordsDone{Queue: id, Partition: uint32(a.partition)}
+			items = append(items, in)
+		}
+		if n := len(in.Runs); n > 0 && in.Runs[n-1].Offset+int64(in.Runs[n-1].Count) == a.offset && in.Runs[n-1].Number == a.number {
+			in.Runs[n-1].Count++
+			continue
+		}
+		in.Runs = append(in.Runs, commitlog.Run{Offset: a.offset, Count: 1, Number: a.number})
+	}
+	return items
+}
+
+// NackOptions say why a record is put back, and for how long.
+type NackOptions struct {
+	// Delay is how long until it is handed out again; nil means as the queue's backoff says.
+	Delay *time.Duration
+	// Reason is kept until the record is done, and shown with it if it is parked. At most 1 KiB.
+	Reason string
+}
+
+// Nack says that the work on records failed: they are handed out again after a time, or
+// parked if that was the last attempt. Else it is as [Queue.Ack].
+func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) error {
+	if len(o.Reason) > state.ReasonBytesMax {
+		return limited(CodeInvalidRequest, state.ReasonBytesMax, "a reason of %d bytes; it may be %d", len(o.Reason), state.ReasonBytesMax)
+	}
+	if o.Delay != nil && (*o.Delay < 0 || *o.Delay > delayMax) {
+		return refused(CodeInvalidRequest, "a delay of %v; it must be 0s to %v", *o.Delay, delayMax)
+	}
+	answers, err := q.answer(ctx, tokens, func(id uint64, of []*answer) (items []commitlog.Item) {
+		for _, a := range of {
+			if a.dies() && a.config.DeadLetterTopic != "" {
+				a.dead = true // it takes more than an item
+				continue
+			}
+			items = append(items, a.putBack(id, o, time.Now()))
+		}
+		return items
+	})
+	if err != nil {
+		return err
+	}
+	q.bury(ctx, answers, o.Reason)
+	return errorsOf(answers)
+}
+
+// bury parks records that go to a dead-letter topic.
+func (q *Queue) bury(ctx context.Context, answers []*answer, reason string) {
+	var wg sync.WaitGroup
+	for _, a := range answers {
+		if !a.dead {
+			continue
+		}
+		wg.Go(func() {
+			a.err = q.b.park(ctx, parking{
+				topic: q.topic, queue: q.name, topicID: a.topic, queueID: a.queue, config: a.config, last: a.delivery(), tries: a.tries, reason: reason,
+				may: func(d *state.Draft) *Error {
+					if !d.QueueExists(a.queue) {
+						return queueNotFound(q.topic, q.name)
+					}
+					return nil
+				},
+			})
+		})
+	}
+	wg.Wait()
+}
+
+// answer is what is said of one delivery.
+type answer struct {
+	receipt
+	config QueueConfig
+	tries  int    // which of the attempts that the queue allows it is
+	topic  uint64 // the queue's
+	dead   bool   // the record is to be parked, with a copy elsewhere
+	err    error
+}
+
+// dies tells whether the delivery was the last that the queue allows.
+func (a *answer) dies() bool { return a.tries >= a.config.MaxAttempts }
+
+// putBack returns the item that says that the delivery failed.
+func (a *answer) putBack(queue uint64, o NackOptions, now time.Time) *commitlog.RecordPutBack {
+	delay := a.config.backoff(a.tries)
+	if o.Delay != nil {
+		delay = *o.Delay
+	}
+	return &commitlog.RecordPutBack{
+		Queue: queue, Partition: uint32(a.partition), Attempt: commitlog.Attempt{Offset: a.offset, Number: a.number},
+		NotBefore: now.Add(delay).UnixMicro(), Parked: a.dies(), Reason: o.Reason,
+	}
+}
+
+// backoff returns how long a record waits after so many attempts have failed.
+func (c QueueConfig) backoff(tries int) time.Duration {
+	d := c.BackoffMin
+	for range tries - 1 {
+		if d = 2 * d; d >= c.BackoffMax {
+			break
+		}
+	}
+	d = min(d, c.BackoffMax)
+	return d - rand.N(d/2+1)
+}
+
+// answer has items committed about those deliveries among tokens that may be answered.
+func (q *Queue) answer(ctx context.Context, tokens []string, items func(id uint64, of []*answer) []commitlog.Item) ([]*answer, error) {
+	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.usable()); err != nil {
+		return nil, notSent(err)
+	}
+	answers, err := q.parse(tokens)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.lookUnlessKnown(ctx, answers); err != nil {
+		return nil, notSent(err)
+	}
+	return answers, q.b.join(ctx, &request{change: func(d *state.Draft) ([]commitlog.Item, *Error) {
+		topic, id, refusal := q.find(d)
+		if refusal != nil {
+			return nil, refusal
+		}
+		return items(id, q.answerable(d, topic, id, answers)), nil
+	}})
+}
+
+func errorsOf(answers []*answer) error {
+	errs := make([]error, len(answers))
+	for i, a := range answers {
+		errs[i] = a.err
+	}
+	return tokensError(errs)
+}
+
+func checkTokens(tokens []string) error {
+	if len(tokens) == 0 || len(tokens) > tokensMax {
+		e := limited(CodeInvalidRequest, tokensMax, "%d tokens; it must be 1 to %d", len(tokens), tokensMax)
+		e.Hint = "send the tokens that came with the records"
+		return e
+	}
+	return nil
+}
+
+// parse reads tokens. If one is none, nothing is done with the others either.
+func (q *Queue) parse(tokens []string) ([]*answer, error) {
+	answers := make([]*answer, len(tokens))
+	errs := make([]error, len(tokens))
+	for i, s := range tokens {
+		t, err := parseReceipt(s)
+		if err == nil && t.cluster != q.b.clusterTag() {
+			err = refused(CodeInvalidRequest, "token %q is of another bucket", s)
+		}
+		answers[i], errs[i] = &answer{receipt: t}, err
+	}
+	return answers, notSent(tokensError(errs))
+}
+
+// lookUnlessKnown looks at the log if some delivery can't be answered as far as is known
+// here: perhaps it is not known here yet. What is refused after that is refused for good.
+func (q *Queue) lookUnlessKnown(ctx context.Context, answers []*answer) error {
+	if q.known(answers) {
+		return nil
+	}
+	return q.b.lookNow(ctx, false)
+}
+
+func (q *Queue) known(answers []*answer) bool {
+	q.b.mu.RLock()
+	defer q.b.mu.RUnlock()
+	t := q.b.state.Topic(q.topic)
+	if t == nil {
+		return false
+	}
+	found := q.b.state.Queue(t.ID, q.name)
+	if found == nil {
+		return false
+	}
+	return !slices.ContainsFunc(answers, func(a *answer) bool {
+		return a.queue != found.ID || int(a.partition) >= len(t.Partitions) || a.offset >= t.Partitions[a.partition].End ||
+			!found.IsLast(a.partition, a.offset, a.number)
+	})
+}
+
+// answerable returns the answers that are about the last delivery of a record, in order,
+// and notes what is wrong with the others.
+func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer) []*answer {
+	config := queueConfigOf(d.QueueConfig(id))
+	good := make([]*answer, 0, len(answers))
+	for _, a := range answers {
+		a.config, a.topic, a.dead, a.err = config, topic, false, nil
+		switch {
+		case a.queue != id:
+			a.err = leaseLost(a.receipt, "is of a queue that was deleted")
+		case d.IsLast(id, uint32(a.partition), a.offset, a.number):
+			_, last, _ := d.RecordState(id, uint32(a.partition), a.offset)
+			a.tries = int(a.number) - int(last.Redriven)
+			good = append(good, a)
+		case q.b.desks.doneBy(a.receipt): // it is said again
+		default:
+			a.err = leaseLost(a.receipt, whyLost(d, id, a.receipt))
+		}
+	}
+	slices.SortFunc(good, func(x, y *answer) int { return byPlace(x.delivery(), y.delivery()) })
+	return slices.CompactFunc(good, func(x, y *answer) bool { return x.receipt == y.receipt })
+}
+
+func (t receipt) delivery() leases.Delivery {
+	return leases.Delivery{Place: leases.Place{Partition: t.partition, Offset: t.offset}, Number: t.number}
+}
+
+func whyLost(d *state.Draft, id uint64, t receipt) string {
+	switch done, a, _ := d.RecordState(id, uint32(t.partition), t.offset); {
+	case done:
+		return "is of a record that is done"
+	case a.Parked:
+		return "is of a record that is parked"
+	case a.Redriven >= t.number:
+		return "is of a delivery before the record was redriven"
+	case a.Number > t.number:
+		return fmt.Sprintf("is of delivery %d, after which there was a delivery %d", t.number, a.Number)
+	default:
+		return "is of no delivery that was made"
+	}
+}
+
+func leaseLost(t receipt, why string) error {
+	e := refused(CodeLeaseLost, "token %q %s", t, why)
+	e.Hint = "another worker may have the record, or has done it: leave it"
+	return e
+}
+
+// Extend moves the end of leases to that long from now. The worker that is not done in
+// time says so before its lease ends. Only the queue's owner can do it: else it fails as
+// [Queue.Receive] does. It is lost with that owner: the next one gives every worker the
+// queue's own lease.
+func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...string) (until time.Time, _ error) {
+	if err := cmp.Or(q.check(), checkTokens(tokens), checkLease(lease), q.b.current(ctx)); err != nil {
+		return time.Time{}, asRead(err)
+	}
+	answers, err := q.parse(tokens)
+	if err != nil {
+		return time.Time{}, asRead(err)
+	}
+	d, err := q.desk(ctx)
+	if err != nil {
+		return time.Time{}, asRead(err)
+	}
+	if err := q.lookUnlessKnown(ctx, answers); err != nil {
+		return time.Time{}, asRead(err)
+	}
+	until = time.Now().Add(lease)
+	return until.UTC(), tokensError(d.extend(answers, until))
+}
+
+func (d *desk) extend(answers []*answer, until time.Time) []error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	errs := make([]error, len(answers))
+	for i, a := range answers {
+		if a.queue != d.queue || !d.table.Extend(a.delivery(), until) {
+			errs[i] = asRead(leaseLost(a.receipt, "is not of a delivery that is out"))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,106 @@
+package seb
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// reasonLeaseLost is why a record is parked whose last worker was not heard of again.
+const reasonLeaseLost = "its lease ran out"
+
+// Headers of the copy of a parked record in a dead-letter topic, which tell where it
+// comes from and why it is there. A record that was in one before has those of then as
+// well, before these.
+const (
+	DeadTopicHeader     = "Seb-Dead-Topic"
+	DeadPartitionHeader = "Seb-Dead-Partition"
+	DeadOffsetHeader    = "Seb-Dead-Offset"
+	DeadTimestampHeader = "Seb-Dead-Timestamp" // the record's own, as RFC 3339
+	DeadQueueHeader     = "Seb-Dead-Queue"
+	DeadAttemptsHeader  = "Seb-Dead-Attempts"
+	DeadReasonHeader    = "Seb-Dead-Reason"
+)
+
+// parking is a record whose last delivery came to nothing.
+type parking struct {
+	topic, queue     string
+	topicID, queueID uint64
+	config           QueueConfig
+	last             leases.Delivery
+	tries            int
+	reason           string
+	// may refuses it on the state that the commit follows.
+	may func(*state.Draft) *Error
+}
+
+// park ends the deliveries of a record, and puts a copy of it into the dead-letter topic in
+// the same commit.
+func (b *Broker) park(ctx context.Context, p parking) error {
+	r := &request{change: p.items}
+	if p.config.DeadLetterTopic == "" {
+		return b.join(ctx, r)
+	}
+	copied, err := b.deadLetter(ctx, p)
+	switch code := CodeOf(err); {
+	case err == nil:
+		r.appends = []*piece{copied}
+	case code == CodeStoreUnavailable || code == CodeCanceled || code == CodeBrokerClosed || code == CodeBrokerStopped:
+		return err
+	default: // such as a dead-letter topic that can't be created: the record stays where it is
+		b.logger.Warn("no copy of a parked record can be made in the dead-letter topic", "topic", p.topic, "queue", p.queue,
+			"partition", p.last.Partition, "offset", p.last.Offset, "dead_letter_topic", p.config.DeadLetterTopic, "err", err)
+	}
+	return b.join(ctx, r)
+}
+
+// items returns the item that parks the record.
+func (p parking) items(d *state.Draft) ([]commitlog.Item, *Error) {
+	if err := p.may(d); err != nil {
+		return nil, err
+	}
+	if !d.IsLast(p.queueID, uint32(p.last.Partition), p.last.Offset, p.last.Number) {
+		return nil, refused(CodeLeaseLost, "delivery %d of offset %d is not the last any more", p.last.Number, p.last.Offset)
+	}
+	return []commitlog.Item{&commitlog.RecordPutBack{
+		Queue: p.queueID, Partition: uint32(p.last.Partition), Attempt: commitlog.Attempt{Offset: p.last.Offset, Number: p.last.Number},
+		NotBefore: time.Now().UnixMicro(), Parked: true, Reason: p.reason,
+	}}, nil
+}
+
+// deadLetter returns the copy of a record, placed in the dead-letter topic.
+func (b *Broker) deadLetter(ctx context.Context, p parking) (*piece, error) {
+	f, err := b.Fetch(ctx, p.topic, p.last.Partition, At(Offset(p.last.Offset)), FetchOptions{Limit: 1, MaxBytes: 1, TopicTag: b.TopicTag(p.topicID)})
+	if err != nil {
+		return nil, err
+	}
+	if len(f.Records) == 0 {
+		return nil, refused(CodeDataLost, "offset %d can't be read", p.last.Offset)
+	}
+	record := f.Records[0]
+	headers := make([]Header, 0, len(record.Headers)+7)
+	headers = append(headers, record.Headers...)
+	for _, h := range [][2]string{
+		{DeadTopicHeader, p.topic},
+		{DeadPartitionHeader, strconv.Itoa(int(record.Partition))},
+		{DeadOffsetHeader, strconv.FormatInt(int64(record.Offset), 10)},
+		{DeadTimestampHeader, record.Timestamp.Format(time.RFC3339Nano)},
+		{DeadQueueHeader, p.queue},
+		{DeadAttemptsHeader, strconv.Itoa(p.tries)},
+		{DeadReasonHeader, strings.ToValidUTF8(p.reason, "\uFFFD")},
+	} {
+		headers = append(headers, Header{Name: h[0], Value: []byte(h[1])})
+	}
+	record.Headers, record.Timestamp = headers, time.Time{}
+	o := newAppendOptions(nil)
+	copied, err := b.newPiece(p.config.DeadLetterTopic, []Record{record}, o)
+	if err != nil {
+		return nil, err
+	}
+	return copied, b.place(ctx, copied, o)
+}

@@ -1,0 +1,280 @@
+package seb
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/leases"
+)
+
+// Message is a record that is handed to a worker.
+type Message struct {
+	Record
+	// Token names this delivery: show it to [Queue.Ack], [Queue.Nack] and [Queue.Extend].
+	Token string
+	// Attempt counts the deliveries of the record since it was redriven, this one included.
+	Attempt int
+	// LeasedUntil is when the record goes to another worker unless it is done, put back or
+	// extended by then.
+	LeasedUntil time.Time
+}
+
+// ReceiveOptions say what a worker wants.
+type ReceiveOptions struct {
+	// Max is the number of records at most; 0 means 1. Up to 1,000.
+	Max int
+	// Wait is how long to wait for the first one.
+	Wait time.Duration
+	// Lease is how long the worker has for them; 0 means as the queue has it.
+	Lease time.Duration
+}
+
+const (
+	receiveMax = 1000
+	// ReceiveWaitMax is the longest that a [Queue.Receive] waits.
+	ReceiveWaitMax = time.Hour
+)
+
+func (o *ReceiveOptions) check() error {
+	def(&o.Max, 1)
+	switch {
+	case o.Max < 1 || o.Max > receiveMax:
+		return limited(CodeInvalidRequest, receiveMax, "%d records; it must be 1 to %d", o.Max, receiveMax)
+	case o.Wait < 0 || o.Wait > ReceiveWaitMax:
+		return refused(CodeInvalidRequest, "a wait of %v; it must be 0s to %v", o.Wait, ReceiveWaitMax)
+	case o.Lease != 0:
+		return checkLease(o.Lease)
+	}
+	return nil
+}
+
+func checkLease(lease time.Duration) error {
+	if lease < queueLeaseMin || lease > queueLeaseMax {
+		return refused(CodeInvalidRequest, "a lease of %v; it must be 1s to 12h", lease)
+	}
+	return nil
+}
+
+// Receive hands records to the caller, each leased for a time: none, and no error, if
+// opts.Wait has passed without one. What they point to is shared with the broker's cache:
+// it must not be changed.
+//
+// One broker at a time hands out the records of a queue. If that is another one, Receive
+// fails with CodeQueueElsewhere, and [Error.Address] tells where it is.
+func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) ([]Message, error) {
+	if err := cmp.Or(opts.check(), q.check(), q.b.current(ctx)); err != nil {
+		return nil, asRead(err)
+	}
+	if _, _, err := q.b.lookUp(ctx, q.topic); err != nil {
+		return nil, asRead(err)
+	}
+	r := &receiver{q: q, opts: opts, deadline: time.Now().Add(opts.Wait)}
+	defer r.leave()
+	for {
+		d, err := q.desk(ctx)
+		if CodeOf(err) == CodeQueueNotFound && !r.looked {
+			r.looked = true
+			if err := q.b.lookNow(ctx, false); err != nil {
+				return nil, asRead(err)
+			}
+			continue
+		}
+		if err != nil {
+			return nil, asRead(err)
+		}
+		got, err := r.at(ctx, d)
+		if err != nil || len(got) > 0 || r.over {
+			return got, asRead(err)
+		}
+	}
+}
+
+// receiver is one call of Receive.
+type receiver struct {
+	q        *Queue
+	opts     ReceiveOptions
+	deadline time.Time
+	leaves   func() // the tail, which it waits at; nil before it does
+	looked   bool
+	over     bool // its time has passed
+}
+
+func (r *receiver) leave() {
+	if r.leaves != nil {
+		r.leaves()
+	}
+}
+
+// at receives at a desk; nothing if that has closed, or the time has passed.
+func (r *receiver) at(ctx context.Context, d *desk) ([]Message, error) {
+	for {
+		got, turn, err := r.take(ctx, d)
+		if err != nil || len(got) > 0 || turn == nil {
+			return got, err
+		}
+		if err := r.wait(ctx, d, turn); err != nil || r.over {
+			d.giveTurn(turn)
+			return nil, err
+		}
+	}
+}
+
+// take takes what is there. If that is nothing, it returns what will be closed when it is
+// the receiver's turn to look again; nil if the desk is closed.
+func (r *receiver) take(ctx context.Context, d *desk) (_ []Message, turn chan struct{}, _ error) {
+	for {
+		got, turn, need := d.take(time.Now(), r.opts)
+		switch {
+		case need != nil:
+			if _, err := d.load(ctx, *need); err != nil {
+				d.wake()
+				return nil, nil, err
+			}
+		case len(got) > 0:
+			messages, err := d.hand(ctx, got, r.opts)
+			if err != nil || len(messages) > 0 {
+				return messages, nil, err
+			}
+		default:
+			return nil, turn, nil
+		}
+	}
+}
+
+// wait waits until it is the receiver's turn, or something comes due.
+func (r *receiver) wait(ctx context.Context, d *desk, turn chan struct{}) error {
+	now := time.Now()
+	if !now.Before(r.deadline) {
+		r.over = true
+		return nil
+	}
+	if r.leaves == nil {
+		r.leaves = r.q.b.tail.wait()
+	}
+	until := r.deadline
+	if at, ok := d.nextDue(); ok && at.Before(until) {
+		until = at
+	}
+	timer := time.NewTimer(until.Sub(now))
+	defer timer.Stop()
+	select {
+	case <-turn:
+	case <-timer.C:
+		d.giveTurn(turn)
+	case <-d.gone:
+	case <-ctx.Done():
+		return canceled(ctx, "")
+	case <-r.q.b.loopDone:
+		return r.q.b.usable()
+	}
+	return nil
+}
+
+// take leases what is there. If that is nothing, it puts the caller in line; turn is nil if
+// the desk is closed. With need, the caller has to load that first.
+func (d *desk) take(now time.Time, opts ReceiveOptions) (out []leases.Delivery, turn chan struct{}, need *leases.Place) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, nil, nil
+	}
+	if !d.config.Paused {
+		if need = d.walkLocked(now, opts.Max); need != nil {
+			return nil, nil, need
+		}
+		got := d.table.Take(now, now.Add(opts.lease(d.config)), opts.Max)
+		d.claimLocked(got.Claims)
+		d.moveWindowLocked(now)
+		if len(got.Out) > 0 {
+			d.received.add(now, int64(len(got.Out)))
+			d.wakeLocked() // there may be more
+			return got.Out, nil, nil
+		}
+	}
+	turn = make(chan struct{})
+	d.waiting = append(d.waiting, turn)
+	return nil, turn, nil
+}
+
+func (o ReceiveOptions) lease(c QueueConfig) time.Duration {
+	return cmp.Or(o.Lease, c.Lease)
+}
+
+// giveTurn takes a receiver out of the line that won't look again, and gives its turn to
+// the next if it has come.
+func (d *desk) giveTurn(turn chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, w := range d.waiting {
+		if w == turn {
+			d.waiting = append(d.waiting[:i:i], d.waiting[i+1:]...)
+			return
+		}
+	}
+	d.wakeLocked()
+}
+
+// nextDue returns when something can be handed out without that anything is committed.
+func (d *desk) nextDue() (at time.Time, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.config.Paused {
+		return time.Time{}, false
+	}
+	at, ok = d.table.Next()
+	if len(d.delayed) > 0 && d.roomLocked() {
+		if due := fromWall(time.Now(), d.delayed[0].due); !ok || due.Before(at) {
+			at, ok = due, true
+		}
+	}
+	return at, ok
+}
+
+// hand reads the records of deliveries. Those that can't be read now are not handed out,
+// and are no attempt; those that never can be run out of their lease.
+func (d *desk) hand(ctx context.Context, out []leases.Delivery, opts ReceiveOptions) ([]Message, error) {
+	messages := make([]Message, 0, len(out))
+	for i, x := range out {
+		record, err := d.record(ctx, x)
+		switch {
+		case CodeOf(err) == CodeOffsetOutOfRange, CodeOf(err) == CodeTopicNotFound:
+			continue // deleted meanwhile
+		case err != nil && len(messages) > 0:
+			d.putBack(out[i:], err)
+			return messages, nil // the error, if it lasts, meets the next call
+		case err != nil:
+			d.putBack(out[i:], err)
+			return nil, err
+		}
+		messages = append(messages, Message{Record: record, Token: d.receipt(x).String(), Attempt: d.tries(x)})
+	}
+	until := time.Now().Add(opts.lease(d.configNow()))
+	for i := range messages {
+		messages[i].LeasedUntil = until.UTC()
+	}
+	return messages, nil
+}
+
+func (d *desk) configNow() QueueConfig {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config
+}
+
+// putBack has deliveries handed out that could not be read, when that is better. Those of
+// records that are lost are left to their leases, so that they end as others that fail do.
+func (d *desk) putBack(out []leases.Delivery, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, x := range out {
+		if i > 0 || CodeOf(err) != CodeDataLost {
+			d.table.Return(x)
+		}
+	}
+	d.wakeLocked()
+}
+
+func (d *desk) receipt(x leases.Delivery) receipt {
+	return receipt{cluster: d.b.clusterTag(), queue: d.queue, partition: x.Partition, offset: x.Offset, number: x.Number}
+}

@@ -1,0 +1,36 @@
+package seb
+
+import "time"
+
+const rateSpan = 30 * time.Second
+
+// rate tells how often something happened in about the last minute. Its owner guards it.
+type rate struct {
+	since     time.Time // beginning of the span under way
+	now, past int64     // events in it, and in the whole one before
+}
+
+func (r *rate) add(now time.Time, n int64) {
+	r.turn(now)
+	r.now += n
+}
+
+func (r *rate) turn(now time.Time) {
+	switch age := now.Sub(r.since); {
+	case age < rateSpan:
+	case age < 2*rateSpan:
+		r.since, r.past, r.now = r.since.Add(rateSpan), r.now, 0
+	default:
+		r.since, r.past, r.now = now, 0, 0
+	}
+}
+
+// perSecond returns events per second.
+func (r *rate) perSecond(now time.Time) float64 {
+	r.turn(now)
+	span := now.Sub(r.since)
+	if r.past > 0 {
+		span += rateSpan
+	}
+	return float64(r.past+r.now) / max(1, span.Seconds())
+}

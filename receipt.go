@@ -1,0 +1,84 @@
+package seb
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// TokensError tells what became of the tokens of a call of which some were refused. The
+// others were carried out.
+type TokensError struct {
+	// Errors has an entry for each token, in their order; nil for those that were taken.
+	Errors []error
+}
+
+// Error returns the first error, and how many there are.
+func (e *TokensError) Error() string {
+	n, first := 0, error(nil)
+	for _, err := range e.Errors {
+		if err == nil {
+			continue
+		}
+		if n++; n == 1 {
+			first = err
+		}
+	}
+	if n == 1 && len(e.Errors) == 1 {
+		return first.Error()
+	}
+	return fmt.Sprintf("%d of %d tokens were refused: %v", n, len(e.Errors), first)
+}
+
+// Unwrap returns those that are not nil.
+func (e *TokensError) Unwrap() (errs []error) {
+	for _, err := range e.Errors {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// tokensError returns an error if there is one among errs.
+func tokensError(errs []error) error {
+	if errors.Join(errs...) == nil {
+		return nil
+	}
+	return &TokensError{Errors: errs}
+}
+
+// receipt names a delivery: what a worker shows to answer for it.
+type receipt struct {
+	cluster   string
+	queue     uint64
+	partition int32
+	offset    int64
+	number    uint32
+}
+
+func (t receipt) String() string {
+	return fmt.Sprintf("%s.%d/%d:%d.%d", t.cluster, t.queue, t.partition, t.offset, t.number)
+}
+
+const tokenBytesMax = 100
+
+// parseReceipt reads what receipt.String returns.
+func parseReceipt(s string) (receipt, error) {
+	cluster, rest, _ := strings.Cut(s, ".")
+	queue, rest, _ := strings.Cut(rest, "/")
+	partition, rest, _ := strings.Cut(rest, ":")
+	offset, number, _ := strings.Cut(rest, ".")
+	q, err1 := strconv.ParseUint(queue, 10, 64)
+	p, err2 := strconv.ParseUint(partition, 10, 31)
+	o, err3 := strconv.ParseUint(offset, 10, 63)
+	n, err4 := strconv.ParseUint(number, 10, 32)
+	t := receipt{cluster: cluster, queue: q, partition: int32(p), offset: int64(o), number: uint32(n)}
+	if len(s) > tokenBytesMax || errors.Join(err1, err2, err3, err4) != nil || len(cluster) != clusterDigits || n == 0 || t.String() != s {
+		e := refused(CodeInvalidRequest, "%.100q is no token of a delivery", s)
+		e.Hint = "use the token that came with the record, unchanged"
+		return receipt{}, e
+	}
+	return t, nil
+}

@@ -1,0 +1,173 @@
+package seb_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// workOn starts a worker, and returns what stops it and returns its error.
+func workOn(t *testing.T, w *seb.Worker) (stop func() error) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	return func() error {
+		cancel()
+		return <-done
+	}
+}
+
+func openQueue(t *testing.T, records int, u seb.QueueUpdate) (*seb.Broker, *seb.Queue) {
+	return openQueueOn(t, objstore.NewMemory(), records, u)
+}
+
+func openQueueOn(t *testing.T, store objstore.Store, records int, u seb.QueueUpdate) (*seb.Broker, *seb.Queue) {
+	b := open(t, store, seb.InVirtualTime(immediate()))
+	mustCreateTopic(t, b, "t", 1)
+	q := b.Queue("t", "work")
+	mustSet(t, q, u)
+	if records > 0 {
+		appendTo(t, b, 0, records)
+	}
+	return b, q
+}
+
+func wantLeft(t *testing.T, q *seb.Queue, left int64) {
+	t.Helper()
+	info, err := q.Describe(t.Context())
+	if err != nil || info.Ready+info.Delayed+info.Leased+info.Dead != left {
+		t.Fatalf("%+v, %v; want %d left", info, err, left)
+	}
+}
+
+func TestSlowWorkerKeepsItsRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, q := openQueue(t, 3, seb.QueueUpdate{})
+		handled := 0
+		stop := workOn(t, &seb.Worker{Source: q, Lease: 10 * time.Second, Handle: func(_ context.Context, m seb.Message) error {
+			time.Sleep(2 * time.Minute)
+			handled++
+			return nil
+		}})
+		time.Sleep(time.Minute)
+		wantHanded(t, mustReceive(t, q, 10, 0), "[1#1 2#1]") // not the one that is worked on
+		time.Sleep(3 * time.Minute)
+		if err := stop(); err != nil || handled < 1 {
+			t.Fatalf("%d handled, %v", handled, err)
+		}
+	})
+}
+
+func TestWorkerTakesOnlyWhatItHasPlacesFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, q := openQueue(t, 100, seb.QueueUpdate{})
+		var mu sync.Mutex
+		now, most, all := 0, 0, 0
+		stop := workOn(t, &seb.Worker{Source: q, Concurrency: 7, Handle: func(context.Context, seb.Message) error {
+			mu.Lock()
+			now++
+			most, all = max(most, now), all+1
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			return nil
+		}})
+		time.Sleep(time.Second)
+		if info, err := q.Describe(t.Context()); err != nil || info.Leased > 7 {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil || most != 7 || all != 100 {
+			t.Fatalf("%d at a time, %d in all, %v", most, all, err)
+		}
+		wantLeft(t, q, 0)
+	})
+}
+
+func TestRecordOfAWorkerThatStoppedExtendingGoesToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, q := openQueue(t, 1, seb.QueueUpdate{})
+		silent := &silentSource{q, make(chan struct{})}
+		var cause error
+		stop := workOn(t, &seb.Worker{Source: silent, Lease: 10 * time.Second, Handle: func(ctx context.Context, _ seb.Message) error {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return nil
+		}})
+		time.Sleep(time.Second)
+		began := time.Now()
+		ms := mustReceive(t, q, 1, time.Minute)
+		wantHanded(t, ms, "[0#2]")
+		if late := time.Since(began); late > 10*time.Second {
+			t.Fatalf("after %v", late)
+		}
+		mustAck(t, q, ms...)
+		close(silent.cut)
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil || seb.CodeOf(cause) != seb.CodeLeaseLost {
+			t.Fatalf("the handler was ended by %v; %v", cause, err)
+		}
+		wantLeft(t, q, 0)
+	})
+}
+
+// silentSource does not extend until it is heard again.
+type silentSource struct {
+	*seb.Queue
+	cut chan struct{}
+}
+
+func (s *silentSource) Extend(ctx context.Context, lease time.Duration, tokens ...string) (time.Time, error) {
+	<-s.cut
+	return s.Queue.Extend(ctx, lease, tokens...)
+}
+
+func TestHandlerThatFailsHasItsRecordTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, q := openQueue(t, 2, seb.QueueUpdate{MaxAttempts: ptr(3), BackoffMin: ptr(time.Minute), BackoffMax: ptr(time.Minute)})
+		var at []time.Duration
+		began := time.Now()
+		stop := workOn(t, &seb.Worker{Source: q, Handle: func(_ context.Context, m seb.Message) error {
+			if m.Offset == 1 {
+				return nil
+			}
+			at = append(at, time.Since(began))
+			if m.Attempt == 2 {
+				return &seb.RetryIn{Delay: time.Hour, Err: errors.New("later")}
+			}
+			return errors.New("no")
+		}})
+		time.Sleep(3 * time.Hour)
+		if err := stop(); err != nil || len(at) != 3 || at[1] < 30*time.Second || at[1] > time.Minute+time.Second || at[2]-at[1] < time.Hour {
+			t.Fatalf("tried at %v, %v", at, err)
+		}
+		dead, _, _, err := q.Dead(t.Context(), seb.DeadOptions{})
+		if err != nil || len(dead) != 1 || dead[0].Reason != "no" {
+			t.Fatalf("%+v, %v", dead, err)
+		}
+	})
+}
+
+func TestWorkerEndsWithItsQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, q := openQueue(t, 1, seb.QueueUpdate{})
+		ended := make(chan error)
+		go func() {
+			w := &seb.Worker{Source: q, Handle: func(context.Context, seb.Message) error { return nil }}
+			ended <- w.Run(t.Context())
+		}()
+		time.Sleep(time.Second)
+		if err := q.Delete(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, <-ended, seb.CodeQueueNotFound)
+	})
+}
