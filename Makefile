@@ -108,6 +108,13 @@ roundtrip: ## a million real lines through a broker that is killed, on a directo
 bench: ## run the benchmarks that match BENCH (.)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem $(PKG)
 
+.PHONY: examples
+examples: $(LINTER) ## check and test examples/, a module of its own, against a PostgreSQL
+	cd examples && go mod tidy -diff
+	cd examples && go vet ./...
+	cd examples && $(LINTER) run ./...
+	cd examples && go test -race ./...
+
 .PHONY: tools
 tools: $(VERSITYGW) $(SCHEMATHESIS)/whole $(LINTER) $(GOTESTSUM) ## build the pinned tools into the cache
 

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// doubtMax is how old a batch may be to be sent again. Seb remembers an
+// idempotency key for 24 hours from when the batch was appended, which is never
+// before it was made; the hour between is for requests under way and clocks.
+const doubtMax = 23 * time.Hour
+
+// batch is rows of one topic that are sent together, under one idempotency key.
+// While its row in outbox_batches is there, no other batch of the topic is made.
+type batch struct {
+	topic string
+	id    string // a UUID
+	rows  []int64
+	fresh bool // it was made in this round, so that it was certainly not sent before
+	stale bool // it is older than doubtMax
+	more  bool // there were more new rows than it has
+}
+
+// key is the batch's idempotency key.
+func (b batch) key() string { return "outbox-" + b.id }
+
+func (b batch) String() string {
+	if len(b.rows) == 0 {
+		return fmt.Sprintf("batch %s without rows", b.id)
+	}
+	return fmt.Sprintf("batch %s of %d rows, id %d to %d", b.id, len(b.rows), b.rows[0], b.rows[len(b.rows)-1])
+}
+
+// record is a row as the broker's JSON has it.
+type record struct {
+	Key       *string           `json:"key,omitempty"`
+	Value     []byte            `json:"value_base64"`
+	Headers   map[string]string `json:"headers"`
+	Timestamp time.Time         `json:"timestamp"`
+}
+
+// makeBatches makes a batch for each topic that has none, of the oldest rows.
+// Rows become visible in another order than that
+// of their ids, so what was taken before says nothing about what is still to come:
+// a row is to be moved as long as it is there.
+func (s *session) makeBatches(ctx context.Context, most limits, except []string) ([]batch, error) {
+	const query = `
+		WITH oldest AS (
+			SELECT topic, id,
+				count(*) OVER (ORDER BY id) AS count,
+				sum(octet_length(value::text) + octet_length(coalesce(key, '')) + octet_length(coalesce(headers::text, '')))
+					OVER (ORDER BY id) AS bytes
+			FROM (
+				SELECT * FROM outbox
+				WHERE topic NOT IN (SELECT topic FROM outbox_batches) AND topic <> ALL (coalesce($3::text[], '{}'))
+				ORDER BY id LIMIT $1
+			) AS rows
+		)
+		INSERT INTO outbox_batches (topic, row_ids)
+		SELECT topic, array_agg(id ORDER BY id) FROM oldest
+		WHERE bytes <= $2 OR count = 1
+		GROUP BY topic
+		ON CONFLICT (topic) DO NOTHING
+		RETURNING topic, id::text, row_ids, true, false, (SELECT count(*) = $1 OR max(bytes) > $2 FROM oldest)`
+	batches, err := s.batches(ctx, query, most.rows, most.bytes, except)
+	if err != nil {
+		return nil, fmt.Errorf("make batches of new rows: %w", err)
+	}
+	return batches, nil
+}
+
+// oldBatches returns the batches that an earlier round, or an earlier run, may
+// have sent, to be sent again.
+func (s *session) oldBatches(ctx context.Context, except []string) ([]batch, error) {
+	const query = `
+		UPDATE outbox_batches SET tries = tries + 1 WHERE topic <> ALL (coalesce($2::text[], '{}'))
+		RETURNING topic, id::text, row_ids, false, created < now() - make_interval(secs => $1), false`
+	batches, err := s.batches(ctx, query, doubtMax.Seconds(), except)
+	if err != nil {
+		return nil, fmt.Errorf("look for batches on their way: %w", err)
+	}
+	return batches, nil
+}
+
+func (s *session) batches(ctx context.Context, query string, args ...any) ([]batch, error) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	rows, err := s.conn.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (b batch, err error) {
+		return b, row.Scan(&b.topic, &b.id, &b.rows, &b.fresh, &b.stale, &b.more)
+	})
+}
+
+// records returns what is to be sent of a batch, in order. There is nothing if
+// another drainer has finished it meanwhile, or the rows were deleted.
+func (s *session) records(ctx context.Context, b batch) ([]record, error) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	const query = `SELECT id::text, key, value, coalesce(headers, '{}'), created FROM outbox WHERE id = ANY ($1) ORDER BY outbox.id`
+	rows, err := s.conn.Query(ctx, query, b.rows)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", b, err)
+	}
+	records, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r record, err error) {
+		var id string
+		if err := row.Scan(&id, &r.Key, &r.Value, &r.Headers, &r.Timestamp); err != nil {
+			return r, err
+		}
+		r.Timestamp = r.Timestamp.UTC()
+		r.Headers["outbox-id"] = id // tells a reader, or a person in doubt, which row it was
+		return r, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", b, err)
+	}
+	return records, nil
+}
+
+// finish deletes a batch and its rows, which the topic has. Both go at once, so
+// that there is never a batch whose rows may be taken again.
+func (s *session) finish(ctx context.Context, batches []batch) error {
+	const query = `
+		WITH done AS (DELETE FROM outbox_batches WHERE id::text = ANY ($1) RETURNING row_ids)
+		DELETE FROM outbox WHERE id IN (SELECT unnest(row_ids) FROM done)`
+	return s.settle(ctx, "delete what was moved", query, batches)
+}
+
+// release forgets fresh batches that are certainly not in their topics, so that
+// their rows can be put into others. One that somebody else has tried meanwhile,
+// who took this process for lost, stays.
+func (s *session) release(ctx context.Context, batches []batch) error {
+	const query = `DELETE FROM outbox_batches WHERE id::text = ANY ($1) AND tries = 1`
+	return s.settle(ctx, "take back what was not moved", query, batches)
+}
+
+func (s *session) settle(ctx context.Context, what, query string, batches []batch) error {
+	if len(batches) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	var ids []string
+	for _, b := range batches {
+		ids = append(ids, b.id)
+	}
+	if _, err := s.conn.Exec(ctx, query, ids); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}

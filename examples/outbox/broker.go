@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	requestTimeout = 30 * time.Second
+	answerBytesMax = 1 << 20
+)
+
+// broker appends batches over HTTP.
+type broker struct {
+	base *url.URL
+	key  string // an API key, or ""
+	http *http.Client
+}
+
+func newBroker(server, key string) (*broker, error) {
+	base, err := url.Parse(server)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, fmt.Errorf("-server: %q is no http:// or https:// URL", server)
+	}
+	return &broker{base: base, key: key, http: &http.Client{
+		// A redirected append would arrive as a read.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// failure is an append that did not succeed.
+type failure struct {
+	err        error
+	certain    bool // its records are certainly not in the topic
+	refused    bool // and won't be, until somebody has changed something
+	retryAfter time.Duration
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// append appends records under an idempotency key, and says whether the broker
+// knew the key already. Errors are *failure.
+func (b *broker) append(ctx context.Context, topic, key string, records []record) (replayed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	body, err := json.Marshal(map[string]any{"records": records})
+	if err != nil {
+		return false, &failure{err: err, certain: true, refused: true}
+	}
+	address := b.base.JoinPath("v1", "topics", topic, "records").String()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return false, &failure{err: err, certain: true, refused: true}
+	}
+	// Without this net/http, which takes a request with an idempotency key for one
+	// that it may send again by itself, could hide a lost answer behind a refused
+	// connection.
+	req.GetBody = nil
+	req.Header.Set("Content-Type", "application/vnd.seb.records+json")
+	req.Header.Set("Idempotency-Key", key)
+	req.Header.Set("User-Agent", "seb-outbox")
+	if b.key != "" {
+		req.Header.Set("Authorization", "Bearer "+b.key)
+	}
+	res, err := b.http.Do(req)
+	if err != nil {
+		return false, unanswered(b.base, err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
+	if err != nil {
+		return false, unanswered(b.base, err)
+	}
+	if res.StatusCode != http.StatusCreated {
+		return false, refusal(res, answer)
+	}
+	var appended struct{ Count int }
+	if err := json.Unmarshal(answer, &appended); err != nil || appended.Count != len(records) {
+		return false, &failure{err: fmt.Errorf("%s answered 201 without the count of %d records sent: is it a broker?", b.base, len(records))}
+	}
+	return res.Header.Get("Idempotency-Replayed") == "true", nil
+}
+
+// unanswered is a request without an answer: it may have been carried out,
+// unless there was no connection for it.
+func unanswered(base *url.URL, err error) *failure {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // the rest repeats the request
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return &failure{err: fmt.Errorf("no broker answers at %s: %w", base, err), certain: true}
+	}
+	return &failure{err: fmt.Errorf("no answer from %s: %w", base, err)}
+}
+
+// refusal is an answer other than 201, a broker's or that of something before it.
+func refusal(res *http.Response, answer []byte) *failure {
+	var problem struct{ Code, Detail, Hint, Outcome string }
+	if json.Unmarshal(answer, &problem) != nil {
+		problem.Code, problem.Detail, problem.Hint, problem.Outcome = "", "", "", ""
+	}
+	text := []string{res.Status}
+	for _, s := range []string{problem.Code, problem.Detail, problem.Hint} {
+		if s != "" {
+			text = append(text, s)
+		}
+	}
+	f := &failure{err: errors.New(strings.Join(text, ": "))}
+	switch status := res.StatusCode; {
+	case problem.Outcome != "":
+		f.certain = problem.Outcome == "not_committed"
+	case status == http.StatusTooManyRequests, problem.Code != "" && status < 500:
+		f.certain = true
+	}
+	switch res.StatusCode {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests:
+	default:
+		f.refused = res.StatusCode < 500
+	}
+	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		f.retryAfter = min(time.Duration(seconds)*time.Second, pauseMax)
+	}
+	return f
+}

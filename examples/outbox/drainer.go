@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	parallelMax = 8 // batches, each of another topic, that are sent at the same time
+
+	pauseMin = 100 * time.Millisecond
+	pauseMax = time.Minute
+
+	// grace is what a request under way gets to end when the process is asked to.
+	grace = 10 * time.Second
+
+	reportEvery = 10 * time.Second
+)
+
+// limits bound the rows that are taken from the table at a time.
+type limits struct {
+	rows  int
+	bytes int
+}
+
+// drainer moves the rows of an outbox into topics, each once.
+type drainer struct {
+	config *pgx.ConnConfig
+	broker *broker
+	most   limits
+	once   bool          // end when the outbox is empty, or at the first failure
+	poll   time.Duration // how long to wait for a notification
+	pace   time.Duration // between rounds while rows come one by one
+	log    *slog.Logger
+
+	paused map[string]pause // topics that failed
+	moved  tally
+	worked bool // the database has what it takes
+}
+
+// pause is how long a topic is left alone.
+type pause struct {
+	until time.Time
+	last  time.Duration
+}
+
+// tally counts what was moved since the last report.
+type tally struct {
+	since                   time.Time
+	rows, batches, replayed int
+}
+
+// run drains until ctx ends, or with once until the outbox is empty. It connects
+// again whenever the connection is lost.
+func (d *drainer) run(ctx context.Context) error {
+	d.paused = map[string]pause{}
+	d.moved.since = time.Now()
+	defer d.report(0)
+	wait, waiting := pauseMin, false
+	for {
+		s, err := connect(ctx, d.config)
+		if err == nil {
+			d.log.Info("draining the outbox", "database", d.config.Database, "server", d.broker.base.Redacted())
+			wait, waiting = pauseMin, false
+			err = d.drain(ctx, s)
+			s.close()
+		}
+		if ctx.Err() != nil {
+			return d.ended()
+		}
+		if err == nil { // it is empty
+			return nil
+		}
+		hint, never := hopeless(err)
+		if never {
+			err = fmt.Errorf("%w; %s", err, hint)
+		}
+		switch {
+		case d.once, never && !d.worked:
+			return err
+		case errors.Is(err, errElsewhere):
+			if !waiting {
+				d.log.Info("another process drains this outbox; standing by")
+			}
+			waiting, wait = true, d.poll
+		default:
+			d.log.Warn("lost the database, trying again", "in", wait, "error", err)
+		}
+		if !sleep(ctx, wait) {
+			return d.ended()
+		}
+		wait = min(2*wait, pauseMax)
+	}
+}
+
+// ended is what it means that the process was asked to end.
+func (d *drainer) ended() error {
+	if d.once {
+		return errors.New("interrupted before the outbox was empty")
+	}
+	return nil
+}
+
+// drain moves rows through one connection, until it is lost.
+func (d *drainer) drain(ctx context.Context, s *session) error {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
+	for ctx.Err() == nil {
+		began := time.Now()
+		batches, more, err := d.next(work, s)
+		if err != nil {
+			return err
+		}
+		d.worked = true
+		for group := range slices.Chunk(batches, parallelMax) {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err := d.move(work, s, group); err != nil {
+				return err
+			}
+		}
+		d.report(reportEvery)
+		if d.once && len(batches) == 0 {
+			return nil
+		}
+		if more || d.once {
+			continue
+		}
+		if err := s.wait(ctx, d.untilNext()); err != nil {
+			return err
+		}
+		sleep(ctx, d.pace-time.Since(began))
+	}
+	return nil
+}
+
+// next returns the batches that are to be sent now, first those that may have
+// been sent before.
+func (d *drainer) next(ctx context.Context, s *session) (batches []batch, more bool, err error) {
+	var leave []string
+	for topic, p := range d.paused {
+		if time.Now().Before(p.until) {
+			leave = append(leave, topic)
+		}
+	}
+	old, err := s.oldBatches(ctx, leave)
+	if err != nil {
+		return nil, false, err
+	}
+	fresh, err := s.makeBatches(ctx, d.most, leave)
+	more = slices.ContainsFunc(fresh, func(b batch) bool { return b.more })
+	return append(old, fresh...), more, err
+}
+
+// move sends batches, which are of different topics, at the same time, and
+// settles what became of them. Errors are those of the database, and with once
+// also those of the broker.
+func (d *drainer) move(ctx context.Context, s *session, batches []batch) error {
+	records := make([][]record, len(batches))
+	for i, b := range batches {
+		if b.stale {
+			continue
+		}
+		var err error
+		if records[i], err = s.records(ctx, b); err != nil {
+			return err
+		}
+	}
+	errs := make([]error, len(batches))
+	var group sync.WaitGroup
+	var mu sync.Mutex // guards d.moved
+	for i, b := range batches {
+		switch {
+		case b.stale:
+			errs[i] = staleError(b)
+		case len(records[i]) > 0:
+			group.Go(func() {
+				var replayed bool
+				if replayed, errs[i] = d.broker.append(ctx, b.topic, b.key(), records[i]); errs[i] == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					d.moved.add(len(records[i]), replayed)
+				}
+			})
+		}
+	}
+	group.Wait()
+	return d.settle(ctx, s, batches, errs)
+}
+
+// settle notes in the database what became of batches.
+func (d *drainer) settle(ctx context.Context, s *session, batches []batch, errs []error) error {
+	var done, undone []batch
+	for i, b := range batches {
+		var f *failure
+		switch {
+		case errs[i] == nil:
+			done = append(done, b)
+			delete(d.paused, b.topic)
+		case errors.As(errs[i], &f) && f.certain && b.fresh:
+			undone = append(undone, b)
+		}
+	}
+	if err := errors.Join(s.finish(ctx, done), s.release(ctx, undone)); err != nil {
+		return err
+	}
+	for i, b := range batches {
+		if errs[i] == nil {
+			continue
+		}
+		if d.once {
+			return fmt.Errorf("topic %s, %s: %w", b.topic, b, errs[i])
+		}
+		d.pauseTopic(b, errs[i])
+	}
+	return nil
+}
+
+// pauseTopic leaves a topic alone for a while. Those behind the failed rows wait
+// with it, so that they stay in order; other topics go on.
+func (d *drainer) pauseTopic(b batch, err error) {
+	p := d.paused[b.topic]
+	p.last = min(max(2*p.last, pauseMin), pauseMax)
+	level := slog.LevelWarn
+	var f *failure
+	if errors.As(err, &f) {
+		p.last = max(p.last, f.retryAfter)
+		if f.refused {
+			level = slog.LevelError
+		}
+	}
+	p.until = time.Now().Add(p.last)
+	d.paused[b.topic] = p
+	d.log.Log(context.Background(), level, "not moved, trying again", "topic", b.topic, "what", b.String(), "in", p.last, "error", err)
+}
+
+// untilNext is how long there is nothing to do unless a row comes.
+func (d *drainer) untilNext() time.Duration {
+	next := d.poll
+	for _, p := range d.paused {
+		next = min(next, max(time.Until(p.until), pauseMin))
+	}
+	return next
+}
+
+func staleError(b batch) error {
+	return &failure{refused: true, err: fmt.Errorf("it was sent more than %v ago and may be in the topic, but the broker need not remember it any more: "+
+		"look for records whose header outbox-id is that of a row, with `seb consume %s --format json`; "+
+		"if they are there, DELETE FROM outbox WHERE id = ANY (SELECT unnest(row_ids) FROM outbox_batches WHERE id = '%s'); "+
+		"then, in any case, DELETE FROM outbox_batches WHERE id = '%s'", doubtMax, b.topic, b.id, b.id)}
+}
+
+func (t *tally) add(rows int, replayed bool) {
+	t.rows += rows
+	t.batches++
+	if replayed {
+		t.replayed++
+	}
+}
+
+// report tells what was moved, unless it told less than a while ago.
+func (d *drainer) report(every time.Duration) {
+	took := time.Since(d.moved.since)
+	if d.moved.batches == 0 || took < every {
+		return
+	}
+	d.log.Info("moved", "rows", d.moved.rows, "batches", d.moved.batches, "of them sent again", d.moved.replayed, "in", took.Round(time.Millisecond))
+	d.moved = tally{since: time.Now()}
+}
+
+// sleep waits, and returns false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,140 @@
+// Outbox moves rows from a table of PostgreSQL into topics of Seb, each exactly
+// once, whatever is killed on the way: this program, the broker, a connection.
+//
+// It can be sure of that because it fixes which rows go together before it sends
+// them, in a table beside the outbox, and because Seb knows the batch again by its
+// idempotency key: a batch is sent until it is acknowledged, and deleted together
+// with its rows then. schema.sql has the tables.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+//go:embed schema.sql
+var schema string
+
+const help = `usage: outbox [flags]
+
+Moves the rows of the table outbox into the topics that they name, each exactly once, and deletes them. Rows of
+one topic are sent in the order of their ids. Any number may run at once: one works, the others stand by.
+
+Without -database, the usual variables say where the database is: PGHOST, PGUSER, PGPASSWORD, PGDATABASE and
+others. Connect to the server itself, or to a pooler that gives each client a session of its own. An API key for
+the broker, with the scope write, is read from SEB_KEY or -key-file.
+
+    outbox -schema | psql shop
+    outbox -database postgres://shop@db.example/shop -server https://seb.example
+
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the program; it returns the exit code.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	d, showSchema, err := parse(args, errOut)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		complain(errOut, fmt.Errorf("%w; see outbox -help", err))
+		return exitUsage
+	case showSchema:
+		if _, err := io.WriteString(out, schema); err != nil {
+			complain(errOut, fmt.Errorf("write the schema: %w", err))
+			return exitFailure
+		}
+		return 0
+	}
+	if err := d.run(ctx); err != nil {
+		complain(errOut, err)
+		return exitFailure
+	}
+	return 0
+}
+
+// complain writes an error for people; there is nobody to tell if that fails.
+func complain(to io.Writer, err error) {
+	_, _ = fmt.Fprintf(to, "outbox: %v\n", err)
+}
+
+// parse makes a drainer of the flags.
+func parse(args []string, errOut io.Writer) (d *drainer, showSchema bool, err error) {
+	flags := flag.NewFlagSet("outbox", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors are printed once, by run
+	server := os.Getenv("SEB_SERVER")
+	if server == "" {
+		server = "http://127.0.0.1:51313"
+	}
+	d = &drainer{log: slog.New(slog.NewTextHandler(errOut, nil))}
+	database := flags.String("database", os.Getenv("DATABASE_URL"), "connect to the database at `URL`")
+	flags.StringVar(&server, "server", server, "append to the broker at `URL`")
+	keyFile := flags.String("key-file", "", "read the API key from `FILE`")
+	flags.BoolVar(&d.once, "once", false, "end when the outbox is empty, or with code 1 at the first failure; running it again is safe")
+	flags.DurationVar(&d.poll, "poll", time.Second, "look for rows this often, even without a notification")
+	flags.DurationVar(&d.pace, "pace", 250*time.Millisecond,
+		"gather rows for this long if they come one by one; each batch uses one of the million idempotency keys that Seb remembers for a day")
+	flags.IntVar(&d.most.rows, "rows", 1000, "send at most so many `rows` at a time")
+	flags.IntVar(&d.most.bytes, "bytes", 4<<20, "send at most so many `bytes` of values, keys and headers at a time; a larger row goes alone")
+	flags.BoolVar(&showSchema, "schema", false, "print the SQL that makes the tables, and end")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			flags.SetOutput(errOut)
+			_, _ = io.WriteString(errOut, help) // as for complain
+			flags.PrintDefaults()
+		}
+		return nil, false, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return nil, false, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case d.most.rows < 1 || d.most.bytes < 1 || d.poll <= 0 || d.pace < 0:
+		return nil, false, errors.New("-rows, -bytes and -poll must be greater than 0, -pace at least 0")
+	}
+	key, err := apiKey(*keyFile)
+	if err != nil {
+		return nil, false, err
+	}
+	if d.broker, err = newBroker(server, key); err != nil {
+		return nil, false, err
+	}
+	if d.config, err = configure(*database); err != nil {
+		return nil, false, fmt.Errorf("-database: %w", err)
+	}
+	return d, showSchema, nil
+}
+
+func apiKey(file string) (string, error) {
+	if file == "" {
+		return strings.TrimSpace(os.Getenv("SEB_KEY")), nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("-key-file: %w", err)
+	}
+	key := strings.TrimSpace(string(b))
+	if key == "" {
+		return "", fmt.Errorf("-key-file: %s is empty", file)
+	}
+	return key, nil
+}

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/simple-event-broker/seb/examples/internal/servers"
+)
+
+const (
+	patience = 20 * time.Second // for what takes a moment
+	look     = 20 * time.Millisecond
+)
+
+// shared is what all tests use: it is made when the first one needs it.
+var shared struct {
+	dir      string
+	postgres func() (*servers.Postgres, error)
+	seb      func() (string, error) // the binary of the broker
+	outbox   func() (string, error) // that of this program
+}
+
+func TestMain(m *testing.M) {
+	os.Exit(withShared(m.Run))
+}
+
+func withShared(run func() int) int {
+	dir, err := os.MkdirTemp("", "seb-outbox-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
+	var postgres *servers.Postgres
+	defer func() {
+		if postgres != nil {
+			if err := postgres.Remove(context.Background()); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}
+	}()
+	shared.dir = dir
+	shared.postgres = sync.OnceValues(func() (*servers.Postgres, error) {
+		bin, err := servers.FindPostgres()
+		if err != nil {
+			return nil, err
+		}
+		// What survives a power cut is not the question here.
+		postgres, err = servers.StartPostgres(context.Background(), bin, "fsync=off")
+		return postgres, err
+	})
+	shared.seb = sync.OnceValues(func() (string, error) { return servers.Build(context.Background(), "../..", "./cmd/seb", dir) })
+	shared.outbox = sync.OnceValues(func() (string, error) { return servers.Build(context.Background(), "..", "./outbox", dir) })
+	return run()
+}
+
+// rig is an outbox in a database of its own, and a broker.
+type rig struct {
+	t        *testing.T
+	postgres *servers.Postgres
+	database string // its URL
+	conn     *pgx.Conn
+	seb      *servers.Seb
+}
+
+// newRig makes an empty outbox and starts a broker, with flags of `seb serve`.
+// Without PostgreSQL the test is skipped, or fails if SEB_TEST_REQUIRE is 1.
+func newRig(t *testing.T, flags ...string) *rig {
+	t.Helper()
+	postgres, err := shared.postgres()
+	if errors.Is(err, servers.ErrNoPostgres) && os.Getenv("SEB_TEST_REQUIRE") != "1" {
+		t.Skip(err)
+	}
+	must(t, err)
+	r := &rig{t: t, postgres: postgres}
+	name := strings.ToLower(t.Name())
+	admin, err := pgx.Connect(t.Context(), postgres.URL)
+	must(t, err)
+	_, err = admin.Exec(t.Context(), "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
+	must(t, err)
+	must(t, admin.Close(t.Context()))
+	r.database = strings.Replace(postgres.URL, "/postgres?", "/"+name+"?", 1)
+	r.conn = r.connect()
+	r.exec(schema)
+
+	binary, err := shared.seb()
+	must(t, err)
+	r.seb, err = servers.StartSeb(t.Context(), binary, t.TempDir(), flags...)
+	if r.seb != nil {
+		t.Cleanup(r.seb.Kill)
+	}
+	must(t, err)
+	return r
+}
+
+// connect opens another connection to the database.
+func (r *rig) connect() *pgx.Conn {
+	r.t.Helper()
+	conn, err := pgx.Connect(r.t.Context(), r.database)
+	must(r.t, err)
+	r.t.Cleanup(func() { _ = conn.Close(context.Background()) }) // some are cut on purpose
+	return conn
+}
+
+func (r *rig) exec(sql string, args ...any) {
+	r.t.Helper()
+	_, err := r.conn.Exec(r.t.Context(), sql, args...)
+	must(r.t, err)
+}
+
+// insert adds a row for each value, of topic t and key k.
+func (r *rig) insert(values ...string) {
+	r.t.Helper()
+	for _, v := range values {
+		r.exec(`INSERT INTO outbox (topic, key, value) VALUES ('t', 'k', to_jsonb($1::text))`, v)
+	}
+}
+
+// count returns what a query counts.
+func (r *rig) count(query string) int {
+	r.t.Helper()
+	var n int
+	must(r.t, r.conn.QueryRow(r.t.Context(), query).Scan(&n))
+	return n
+}
+
+// stored is a record as the broker tells it.
+type stored struct {
+	Offset  int64
+	Key     string
+	Value   string
+	Headers map[string]string
+}
+
+// topic returns the records of a topic's only partition; none if it isn't there.
+func (r *rig) topic(name string) []stored {
+	r.t.Helper()
+	var all []stored
+	for {
+		address := fmt.Sprintf("%s/v1/topics/%s/records?limit=65536&offset=%d", r.seb.URL, name, len(all))
+		req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, address, nil)
+		must(r.t, err)
+		req.Header.Set("Accept", "application/json")
+		res, err := http.DefaultClient.Do(req)
+		must(r.t, err)
+		defer res.Body.Close()
+		if res.StatusCode == http.StatusNotFound {
+			return nil
+		}
+		var page struct{ Records []stored }
+		must(r.t, json.NewDecoder(res.Body).Decode(&page))
+		if len(page.Records) == 0 {
+			return all
+		}
+		all = append(all, page.Records...)
+	}
+}
+
+// wantTopic fails the test unless topic t has these values, as JSON strings.
+func (r *rig) wantTopic(values ...string) {
+	r.t.Helper()
+	var got []string
+	for _, s := range r.topic("t") {
+		var v string
+		must(r.t, json.Unmarshal([]byte(s.Value), &v))
+		got = append(got, v)
+	}
+	if strings.Join(got, " ") != strings.Join(values, " ") {
+		r.t.Fatalf("topic t has %q, want %q", got, values)
+	}
+}
+
+// wantEmpty fails the test unless nothing is left in the tables.
+func (r *rig) wantEmpty() {
+	r.t.Helper()
+	if n := r.count(`SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM outbox_batches)`); n != 0 {
+		r.t.Fatalf("%d rows are left in outbox and outbox_batches", n)
+	}
+}
+
+// output keeps what a program writes.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// once drains by one call of the program, through server, and returns its exit
+// code and what it said.
+func (r *rig) once(server string, flags ...string) (int, string) {
+	r.t.Helper()
+	var out output
+	args := append([]string{"-database", r.database, "-server", server, "-once"}, flags...)
+	return run(r.t.Context(), args, &out, &out), out.String()
+}
+
+// drained is once, and fails the test unless the program ends well.
+func (r *rig) drained(flags ...string) {
+	r.t.Helper()
+	if code, said := r.once(r.seb.URL, flags...); code != 0 {
+		r.t.Fatalf("outbox -once ended with %d:\n%s", code, said)
+	}
+}
+
+// background runs the program until the test ends or stop is called, which
+// returns its exit code.
+func (r *rig) background(server string, flags ...string) (said *output, stop func() int) {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	said = &output{}
+	ended := make(chan int, 1)
+	args := append([]string{"-database", r.database, "-server", server}, flags...)
+	go func() { ended <- run(ctx, args, said, said) }()
+	stop = sync.OnceValue(func() int {
+		cancel()
+		return <-ended
+	})
+	r.t.Cleanup(func() {
+		stop()
+		if r.t.Failed() {
+			r.t.Logf("outbox said:\n%s", said)
+		}
+	})
+	return said, stop
+}
+
+// eventually waits until something holds.
+func (r *rig) eventually(what string, holds func() bool) {
+	r.t.Helper()
+	timeout := time.After(patience)
+	for !holds() {
+		select {
+		case <-time.After(look):
+		case <-timeout:
+			r.t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// front starts a proxy before the broker. It does with the n-th append, from 1,
+// what meddle does, which calls next to pass it on.
+func (r *rig) front(meddle func(n int, w http.ResponseWriter, req *http.Request, next http.Handler)) *httptest.Server {
+	r.t.Helper()
+	target, err := url.Parse(r.seb.URL)
+	must(r.t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	var mu sync.Mutex
+	n := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		mu.Lock()
+		n++
+		this := n
+		mu.Unlock()
+		meddle(this, w, req, proxy)
+	}))
+	r.t.Cleanup(server.Close)
+	return server
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// page returns a page of the documentation.
+func page(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("../../docs", name))
+	must(t, err)
+	return string(b)
+}

@@ -1,0 +1,29 @@
+-- The outbox: an application inserts its events here, in the transaction that
+-- changes its data. A row is not changed after that, and whoever drains deletes it.
+CREATE TABLE outbox (
+    id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    topic   text NOT NULL CHECK (topic ~ '^[a-zA-Z0-9._-]{1,249}$' AND topic NOT IN ('.', '..')),
+    key     text CHECK (octet_length(key) <= 65536), -- events of one key stay in order
+    value   jsonb NOT NULL CHECK (octet_length(value::text) <= 4194304), -- or text, or bytea
+    headers jsonb CHECK (jsonb_typeof(headers) = 'object' AND NOT headers @? '$.* ? (@.type() != "string")'),
+    created timestamptz NOT NULL DEFAULT now()
+);
+
+-- What is on its way: of each topic one batch at most. Its rows are fixed here
+-- before they are sent, and its id is the idempotency key of every try.
+CREATE TABLE outbox_batches (
+    topic   text PRIMARY KEY,
+    id      uuid NOT NULL DEFAULT gen_random_uuid(),
+    row_ids bigint[] NOT NULL,
+    tries   int NOT NULL DEFAULT 1,
+    created timestamptz NOT NULL DEFAULT now()
+);
+
+-- Wakes the program at once. Without it, it looks every second.
+CREATE FUNCTION outbox_notify() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NOTIFY outbox;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER outbox_notify AFTER INSERT ON outbox FOR EACH STATEMENT EXECUTE FUNCTION outbox_notify();

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	databaseTimeout = 30 * time.Second
+
+	// lockSpace is the first half of the advisory lock's name; the second is the
+	// number of the table.
+	lockSpace = 0x5eb
+)
+
+// errElsewhere is that another drainer has the outbox.
+var errElsewhere = errors.New("another process drains this outbox")
+
+// session is a connection to the database that holds the outbox's lock. All that
+// a drainer does there goes through it, so that nothing is done by one that has
+// lost it. The lock makes sure that rows are not sent twice in vain and that they
+// stay in order; that they arrive once does not depend on it.
+type session struct {
+	conn  *pgx.Conn
+	woken bool // a row was inserted since that was last looked at
+}
+
+// connect connects and takes the lock.
+func connect(ctx context.Context, config *pgx.ConnConfig) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	s := &session{}
+	config = config.Copy()
+	config.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { s.woken = true }
+	var err error
+	if s.conn, err = pgx.ConnectConfig(ctx, config); err != nil {
+		return nil, err
+	}
+	if err := s.lock(ctx); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *session) lock(ctx context.Context) error {
+	var locked bool
+	err := s.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, 'outbox'::regclass::oid::int)`, lockSpace).Scan(&locked)
+	switch {
+	case err != nil:
+		return fmt.Errorf("lock the outbox: %w", err)
+	case !locked:
+		return errElsewhere
+	}
+	if _, err := s.conn.Exec(ctx, `LISTEN outbox`); err != nil {
+		return fmt.Errorf("listen for new rows: %w", err)
+	}
+	return nil
+}
+
+// wait returns when a row was inserted since the last wait, or after a while.
+func (s *session) wait(ctx context.Context, most time.Duration) error {
+	defer func() { s.woken = false }()
+	if s.woken {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	// It reads notifications only, and leaves the connection whole when ctx ends.
+	if err := s.conn.PgConn().WaitForNotification(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("wait for new rows: %w", err)
+	}
+	return nil
+}
+
+func (s *session) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = s.conn.Close(ctx) // the server notices either way
+}
+
+// configure reads a connection string. A server that loses sight of this
+// process gives its lock to another after some 25 s instead of two hours.
+func configure(database string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(database)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]string{
+		"application_name":        "outbox",
+		"tcp_keepalives_idle":     "10",
+		"tcp_keepalives_interval": "5",
+		"tcp_keepalives_count":    "3",
+		"tcp_user_timeout":        "25000",
+	} {
+		if _, set := config.RuntimeParams[name]; !set {
+			config.RuntimeParams[name] = value
+		}
+	}
+	return config, nil
+}
+
+// hopeless tells whether trying again can't help, until somebody has changed the
+// database or the way it is asked, and what to do then.
+func hopeless(err error) (hint string, ok bool) {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return "", false
+	}
+	switch {
+	case e.Code == "42P01": // undefined_table
+		return "make the tables with: outbox -schema | psql", true
+	case e.Code == "42501": // insufficient_privilege
+		return "the role needs SELECT and DELETE on outbox, and SELECT, INSERT, UPDATE and DELETE on outbox_batches", true
+	case strings.HasPrefix(e.Code, "42"):
+		return "make the tables as outbox -schema shows them", true
+	case strings.HasPrefix(e.Code, "28"), strings.HasPrefix(e.Code, "3D"):
+		return "say where the database is and who asks, with -database, DATABASE_URL, or PGHOST, PGUSER, PGPASSWORD and PGDATABASE", true
+	}
+	return "", false
+}
