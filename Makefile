@@ -17,6 +17,8 @@ KILLS ?= 150
 # Which benchmarks run, and for how long each: make bench BENCH=Append BENCHTIME=5s
 BENCH ?= .
 BENCHTIME ?= 1s
+# Flags of the comparison of queues; -help lists them.
+QUEUEBENCH ?=
 
 # Built tools live outside the tree, so that every clone on a machine shares
 # them. The name holds what the binary depends on: the version that the tool's
@@ -107,6 +109,10 @@ roundtrip: ## a million real lines through a broker that is killed, on a directo
 .PHONY: bench
 bench: ## run the benchmarks that match BENCH (.)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem $(PKG)
+
+.PHONY: bench-queues
+bench-queues: ## compare queues with a table in PostgreSQL: make bench-queues QUEUEBENCH='-workers 16'
+	cd examples && go run ./queuebench $(QUEUEBENCH)
 
 .PHONY: examples
 examples: $(LINTER) ## check and test examples/, a module of its own, against a PostgreSQL

@@ -2,7 +2,10 @@ module github.com/simple-event-broker/seb/examples
 
 go 1.26.0
 
-require github.com/jackc/pgx/v5 v5.12.0
+require (
+	github.com/jackc/pgx/v5 v5.12.0
+	golang.org/x/sync v0.22.0
+)
 
 require (
 	github.com/jackc/pgpassfile v1.0.0 // indirect

@@ -1,0 +1,131 @@
+// Queuebench compares Seb's queues with the usual pattern in PostgreSQL, a table
+// of jobs whose workers take rows by FOR UPDATE SKIP LOCKED. Both run on the same
+// machine and disk, one after the other, and make durable what they answer.
+//
+// It prints how many messages a second all workers together take and finish, and
+// how long it takes them to receive and to finish. A worker does nothing with a
+// message: what is measured is the queue.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+// options are what the flags say.
+type options struct {
+	messages int
+	payload  int // bytes
+	workers  int
+	batches  []int
+	sides    []string
+	postgres string // URL of a server that runs, or ""
+	seb      string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "queuebench:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("queuebench", flag.ContinueOnError)
+	flags.IntVar(&o.messages, "messages", 20_000, "how many messages a queue has when its workers begin")
+	flags.IntVar(&o.payload, "payload", 200, "how many `bytes` each of them has")
+	flags.IntVar(&o.workers, "workers", 64, "how many workers take them, each over a connection of its own")
+	batches := flags.String("batches", "1,10", "how many messages a worker takes at a time: a run for each")
+	sides := flags.String("sides", strings.Join(sideNames, ","), "what to compare")
+	flags.StringVar(&o.postgres, "postgres", "", "use the PostgreSQL server at `URL`, and its table queuebench (default: start one)")
+	flags.StringVar(&o.seb, "seb", "", "use the broker at `URL`, and its topic queuebench (default: start one, on a directory)")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	for b := range strings.SplitSeq(*batches, ",") {
+		n, err := strconv.Atoi(b)
+		if err != nil || n < 1 {
+			return o, fmt.Errorf("-batches: %q is no number greater than 0", b)
+		}
+		o.batches = append(o.batches, n)
+	}
+	for s := range strings.SplitSeq(*sides, ",") {
+		if openers[s] == nil {
+			return o, fmt.Errorf("-sides: there is no %q; there are %s", s, strings.Join(sideNames, ", "))
+		}
+		o.sides = append(o.sides, s)
+	}
+	if o.messages < 1 || o.payload < 1 || o.workers < 1 || flags.NArg() > 0 {
+		return o, errors.New("-messages, -payload and -workers are at least 1, and there are no arguments")
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	header := fmt.Sprintf("%s/%s, %d CPUs, %s\n%d messages of %d bytes, %d workers\n",
+		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), o.messages, o.payload, o.workers)
+	if _, err := io.WriteString(out, header); err != nil {
+		return err
+	}
+	row := func(cells ...any) error {
+		_, err := fmt.Fprint(table, strings.Join(strings.Fields(fmt.Sprintln(cells...)), "\t")+"\t\n")
+		return err
+	}
+	if err := row("side", "at-once", "messages/s", "receive-p50", "receive-p99", "finish-p50", "finish-p99", "filled/s"); err != nil {
+		return err
+	}
+	for _, name := range o.sides {
+		what, err := measureSide(ctx, name, o, row)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if _, err := fmt.Fprintf(out, "%s: %s\n", name, what); err != nil {
+			return err
+		}
+	}
+	return table.Flush()
+}
+
+// measureSide runs one side, and returns what exactly it was.
+func measureSide(ctx context.Context, name string, o options, row func(...any) error) (what string, err error) {
+	s, err := openers[name](ctx, o)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	for _, batch := range o.batches {
+		m, err := measure(ctx, s, o, batch)
+		if err != nil {
+			return "", err
+		}
+		if err := row(name, batch, m.rate, m.receive.at(50), m.receive.at(99), m.finish.at(50), m.finish.at(99), m.filled); err != nil {
+			return "", err
+		}
+	}
+	return s.Describe(ctx)
+}
+
+// rounded leaves of a duration what tells something.
+func rounded(d time.Duration) time.Duration { return d.Round(max(time.Microsecond, d/1000)) }

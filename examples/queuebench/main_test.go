@@ -1,0 +1,44 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/simple-event-broker/seb/examples/internal/servers"
+)
+
+// Every message that a queue was filled with is taken and finished: measure says
+// so, or fails.
+func TestPostgresIsMeasured(t *testing.T) {
+	if _, err := servers.FindPostgres(); errors.Is(err, servers.ErrNoPostgres) && os.Getenv("SEB_TEST_REQUIRE") != "1" {
+		t.Skip(err)
+	}
+	var out bytes.Buffer
+	args := []string{"-messages", "300", "-workers", "8", "-sides", "postgres-locked,postgres-leased"}
+	if err := run(t.Context(), args, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"300 messages of 200 bytes, 8 workers", "PostgreSQL 1", "synchronous_commit=on, fsync=on", "over a Unix socket"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, &out)
+		}
+	}
+	if rows := strings.Count(out.String(), "\n  postgres-") + strings.Count(out.String(), "\npostgres-"); rows < 4 {
+		t.Errorf("it has %d rows:\n%s", rows, &out)
+	}
+}
+
+func TestMistakesAreTold(t *testing.T) {
+	for want, args := range map[string][]string{
+		`there is no "kafka"; there are postgres-locked, postgres-leased, seb`: {"-sides", "kafka"},
+		`"ten" is no number`: {"-batches", "1,ten"},
+		"at least 1":         {"-messages", "0"},
+	} {
+		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", args, err, want)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/simple-event-broker/seb/examples/internal/servers"
+)
+
+// jobs is the usual table. Its index is what a worker finds the next rows by, and
+// run_at is when a row may be taken, at first or again.
+const jobs = `
+	DROP TABLE IF EXISTS queuebench;
+	CREATE TABLE queuebench (
+		id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+		run_at   timestamptz NOT NULL DEFAULT now(),
+		attempts int NOT NULL DEFAULT 0,
+		payload  bytea NOT NULL
+	);
+	CREATE INDEX ON queuebench (run_at, id)`
+
+// postgres is a table of jobs in a server.
+type postgres struct {
+	url    string
+	own    *servers.Postgres // nil if it isn't ours
+	leased bool
+}
+
+// openLocked is the pattern in which a worker keeps its rows locked, in an open
+// transaction, until it has done them. That is the least that a database must do
+// for a message, one commit; it takes a connection for each message in work, and
+// holds up VACUUM.
+func openLocked(ctx context.Context, o options) (side, error) { return openPostgres(ctx, o, false) }
+
+// openLeased is the pattern of most libraries: a worker notes in the row until
+// when it has it, and deletes it when it is done. Two commits, and no transaction
+// is open while the worker works.
+func openLeased(ctx context.Context, o options) (side, error) { return openPostgres(ctx, o, true) }
+
+func openPostgres(ctx context.Context, o options, leased bool) (side, error) {
+	p := &postgres{url: o.postgres, leased: leased}
+	if p.url != "" {
+		return p, nil
+	}
+	bin, err := servers.FindPostgres()
+	if err != nil {
+		return nil, err
+	}
+	// All settings are PostgreSQL's own, but for as many connections as it takes.
+	if p.own, err = servers.StartPostgres(ctx, bin, "max_connections="+strconv.Itoa(max(100, o.workers+10))); err != nil {
+		return nil, err
+	}
+	p.url = p.own.URL
+	return p, nil
+}
+
+func (p *postgres) Close() error {
+	if p.own == nil {
+		return nil
+	}
+	return p.own.Remove(context.Background())
+}
+
+func (p *postgres) Fill(ctx context.Context, messages [][]byte) (err error) {
+	conn, err := pgx.Connect(ctx, p.url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closed(conn)) }()
+	if _, err := conn.Exec(ctx, jobs); err != nil {
+		return err
+	}
+	rows := pgx.CopyFromSlice(len(messages), func(i int) ([]any, error) { return []any{messages[i]}, nil })
+	if _, err := conn.CopyFrom(ctx, pgx.Identifier{"queuebench"}, []string{"payload"}, rows); err != nil {
+		return err
+	}
+	// A table in use has been analyzed long ago.
+	_, err = conn.Exec(ctx, `VACUUM ANALYZE queuebench`)
+	return err
+}
+
+func (p *postgres) Describe(ctx context.Context) (text string, err error) {
+	conn, err := pgx.Connect(ctx, p.url)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, closed(conn)) }()
+	var version, over string
+	err = conn.QueryRow(ctx, `SELECT version(), coalesce('TCP ' || host(inet_server_addr()), 'a Unix socket')`).Scan(&version, &over)
+	if err != nil {
+		return "", err
+	}
+	described := []string{version, "over " + over}
+	for _, setting := range []string{"synchronous_commit", "fsync", "shared_buffers", "max_connections"} {
+		var value string
+		if err := conn.QueryRow(ctx, `SELECT current_setting($1)`, setting).Scan(&value); err != nil {
+			return "", err
+		}
+		described = append(described, setting+"="+value)
+	}
+	return strings.Join(described, ", "), nil
+}
+
+// Worker connects.
+func (p *postgres) Worker(ctx context.Context) (worker, error) {
+	conn, err := pgx.Connect(ctx, p.url)
+	if err != nil {
+		return nil, err
+	}
+	if p.leased {
+		return &leasing{conn}, nil
+	}
+	return &locking{conn: conn}, nil
+}
+
+// locking is a worker that keeps its rows locked until they are done.
+type locking struct {
+	conn *pgx.Conn
+	tx   pgx.Tx
+}
+
+func (w *locking) Take(ctx context.Context, most int) ([]string, error) {
+	var err error
+	if w.tx, err = w.conn.Begin(ctx); err != nil {
+		return nil, err
+	}
+	ids, err := takeRows(ctx, w.tx, `SELECT id, payload FROM queuebench WHERE run_at <= now()
+		ORDER BY run_at, id LIMIT $1 FOR UPDATE SKIP LOCKED`, most)
+	if err == nil && len(ids) == 0 {
+		err = w.tx.Commit(ctx)
+	}
+	return ids, err
+}
+
+func (w *locking) Done(ctx context.Context, ids []string) error {
+	if err := deleteRows(ctx, w.tx, ids); err != nil {
+		return err
+	}
+	return w.tx.Commit(ctx)
+}
+
+func (w *locking) Close() error { return closed(w.conn) }
+
+// leasing is a worker that notes in its rows until when it has them.
+type leasing struct{ conn *pgx.Conn }
+
+func (w *leasing) Take(ctx context.Context, most int) ([]string, error) {
+	return takeRows(ctx, w.conn, `UPDATE queuebench SET run_at = now() + interval '30 seconds', attempts = attempts + 1
+		WHERE id IN (SELECT id FROM queuebench WHERE run_at <= now() ORDER BY run_at, id LIMIT $1 FOR UPDATE SKIP LOCKED)
+		RETURNING id, payload`, most)
+}
+
+func (w *leasing) Done(ctx context.Context, ids []string) error { return deleteRows(ctx, w.conn, ids) }
+
+func (w *leasing) Close() error { return closed(w.conn) }
+
+// querier is a connection, or a transaction.
+type querier interface {
+	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
+	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
+}
+
+// takeRows returns the ids of the rows of a query, and reads their payloads too.
+func takeRows(ctx context.Context, from querier, query string, most int) ([]string, error) {
+	rows, err := from.Query(ctx, query, most)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	var id int64
+	var payload []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &payload}, func() error {
+		ids = append(ids, strconv.FormatInt(id, 10))
+		return nil
+	})
+	return ids, err
+}
+
+func deleteRows(ctx context.Context, from querier, ids []string) error {
+	tag, err := from.Exec(ctx, `DELETE FROM queuebench WHERE id = ANY ($1::bigint[])`, ids)
+	if err == nil && tag.RowsAffected() != int64(len(ids)) {
+		err = fmt.Errorf("%d of %d rows were deleted", tag.RowsAffected(), len(ids))
+	}
+	return err
+}
+
+// closed closes a connection.
+func closed(conn *pgx.Conn) error { return conn.Close(context.Background()) }

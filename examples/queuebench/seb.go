@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb/examples/internal/servers"
+)
+
+const (
+	topicPath = "/v1/topics/queuebench"
+	queuePath = topicPath + "/queues/work"
+
+	fillRecords    = 10_000 // of a request
+	requestTimeout = time.Minute
+	receiveWait    = "1s"
+)
+
+// seb is a queue of a broker.
+type seb struct {
+	url  string
+	own  *servers.Seb // nil if it isn't ours
+	dir  string       // of our own
+	http *http.Client
+}
+
+func openSeb(ctx context.Context, o options) (side, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = o.workers, o.workers
+	s := &seb{url: o.seb, http: &http.Client{Transport: transport}}
+	if s.url != "" {
+		return s, nil
+	}
+	var err error
+	if s.dir, err = os.MkdirTemp("", "seb-queuebench-"); err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *seb) start(ctx context.Context) error {
+	binary, err := servers.Build(ctx, "..", "./cmd/seb", s.dir)
+	if err != nil {
+		return err
+	}
+	// All settings are Seb's own.
+	if s.own, err = servers.StartSeb(ctx, binary, s.dir+"/log"); err != nil {
+		return err
+	}
+	s.url = s.own.URL
+	return nil
+}
+
+func (s *seb) Close() error {
+	if s.own != nil {
+		s.own.Kill() // nothing of it is kept
+	}
+	if s.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(s.dir)
+}
+
+// Fill makes the topic anew, and its queue with it.
+func (s *seb) Fill(ctx context.Context, messages [][]byte) error {
+	if err := s.do(ctx, http.MethodDelete, topicPath, nil, nil); err != nil && !isNotFound(err) {
+		return err
+	}
+	for chunk := range slices.Chunk(messages, fillRecords) {
+		if err := s.do(ctx, http.MethodPost, topicPath+"/records", ndjson(bytes.Join(chunk, []byte("\n"))), nil); err != nil {
+			return err
+		}
+	}
+	return s.do(ctx, http.MethodPut, queuePath, map[string]any{"lease": "30s", "from": "earliest"}, nil)
+}
+
+func (s *seb) Describe(ctx context.Context) (string, error) {
+	var version map[string]any
+	if err := s.do(ctx, http.MethodGet, "/v1/version", nil, &version); err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(version)
+	if err != nil {
+		return "", err
+	}
+	store := "the store of that broker"
+	if s.own != nil {
+		store = "a directory, with the defaults of `seb serve`"
+	}
+	return fmt.Sprintf("%s, over %s, on %s", text, s.url, store), nil
+}
+
+// Worker returns a worker, which shares nothing with others but the broker.
+func (s *seb) Worker(context.Context) (worker, error) { return &receiver{s}, nil }
+
+type receiver struct{ *seb }
+
+func (r *receiver) Take(ctx context.Context, most int) ([]string, error) {
+	var received struct{ Messages []struct{ Token string } }
+	if err := r.do(ctx, http.MethodPost, queuePath+"/receive", map[string]any{"max": most, "wait": receiveWait}, &received); err != nil {
+		return nil, err
+	}
+	var tokens []string
+	for _, m := range received.Messages {
+		tokens = append(tokens, m.Token)
+	}
+	return tokens, nil
+}
+
+func (r *receiver) Done(ctx context.Context, tokens []string) error {
+	return r.do(ctx, http.MethodPost, queuePath+"/ack", map[string]any{"tokens": tokens}, nil)
+}
+
+// Close does nothing: the broker is not a worker's.
+func (r *receiver) Close() error { return nil }
+
+// ndjson is a body of records, a line each.
+type ndjson []byte
+
+// refusal is an answer that is no success.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+func isNotFound(err error) bool {
+	var r *refusal
+	return errors.As(err, &r) && r.status == http.StatusNotFound
+}
+
+// do sends a request, with a body of records or of JSON, and decodes the answer
+// unless into is nil.
+func (s *seb) do(ctx context.Context, method, path string, body, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	kind := "application/json"
+	content, records := body.(ndjson)
+	if records {
+		kind = "application/x-ndjson"
+	} else if body != nil {
+		var err error
+		if content, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.url+path, bytes.NewReader(content))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", kind)
+	if key := strings.TrimSpace(os.Getenv("SEB_KEY")); key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	res, err := s.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	if res.StatusCode/100 != 2 {
+		return &refusal{res.StatusCode, fmt.Sprintf("%s %s: %s: %s", method, path, res.Status, answer)}
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(answer, into)
+}
