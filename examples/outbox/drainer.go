@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -42,7 +43,11 @@ type drainer struct {
 
 	paused map[string]pause // topics that failed
 	moved  tally
-	worked bool // the database has what it takes
+
+	began    time.Time
+	wait     time.Duration // before the next try to connect
+	standing bool          // by, and it was told
+	worked   bool          // the database has what it takes
 }
 
 // pause is how long a topic is left alone.
@@ -55,57 +60,6 @@ type pause struct {
 type tally struct {
 	since                   time.Time
 	rows, batches, replayed int
-}
-
-// run drains until ctx ends, or with once until the outbox is empty. It connects
-// again whenever the connection is lost.
-func (d *drainer) run(ctx context.Context) error {
-	d.paused = map[string]pause{}
-	d.moved.since = time.Now()
-	defer d.report(0)
-	wait, waiting := pauseMin, false
-	for {
-		s, err := connect(ctx, d.config)
-		if err == nil {
-			d.log.Info("draining the outbox", "database", d.config.Database, "server", d.broker.base.Redacted())
-			wait, waiting = pauseMin, false
-			err = d.drain(ctx, s)
-			s.close()
-		}
-		if ctx.Err() != nil {
-			return d.ended()
-		}
-		if err == nil { // it is empty
-			return nil
-		}
-		hint, never := hopeless(err)
-		if never {
-			err = fmt.Errorf("%w; %s", err, hint)
-		}
-		switch {
-		case d.once, never && !d.worked:
-			return err
-		case errors.Is(err, errElsewhere):
-			if !waiting {
-				d.log.Info("another process drains this outbox; standing by")
-			}
-			waiting, wait = true, d.poll
-		default:
-			d.log.Warn("lost the database, trying again", "in", wait, "error", err)
-		}
-		if !sleep(ctx, wait) {
-			return d.ended()
-		}
-		wait = min(2*wait, pauseMax)
-	}
-}
-
-// ended is what it means that the process was asked to end.
-func (d *drainer) ended() error {
-	if d.once {
-		return errors.New("interrupted before the outbox was empty")
-	}
-	return nil
 }
 
 // drain moves rows through one connection, until it is lost.
@@ -157,8 +111,17 @@ func (d *drainer) next(ctx context.Context, s *session) (batches []batch, more b
 		return nil, false, err
 	}
 	fresh, err := s.makeBatches(ctx, d.most, leave)
+	if err != nil {
+		return nil, false, err
+	}
+	batches = append(old, fresh...)
+	// A topic that failed and has nothing left, because somebody deleted it, is
+	// not to be waited for.
+	maps.DeleteFunc(d.paused, func(topic string, _ pause) bool {
+		return !slices.Contains(leave, topic) && !slices.ContainsFunc(batches, func(b batch) bool { return b.topic == topic })
+	})
 	more = slices.ContainsFunc(fresh, func(b batch) bool { return b.more })
-	return append(old, fresh...), more, err
+	return batches, more, nil
 }
 
 // move sends batches, which are of different topics, at the same time, and

@@ -276,6 +276,37 @@ func TestReleaseAfterTakeover(t *testing.T) {
 	}
 }
 
+// A batch that a crash of the database could take back must not be sent.
+func TestBatchesAreDurable(t *testing.T) {
+	r := newRig(t)
+	r.exec(`ALTER DATABASE ` + r.name + ` SET synchronous_commit = off`)
+	config, err := configure(r.database)
+	must(t, err)
+	s, err := connect(t.Context(), config)
+	must(t, err)
+	defer s.close()
+	var setting string
+	must(t, s.conn.QueryRow(t.Context(), `SHOW synchronous_commit`).Scan(&setting))
+	if setting != "on" {
+		t.Errorf("synchronous_commit is %s, want on", setting)
+	}
+}
+
+// Nothing is waited for on account of a topic whose rows were deleted by hand.
+func TestForgetsTopicsWithoutRows(t *testing.T) {
+	r := newRig(t)
+	r.insert("a")
+	s := &session{conn: r.connect()}
+	past := pause{until: time.Now().Add(-time.Second), last: time.Second}
+	future := pause{until: time.Now().Add(time.Hour), last: time.Hour}
+	d := &drainer{most: limits{10, 1000}, paused: map[string]pause{"gone": past, "t": past, "later": future}}
+	batches, more, err := d.next(t.Context(), s)
+	must(t, err)
+	if len(batches) != 1 || more || len(d.paused) != 2 || d.paused["t"] != past || d.paused["later"] != future {
+		t.Errorf("next gives %v, %v and leaves %v", batches, more, d.paused)
+	}
+}
+
 // Asked to end, the program lets the request under way end first.
 func TestEndsCleanly(t *testing.T) {
 	r := newRig(t)
@@ -306,18 +337,22 @@ func TestEndsCleanly(t *testing.T) {
 func TestSchemaRefusesWhatTheBrokerWould(t *testing.T) {
 	r := newRig(t)
 	for name, values := range map[string]string{
-		"topic":   `'a b', NULL, '1', NULL`,
-		"dots":    `'..', NULL, '1', NULL`,
-		"headers": `'t', NULL, '1', '{"a":1}'`,
-		"list":    `'t', NULL, '1', '["a"]'`,
-		"large":   `'t', NULL, to_jsonb(repeat('x', 5000000)), NULL`,
+		"topic":   `'a b', NULL, '1', NULL, now()`,
+		"dots":    `'..', NULL, '1', NULL, now()`,
+		"key":     `'t', repeat('k', 65537), '1', NULL, now()`,
+		"value":   `'t', NULL, to_jsonb(repeat('x', 5000000)), NULL, now()`,
+		"list":    `'t', NULL, '1', '["a"]', now()`,
+		"header":  `'t', NULL, '1', '{"a":1}', now()`,
+		"headers": `'t', NULL, '1', jsonb_build_object('a', repeat('x', 65536)), now()`,
+		"created": `'t', NULL, '1', NULL, 'infinity'`,
 	} {
-		_, err := r.conn.Exec(t.Context(), `INSERT INTO outbox (topic, key, value, headers) VALUES (`+values+`)`)
+		_, err := r.conn.Exec(t.Context(), `INSERT INTO outbox (topic, key, value, headers, created) VALUES (`+values+`)`)
 		if err == nil || !strings.Contains(err.Error(), "violates check constraint") {
 			t.Errorf("%s: %v, want a violated check", name, err)
 		}
 	}
-	r.exec(`INSERT INTO outbox (topic, key, value) VALUES ('t', repeat('k', 65536), to_jsonb(repeat('x', 4194302)))`)
+	r.exec(`INSERT INTO outbox (topic, key, value, headers)
+		VALUES ('t', repeat('k', 65536), to_jsonb(repeat('x', 4194302)), jsonb_build_object('a', repeat('x', 65536 - 9)))`)
 	r.drained()
 	if got := r.topic("t"); len(got) != 1 {
 		t.Errorf("the largest row gave %d records", len(got))
@@ -329,6 +364,7 @@ func TestLeastPrivileges(t *testing.T) {
 	r := newRig(t)
 	r.exec(`CREATE ROLE shop; GRANT INSERT ON outbox TO shop;
 		CREATE ROLE mover; GRANT SELECT, DELETE ON outbox TO mover; GRANT SELECT, INSERT, UPDATE, DELETE ON outbox_batches TO mover`)
+	defer r.exec(`DROP OWNED BY shop, mover; DROP ROLE shop, mover`)
 	r.exec(`SET ROLE shop`)
 	r.insert("a")
 	r.exec(`RESET ROLE`)
@@ -365,7 +401,7 @@ func TestMistakes(t *testing.T) {
 		"database":     {[]string{"-database", "postgres://:x:"}, exitUsage, "-database"},
 		"no tables":    {[]string{"-database", r.database}, exitFailure, "outbox -schema | psql"},
 		"other tables": {[]string{"-database", r.postgres.URL}, exitFailure, "outbox -schema | psql"},
-		"no database":  {[]string{"-database", strings.Replace(r.database, "testmistakes", "nothing", 1)}, exitFailure, "DATABASE_URL"},
+		"no database":  {[]string{"-database", strings.Replace(r.database, r.name, "nothing", 1)}, exitFailure, "DATABASE_URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out output

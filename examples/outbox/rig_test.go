@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,10 +74,14 @@ func withShared(run func() int) int {
 	return run()
 }
 
+// databases counts those that were made.
+var databases atomic.Int64
+
 // rig is an outbox in a database of its own, and a broker.
 type rig struct {
 	t        *testing.T
 	postgres *servers.Postgres
+	name     string // of the database
 	database string // its URL
 	conn     *pgx.Conn
 	seb      *servers.Seb
@@ -92,13 +97,13 @@ func newRig(t *testing.T, flags ...string) *rig {
 	}
 	must(t, err)
 	r := &rig{t: t, postgres: postgres}
-	name := strings.ToLower(t.Name())
+	r.name = fmt.Sprintf("shop%d", databases.Add(1))
 	admin, err := pgx.Connect(t.Context(), postgres.URL)
 	must(t, err)
-	_, err = admin.Exec(t.Context(), "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
+	_, err = admin.Exec(t.Context(), "CREATE DATABASE "+r.name)
 	must(t, err)
 	must(t, admin.Close(t.Context()))
-	r.database = strings.Replace(postgres.URL, "/postgres?", "/"+name+"?", 1)
+	r.database = strings.Replace(postgres.URL, "/postgres?", "/"+r.name+"?", 1)
 	r.conn = r.connect()
 	r.exec(schema)
 

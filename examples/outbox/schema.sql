@@ -5,8 +5,9 @@ CREATE TABLE outbox (
     topic   text NOT NULL CHECK (topic ~ '^[a-zA-Z0-9._-]{1,249}$' AND topic NOT IN ('.', '..')),
     key     text CHECK (octet_length(key) <= 65536), -- events of one key stay in order
     value   jsonb NOT NULL CHECK (octet_length(value::text) <= 4194304), -- or text, or bytea
-    headers jsonb CHECK (jsonb_typeof(headers) = 'object' AND NOT headers @? '$.* ? (@.type() != "string")'),
-    created timestamptz NOT NULL DEFAULT now()
+    headers jsonb CHECK (jsonb_typeof(headers) = 'object' AND NOT headers @? '$.* ? (@.type() != "string")'
+                         AND octet_length(headers::text) <= 65536),
+    created timestamptz NOT NULL DEFAULT now() CHECK (isfinite(created))
 );
 
 -- What is on its way: of each topic one batch at most. Its rows are fixed here
