@@ -26,6 +26,8 @@ func (s *simulation) check(final *log) {
 	x.checkTrims(ops)
 	x.checkTopics(ops)
 	x.checkKeys(ops)
+	x.checkConsumers(ops)
+	x.checkWork()
 	x.checkOrder(ops)
 	x.checkReads(ops)
 	x.checkLinear(ops)
@@ -215,11 +217,11 @@ func (x *checker) known(before []*op, o *op, p place) (known bounds) {
 const staleMax = time.Second + 10*time.Millisecond
 
 // freshSince returns as of when a read's broker must have known the log: when
-// its life began, or, if the read told where the log ends and nothing fails,
-// just before it was asked.
+// its life began, or, if the read told where the log ends and nothing fails, or
+// any more, just before it was asked.
 func (x *checker) freshSince(o *op) time.Duration {
 	began := x.sim.began(o.broker)
-	if x.sim.plan.calm && o.next == o.end {
+	if (x.sim.plan.calm || o.client == atEnd) && o.next == o.end {
 		return max(began, o.call-staleMax)
 	}
 	return began
@@ -244,6 +246,11 @@ func told(o *op, p place) (b bounds) {
 	for _, r := range o.ranges {
 		if int(r.Partition) == p.partition {
 			b.end = max(b.end, r.Offset+seb.Offset(r.Count))
+		}
+	}
+	for _, s := range o.told {
+		if p.partition < len(s.bounds) {
+			b = b.later(s.bounds[p.partition])
 		}
 	}
 	switch {

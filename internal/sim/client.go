@@ -24,6 +24,7 @@ type client struct {
 	starts, ends map[place]seb.Offset // as far as it knows
 	churn, free  []string             // topics of its own, which may be there, and which it deleted
 	grown        map[string]int       // to how many partitions, by topic
+	versions     map[subject]string   // of consumers, that it was told last
 }
 
 // place names a partition.
@@ -35,7 +36,7 @@ type place struct {
 func newClient(s *simulation, index int) *client {
 	c := &client{
 		sim: s, name: fmt.Sprintf("c%d", index), rng: stream(s.cfg.Seed, "client", index),
-		starts: map[place]seb.Offset{}, ends: map[place]seb.Offset{}, grown: map[string]int{},
+		starts: map[place]seb.Offset{}, ends: map[place]seb.Offset{}, grown: map[string]int{}, versions: map[subject]string{},
 	}
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
@@ -91,7 +92,7 @@ func (c *client) operate() {
 		c.useKeys(l)
 		return
 	}
-	switch what := c.rng.IntN(22); {
+	switch what := c.rng.IntN(27); {
 	case what < 1:
 		c.create(l, stays)
 	case what < 10 && chance(c.rng, 0.2):
@@ -106,6 +107,8 @@ func (c *client) operate() {
 		c.trim(l, place{stays.name, c.rng.IntN(partitions)})
 	case what < 17:
 		c.update(l, stays)
+	case what < 22:
+		c.useConsumer(l, stays)
 	case len(c.churn) > 0 && chance(c.rng, 0.4):
 		c.read(l, place{c.churn[len(c.churn)-1], 0})
 	default:

@@ -19,9 +19,14 @@
 // Everything an operation's caller learned is in the history. It is checked
 // against what the log holds in the end (SlotAgreement, AckDurable, NoPhantom,
 // AtMostOnce, DenseOffsets, Order, Determinism, FloorSafe, LossIsLoud,
-// Condition, StartAsAsked, TopicAsAsked, KeyAsAsked, Liveness), and for
-// linearizability, each partition being an append-only register whose start moves
-// up.
+// Condition, StartAsAsked, TopicAsAsked, KeyAsAsked, ConsumerAsAsked,
+// NothingPassed, Liveness), and for linearizability, each partition being an
+// append-only register whose start moves up, and each consumer a register that the
+// log says all values of.
+//
+// Some consumers are for doing everything with that can be done with one. Of each
+// topic one is for workers: they commit only what they have done, and die in between;
+// in the end no record may be there that none of them ever got.
 //
 // A seed decides everything but the order in which goroutines that are ready at
 // the same instant run, and the brokers' random bytes; so a seed that fails

@@ -23,6 +23,14 @@ const (
 	grants  kind = "grant"  // an API key
 	revokes kind = "revoke" // one
 	shows   kind = "show"   // one, to be let in
+
+	// With a consumer.
+	consumes  kind = "consume" // reads with it, which may create it
+	commits   kind = "commit"
+	sets      kind = "set" // creates or resets it
+	describes kind = "describe"
+	lists     kind = "list" // all of a topic
+	forgets   kind = "forget"
 )
 
 // How an operation was done.
@@ -39,7 +47,8 @@ type op struct {
 	kind   kind
 	topic  string
 	// partition of a read or trim; of an append -1 if its records may go anywhere;
-	// of an update how many there are to be, 0 if as many as there are
+	// of an update how many there are to be, 0 if as many as there are; of what is
+	// done with a consumer -1, or that of the records that were wanted, or came
 	partition int
 	call, ret time.Duration
 
@@ -54,6 +63,13 @@ type op struct {
 	outcome seb.Outcome
 	detail  string
 	ranges  []seb.Range // of an append
+
+	consumer string
+	to       string      // where it is set to, "" if it is only created
+	offsets  seb.Offsets // that are committed, or that it is set to
+	version  string      // that the commit insists on, "" if on none
+	created  bool        // it was, as the answer to a set tells
+	told     []standing  // what an answer tells of consumers
 
 	before seb.Offset // to which a trim moves the start
 	apiKey uint64     // its id
@@ -73,6 +89,11 @@ type seen struct {
 }
 
 func (o *op) acked() bool { return o.failure == "" }
+
+// asks tells whether an operation has no outcome but its answer.
+func (o *op) asks() bool {
+	return o.kind == reads || o.kind == consumes || o.kind == describes || o.kind == lists
+}
 
 // String is the operation's line in a story.
 func (o *op) String() string {
@@ -107,8 +128,30 @@ func (o *op) String() string {
 		}
 	case grants, revokes, shows:
 		fmt.Fprintf(&s, "%ss API key %d", o.kind, o.apiKey)
+	case consumes:
+		fmt.Fprintf(&s, "consumes %s/%d as %s", o.topic, o.partition, o.consumer)
+		if o.acked() {
+			fmt.Fprintf(&s, ": %v, next %d", o.records, o.next)
+		}
+	case commits:
+		fmt.Fprintf(&s, "commits %v for %s of %s", o.offsets, o.consumer, o.topic)
+		if o.version != "" {
+			fmt.Fprintf(&s, " if it has version %s", o.version)
+		}
+	case sets:
+		fmt.Fprintf(&s, "sets %s of %s to %q %v", o.consumer, o.topic, o.to, o.offsets)
+		if o.created {
+			s.WriteString(", and creates it")
+		}
+	case describes, forgets:
+		fmt.Fprintf(&s, "%ss %s of %s", o.kind, o.consumer, o.topic)
+	case lists:
+		fmt.Fprintf(&s, "lists the consumers of %s", o.topic)
 	case creates, deletes:
 		fmt.Fprintf(&s, "%ss %s", o.kind, o.topic)
+	}
+	for i := range o.told {
+		fmt.Fprintf(&s, ": %v", &o.told[i])
 	}
 	if o.failure != "" {
 		fmt.Fprintf(&s, ": %s %s (%s)", o.failure, o.outcome, o.detail)

@@ -89,7 +89,7 @@ func (c *client) callLibrary(l *life, o *op, do func(context.Context, *seb.Broke
 // than it may be behind.
 func (s *simulation) finalShows(l *life) {
 	for _, key := range s.keys {
-		o := &op{kind: shows, apiKey: key.id, client: "end", broker: l.name, via: viaLibrary, call: s.now()}
+		o := &op{kind: shows, apiKey: key.id, client: atEnd, broker: l.name, via: viaLibrary, call: s.now()}
 		_, err := l.broker.Authenticate(context.Background(), seb.Credential{Secret: key.secret})
 		o.fail(err)
 		o.ret = s.now()
@@ -123,7 +123,7 @@ func (x *checker) checkKeys(ops []*op) {
 			x.history.violate("KeyAsAsked", "its broker must have known that it was revoked: %v", o)
 		case o.kind == shows && o.failure == seb.CodeUnauthorized && !revoked:
 			x.history.violate("KeyAsAsked", "nobody has revoked it: %v", o)
-		case o.kind == shows && o.client == "end" && o.acked() != inForce:
+		case o.kind == shows && o.client == atEnd && o.acked() != inForce:
 			x.history.violate("KeyAsAsked", "in force is %v: %v", inForce, o)
 		}
 	}

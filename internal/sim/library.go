@@ -16,6 +16,13 @@ type caller interface {
 	delete(ctx context.Context, o *op)
 	trim(ctx context.Context, o *op)
 	update(ctx context.Context, o *op)
+
+	consume(ctx context.Context, o *op, opts seb.FetchOptions)
+	commit(ctx context.Context, o *op)
+	set(ctx context.Context, o *op)
+	describe(ctx context.Context, o *op)
+	list(ctx context.Context, o *op)
+	forget(ctx context.Context, o *op)
 }
 
 // library calls the broker as an embedder does.

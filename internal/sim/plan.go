@@ -59,7 +59,7 @@ func newPlan(seed uint64) plan {
 	p := plan{
 		brokers: 1 + r.IntN(3),
 		clients: 2 + r.IntN(4),
-		ops:     10 + r.IntN(30),
+		ops:     10 + r.IntN(34),
 		calm:    chance(r, 0.1),
 		clock:   chance(r, 0.7),
 		cache:   chance(r, 0.3),

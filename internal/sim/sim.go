@@ -46,7 +46,10 @@ type Counts struct {
 	// Updates are among Acked; Recreated counts topics whose name had been another's.
 	Updates, Recreated int
 	// Revoked are among Acked; KeysGood and KeysRefused count neither as Reads nor otherwise.
-	Revoked, KeysGood, KeysRefused               int
+	Revoked, KeysGood, KeysRefused int
+	// Moved and Forgotten, of consumers, are among Acked, Overtaken among NotCommitted;
+	// Consumed are among Reads, Again counts consumers whose name had been another's.
+	Moved, Forgotten, Overtaken, Consumed, Again int
 	Lives, Commits, Checkpoints, Deleted, Ghosts int
 }
 
@@ -66,6 +69,11 @@ func (c *Counts) Add(o Counts) {
 	c.Revoked += o.Revoked
 	c.KeysGood += o.KeysGood
 	c.KeysRefused += o.KeysRefused
+	c.Moved += o.Moved
+	c.Forgotten += o.Forgotten
+	c.Overtaken += o.Overtaken
+	c.Consumed += o.Consumed
+	c.Again += o.Again
 	c.Lives += o.Lives
 	c.Commits += o.Commits
 	c.Checkpoints += o.Checkpoints
@@ -102,10 +110,12 @@ type simulation struct {
 	counts      Counts
 	begins      map[string]time.Duration // when each life began
 	buried      []*life
-	updates     int64         // of topics, so far
-	keys        []apiKey      // that clients created
-	secret      string        // of the API key for everything; "" in a log without
-	secretSince time.Duration // when that was created
+	updates     int64              // of topics, so far
+	keys        []apiKey           // that clients created
+	secret      string             // of the API key for everything; "" in a log without
+	secretSince time.Duration      // when that was created
+	versions    map[subject]string // of consumers, that anybody was told last
+	done        map[string]bool    // the records, by id, on which workers have done their work
 
 	final *log // what the bucket means in the end
 }
@@ -116,6 +126,7 @@ func Run(t *testing.T, cfg Config) *Result {
 	s := &simulation{
 		cfg: cfg, plan: newPlan(cfg.Seed), bucket: newBucket(),
 		weathers: map[string]weather{}, begins: map[string]time.Duration{},
+		versions: map[subject]string{}, done: map[string]bool{},
 	}
 	s.plan.s3 = s.plan.s3 || cfg.S3
 	dir := s.cacheDir()
@@ -283,6 +294,14 @@ func (s *simulation) count() Counts {
 			c.Updates++
 		case o.kind == revokes && o.acked():
 			c.Revoked++
+		case o.kind == commits && o.acked():
+			c.Moved++
+		case o.kind == forgets && o.acked():
+			c.Forgotten++
+		case o.kind == consumes && len(o.records) > 0:
+			c.Consumed++
+		case o.failure == seb.CodePositionConflict:
+			c.Overtaken++
 		case o.failure == seb.CodeOffsetOutOfRange:
 			c.OutOfRange++
 		}
@@ -291,9 +310,9 @@ func (s *simulation) count() Counts {
 			c.KeysGood++
 		case o.kind == shows:
 			c.KeysRefused++
-		case o.kind == reads && o.failure == "":
+		case o.asks() && o.failure == "":
 			c.Reads++
-		case o.kind == reads:
+		case o.asks():
 			c.FailedReads++
 		case o.failure == "":
 			c.Acked++
@@ -316,7 +335,7 @@ func (s *simulation) count() Counts {
 	}
 	c.Ghosts = s.bucket.ghosts
 	if s.final != nil {
-		c.Recreated = s.final.all.recreated()
+		c.Recreated, c.Again = s.final.all.recreated(), s.final.all.consumersAgain()
 	}
 	return c
 }

@@ -30,6 +30,7 @@ type incarnation struct {
 	partitions []partition
 	configs    []int64 // each retention in bytes that it was given
 	deleted    bool
+	consumers  map[uint64]*consumer // each there ever was, by its id
 }
 
 // partition is every record it ever held, by offset, and every start it was moved to.
@@ -95,7 +96,7 @@ func (s *simulation) tell(all truth, c *commitlog.Commit, object []byte) error {
 	for _, item := range c.Items {
 		switch x := item.(type) {
 		case *commitlog.TopicCreated:
-			all[x.ID] = &incarnation{name: x.Name, partitions: make([]partition, x.Partitions)}
+			all[x.ID] = &incarnation{name: x.Name, partitions: make([]partition, x.Partitions), consumers: map[uint64]*consumer{}}
 		case *commitlog.PartitionsAdded:
 			t := all[x.Topic]
 			t.partitions = append(t.partitions, make([]partition, int(x.Partitions)-len(t.partitions))...)
@@ -106,6 +107,13 @@ func (s *simulation) tell(all truth, c *commitlog.Commit, object []byte) error {
 		case *commitlog.StartMoved:
 			p := &all[x.Topic].partitions[x.Partition]
 			p.starts = append(p.starts, seb.Offset(x.Start))
+		case *commitlog.ConsumerCreated:
+			all[x.Topic].consumers[x.ID] = &consumer{name: x.Name}
+		case *commitlog.PositionsMoved:
+			in := all.topicOf(x.Consumer)
+			in.consumers[x.Consumer].move(x, in)
+		case *commitlog.ConsumerDeleted:
+			all.topicOf(x.ID).consumers[x.ID].deleted = true
 		case *commitlog.Batch:
 			from, at := object, c.PayloadStart+x.Pos
 			if x.Object > 0 {
@@ -170,6 +178,7 @@ func (s *simulation) verifyBucket() {
 				s.history.violate("LossIsLoud", "a recovery in the end can't read everything of %v: %v", at, err)
 			}
 		}
+		s.compareConsumers(b, t.Name, all[t.ID])
 	}
 	keys, err := b.Keys(context.Background())
 	same := err == nil && len(keys) == len(final.keys)

@@ -13,6 +13,9 @@ const (
 	// patience is how long anything may take on a store that is well.
 	patience = 2 * time.Minute
 	idleTime = time.Hour
+
+	// atEnd is the client that looks whether all is well in the end.
+	atEnd = "end"
 )
 
 // setUp creates the topics that stay, before anything goes wrong that is not
@@ -57,8 +60,15 @@ func (s *simulation) verifyLiveness() {
 			}
 		}
 	}
+	for i, t := range s.plan.topics {
+		if len(lives) > 0 {
+			s.finalWork(lives[i%len(lives)], t.name)
+		}
+	}
+	time.Sleep(2 * time.Second)
 	for _, l := range lives {
 		s.finalShows(l)
+		s.finalLists(l)
 	}
 	before := s.sentBy(lives)
 	time.Sleep(idleTime)
@@ -93,7 +103,7 @@ func (s *simulation) finalAppend(l *life, topic, id string) {
 }
 
 func (s *simulation) do(l *life, o *op, do func(context.Context, caller)) {
-	o.client, o.broker, o.via, o.call = "end", l.name, viaLibrary, s.now()
+	o.client, o.broker, o.via, o.call = atEnd, l.name, viaLibrary, s.now()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	do(ctx, library{l.broker, s.history})

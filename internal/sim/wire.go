@@ -149,6 +149,7 @@ func (w wire) update(ctx context.Context, o *op) {
 
 // answer is one that says success.
 type answer struct {
+	status int
 	header http.Header
 	body   []byte
 }
@@ -179,6 +180,9 @@ func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, bod
 	if o.key != "" {
 		req.Header.Set("Idempotency-Key", o.key)
 	}
+	if o.version != "" {
+		req.Header.Set("If-Match", strconv.Quote(o.version))
+	}
 	res, err := w.http.Do(req)
 	if err != nil {
 		o.lose(err)
@@ -194,7 +198,7 @@ func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, bod
 		o.refuse(res.StatusCode, got)
 		return nil
 	}
-	return &answer{res.Header, got}
+	return &answer{res.StatusCode, res.Header, got}
 }
 
 // lose notes that no answer came.
@@ -253,11 +257,13 @@ func (o *op) decodeBatch(h *history, first seb.Offset, body []byte) error {
 func (o *op) decodeLines(h *history, body []byte) error {
 	for d := json.NewDecoder(bytes.NewReader(body)); ; {
 		var r struct {
-			Offset int64
-			Value  string
+			Partition int
+			Offset    int64
+			Value     string
 		}
 		switch err := d.Decode(&r); err {
 		case nil:
+			o.come(h, r.Partition)
 			o.found(h, seb.Offset(r.Offset), r.Value)
 		case io.EOF:
 			return nil

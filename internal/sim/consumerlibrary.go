@@ -1,0 +1,95 @@
+package sim
+
+import (
+	"context"
+
+	"github.com/simple-event-broker/seb"
+)
+
+func (l library) of(o *op) *seb.Consumer { return l.broker.Consumer(o.topic, o.consumer) }
+
+func (l library) consume(ctx context.Context, o *op, opts seb.FetchOptions) {
+	f, err := l.of(o).Follower(ctx, int32(o.partition))
+	if err != nil {
+		o.fail(err)
+		return
+	}
+	records, err := f.Next(ctx, opts)
+	for _, r := range records {
+		o.come(l.history, int(r.Partition))
+		o.found(l.history, r.Offset, string(r.Value))
+	}
+	o.behindRecords(seb.After(records...))
+	o.fail(err)
+}
+
+func (l library) commit(ctx context.Context, o *op) {
+	var opts []seb.CommitOption
+	if o.version != "" {
+		opts = append(opts, seb.IfVersion(o.version))
+	}
+	version, err := l.of(o).Commit(ctx, o.offsets, opts...)
+	if err == nil {
+		o.told = []standing{{version: version}}
+	}
+	o.fail(err)
+}
+
+func (l library) set(ctx context.Context, o *op) {
+	var (
+		info seb.ConsumerInfo
+		err  error
+	)
+	switch c := l.of(o); o.to {
+	case "":
+		info, o.created, err = c.Create(ctx)
+	case "earliest":
+		info, o.created, err = c.Reset(ctx, seb.Earliest)
+	case "latest":
+		info, o.created, err = c.Reset(ctx, seb.Latest)
+	default:
+		info, o.created, err = c.ResetTo(ctx, o.offsets)
+	}
+	o.tell(info, err)
+}
+
+func (l library) describe(ctx context.Context, o *op) { o.tell(l.of(o).Describe(ctx)) }
+
+func (l library) list(ctx context.Context, o *op) {
+	for info, err := range l.broker.Consumers(ctx, o.topic) {
+		o.tell(info, err)
+	}
+}
+
+func (l library) forget(ctx context.Context, o *op) { o.fail(l.of(o).Delete(ctx)) }
+
+// tell notes what an answer says of a consumer.
+func (o *op) tell(info seb.ConsumerInfo, err error) {
+	if err != nil {
+		o.fail(err)
+		return
+	}
+	o.told = append(o.told, standingOf(info))
+}
+
+func standingOf(info seb.ConsumerInfo) standing {
+	s := standing{consumer: info.Name, version: info.Version}
+	for _, p := range info.Positions {
+		s.at, s.bounds = append(s.at, p.Next), append(s.bounds, bounds{p.Start, p.End})
+	}
+	return s
+}
+
+// come notes the partition of records that are read, all of one.
+func (o *op) come(h *history, partition int) {
+	if o.partition >= 0 && partition != o.partition {
+		h.violate("DenseOffsets", "records of partition %d: %v", partition, o)
+	}
+	o.partition = partition
+}
+
+// behindRecords notes what an answer says is to be committed when its records are done.
+func (o *op) behindRecords(offsets seb.Offsets) {
+	o.next = offsets[int32(o.partition)]
+	o.end = o.next // where the partition ends the answer doesn't tell
+}

@@ -1,0 +1,158 @@
+package sim
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// Names of consumers. With those of players everything is done that can be done with
+// one; see [client.work] for that of workers.
+const (
+	workers = "works"
+	playerA = "plays-a"
+	playerB = "plays-b"
+)
+
+// subject names a consumer, or all that had that name one after the other.
+type subject struct{ topic, consumer string }
+
+// useConsumer does something with a consumer of a topic that stays or is the client's own.
+func (c *client) useConsumer(l *life, stays topic) {
+	if chance(c.rng, 0.4) {
+		c.work(l, stays)
+		return
+	}
+	topic, partitions := stays.name, c.partitionsOf(stays)
+	if len(c.churn) > 0 && chance(c.rng, 0.3) {
+		topic, partitions = c.churn[len(c.churn)-1], 1
+	}
+	s := subject{topic, pick(c.rng, playerA, playerA, playerB)}
+	for range pick(c.rng, 1, 2, 3) {
+		c.play(l, s, partitions)
+	}
+}
+
+// play does anything with a consumer.
+func (c *client) play(l *life, s subject, partitions int) {
+	switch what := c.rng.IntN(16); {
+	case what < 4:
+		c.set(l, s, pick(c.rng, "", "earliest", "latest", "offsets"), partitions)
+	case what < 5:
+		o := s.op(forgets)
+		c.call(l, o, func(ctx context.Context, by caller) { by.forget(ctx, o) })
+	case what < 6:
+		o := s.op(lists)
+		c.call(l, o, func(ctx context.Context, by caller) { by.list(ctx, o) })
+	case what < 8:
+		c.describe(l, s)
+	case what < 10:
+		c.consume(l, s, c.rng.IntN(partitions+1)-1)
+	default:
+		c.commit(l, s, c.someOffsets(s.topic, partitions), chance(c.rng, 0.6))
+	}
+}
+
+// op returns an operation about the consumer.
+func (s subject) op(what kind) *op {
+	return &op{kind: what, topic: s.topic, consumer: s.consumer, partition: -1}
+}
+
+// someOffsets returns offsets in some partitions, seldom such as are not there yet.
+func (c *client) someOffsets(topic string, partitions int) seb.Offsets {
+	offsets := seb.Offsets{}
+	for range 1 + c.rng.IntN(partitions) {
+		p := c.rng.IntN(partitions)
+		at := place{topic, p}
+		low, beyond := c.starts[at], seb.Offset(0)
+		if chance(c.rng, 0.1) {
+			beyond = 4
+		}
+		offsets[int32(p)] = low + seb.Offset(c.rng.Int64N(int64(max(0, c.ends[at]-low)+beyond)+1))
+	}
+	return offsets
+}
+
+// set creates or resets a consumer: to is "" if one that exists stays where it is.
+func (c *client) set(l *life, s subject, to string, partitions int) {
+	o := s.op(sets)
+	o.to = to
+	if to == "offsets" {
+		o.offsets = c.someOffsets(s.topic, partitions)
+	}
+	c.call(l, o, func(ctx context.Context, by caller) { by.set(ctx, o) })
+	c.hear(o)
+}
+
+func (c *client) describe(l *life, s subject) {
+	o := s.op(describes)
+	c.call(l, o, func(ctx context.Context, by caller) { by.describe(ctx, o) })
+	c.hear(o)
+}
+
+// consume reads with a consumer, from all partitions if partition is -1.
+func (c *client) consume(l *life, s subject, partition int) *op {
+	o := s.op(consumes)
+	o.partition = partition
+	opts := seb.FetchOptions{Limit: pick(c.rng, 1, 3, 100), MaxBytes: pick(c.rng, int64(1), 10_000, 1<<20), Wait: pick(c.rng, 0, 0, 3*time.Second)}
+	c.call(l, o, func(ctx context.Context, by caller) { by.consume(ctx, o, opts) })
+	return o
+}
+
+// commit moves a consumer: if it insists, only from the version of which the client was
+// told last, or anybody. What became of it unknown, it may say the same again, to whatever broker.
+func (c *client) commit(l *life, s subject, offsets seb.Offsets, insists bool) {
+	var version string
+	if insists {
+		version = c.versionOf(s)
+	}
+	for range pick(c.rng, 1, 2, 3) {
+		o := s.op(commits)
+		o.offsets, o.version = maps.Clone(offsets), version
+		c.call(l, o, func(ctx context.Context, by caller) { by.commit(ctx, o) })
+		c.hear(o)
+		if o.outcome != seb.Unknown {
+			return
+		}
+		if next := c.sim.nodes[c.rng.IntN(len(c.sim.nodes))].current(); next != nil {
+			l = next
+		}
+	}
+}
+
+// versionOf returns the version of a consumer of which the client was told last, or
+// anybody, so that several insist on the same; "" if nobody was.
+func (c *client) versionOf(s subject) string {
+	if chance(c.rng, 0.5) && c.versions[s] != "" {
+		return c.versions[s]
+	}
+	c.sim.mu.Lock()
+	defer c.sim.mu.Unlock()
+	return c.sim.versions[s]
+}
+
+// hear remembers the version that an answer told.
+func (c *client) hear(o *op) {
+	if len(o.told) == 0 || o.told[0].version == "" {
+		return
+	}
+	s := subject{o.topic, o.consumer}
+	c.versions[s] = o.told[0].version
+	c.sim.mu.Lock()
+	defer c.sim.mu.Unlock()
+	c.sim.versions[s] = o.told[0].version
+}
+
+// finalLists lists all consumers when all is well, and has been for longer than a
+// broker may be behind.
+func (s *simulation) finalLists(l *life) {
+	for _, t := range s.plan.topics {
+		o := subject{topic: t.name}.op(lists)
+		s.do(l, o, func(ctx context.Context, by caller) { by.list(ctx, o) })
+		if !o.acked() {
+			s.history.violate("Liveness", "on a store that is well: %v", o)
+		}
+	}
+}

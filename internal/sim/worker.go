@@ -1,0 +1,85 @@
+package sim
+
+import (
+	"context"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// work does what consumers are for: it reads with the one that all workers share, does
+// the work and commits what is done. It may die at any point, and so may others do the
+// same at the same time. It resets the consumer only where records were deleted before
+// they were read.
+func (c *client) work(l *life, t topic) {
+	s := subject{t.name, workers}
+	for range pick(c.rng, 1, 2, 3) {
+		o := c.consume(l, s, c.rng.IntN(c.partitionsOf(t)+1)-1)
+		if o.failure == seb.CodeOffsetOutOfRange {
+			c.set(l, s, "earliest", 0)
+			continue
+		}
+		if len(o.records) == 0 || chance(c.rng, 0.1) {
+			return // it dies with the work undone
+		}
+		c.sim.finish(o)
+		if chance(c.rng, 0.1) {
+			return // or before it has said so
+		}
+		c.commit(l, s, o.behind(), chance(c.rng, 0.3))
+	}
+}
+
+// behind returns the offsets behind the records of a read, as a commit takes them.
+func (o *op) behind() seb.Offsets { return seb.Offsets{int32(o.partition): o.next} }
+
+// finish remembers that the work on the records of a read is done.
+func (s *simulation) finish(o *op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range o.records {
+		s.done[r.id] = true
+	}
+}
+
+// roundsMax is more reads than the work on a topic takes in the end.
+const roundsMax = 100
+
+// finalWork does the work that is left in a topic, when all is well.
+func (s *simulation) finalWork(l *life, topic string) {
+	w := subject{topic, workers}
+	for range roundsMax {
+		o := w.op(consumes)
+		s.do(l, o, func(ctx context.Context, by caller) { by.consume(ctx, o, seb.FetchOptions{}) })
+		next := w.op(commits)
+		switch {
+		case o.failure == seb.CodeOffsetOutOfRange:
+			next.kind, next.to = sets, "earliest"
+			s.do(l, next, func(ctx context.Context, by caller) { by.set(ctx, next) })
+		case o.acked() && len(o.records) == 0:
+			return
+		case o.acked():
+			s.finish(o)
+			next.offsets = o.behind()
+			s.do(l, next, func(ctx context.Context, by caller) { by.commit(ctx, next) })
+		}
+		if !o.acked() && next.kind == commits || !next.acked() {
+			s.history.violate("Liveness", "on a store that is well: %v, then %v", o, next)
+			return
+		}
+	}
+	s.history.violate("Liveness", "the work on %s does not end", topic)
+}
+
+// checkWork expects all records that are there in the end to have been worked on.
+func (x *checker) checkWork() {
+	for at, p := range x.final.partitions {
+		if !x.stays(at.topic) {
+			continue
+		}
+		for i, id := range p.ids {
+			if offset := seb.Offset(i); offset >= p.start() && !x.sim.done[id] {
+				x.history.violate("NothingPassed", "no worker ever got %s, at %d of %v", id, offset, at)
+			}
+		}
+	}
+}
