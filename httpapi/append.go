@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
 // Media types of records, many in one body.
@@ -25,9 +26,9 @@ const (
 )
 
 const (
-	keyHeader       = "Seb-Key"
-	timestampHeader = "Seb-Timestamp"
-	headerPrefix    = "Seb-Header-"
+	keyHeader       = httprecord.KeyHeader
+	timestampHeader = httprecord.TimestampHeader
+	headerPrefix    = httprecord.HeaderPrefix
 )
 
 // appendRecords hands the records to the broker, gives the memory of the
@@ -243,9 +244,7 @@ func (s *appendSpec) parseHeaders(header http.Header) error {
 	return nil
 }
 
-// contentTypeHeader is the record header that says what a value is, as in the
-// Kafka binding of CloudEvents.
-const contentTypeHeader = "content-type"
+const contentTypeHeader = httprecord.ContentType
 
 // keepContentType makes a single body's Content-Type a header of its record, so
 // that it can be served with it again. What curl -d sends unasked is left out.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
 // What the decoder takes is exactly what the encoder writes.
@@ -237,7 +238,7 @@ func FuzzHTTP(f *testing.F) {
 
 func fuzzedRequest(ctx context.Context, method, target, header string, body []byte) *http.Request {
 	u, err := url.ParseRequestURI(target)
-	if err != nil || !strings.HasPrefix(u.Path, "/") || !isToken(method) {
+	if err != nil || !strings.HasPrefix(u.Path, "/") || !httprecord.IsToken(method) {
 		return nil
 	}
 	fields, err := textproto.NewReader(bufio.NewReader(strings.NewReader(header + "\r\n\r\n"))).ReadMIMEHeader()

@@ -1,15 +1,13 @@
 package httpapi
 
 import (
-	"encoding/base64"
 	"fmt"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
 // readRecord answers with one record's value as it is. What HTTP headers can't
@@ -57,8 +55,10 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 		return nil
 	}
 	rec := &found.Records[0]
-	describe(w.Header(), rec)
-	return writeBody(w, http.StatusOK, contentTypeOf(rec), rec.Value)
+	noPage(w.Header())
+	headers := headersOf(rec)
+	httprecord.Describe(w.Header(), rec.Key, rec.Timestamp, headers)
+	return writeBody(w, http.StatusOK, httprecord.MediaType(headers, "application/octet-stream"), rec.Value)
 }
 
 // noneMatch tells whether a cache that holds what etags say has tag's.
@@ -71,27 +71,14 @@ func noneMatch(etags []string, tag string) bool {
 	return false
 }
 
-// describe sets the headers that say what a raw value can't.
-func describe(header http.Header, rec *seb.Record) {
-	noPage(header)
-	header.Set(timestampHeader, rec.Timestamp.UTC().Format(timestampLayout))
-	switch {
-	case rec.Key == nil:
-	case fitsHeader(rec.Key):
-		header.Set(keyHeader, string(rec.Key))
-	default:
-		header.Set(keyHeader+"-Base64", base64.StdEncoding.EncodeToString(rec.Key))
-	}
-	omitted := 0
-	for _, h := range rec.Headers {
-		if !isToken(h.Name) || !fitsHeader(h.Value) {
-			omitted++
-			continue
+// headersOf returns a record's headers by name and value.
+func headersOf(rec *seb.Record) httprecord.Headers {
+	return func(yield func(string, []byte) bool) {
+		for _, h := range rec.Headers {
+			if !yield(h.Name, h.Value) {
+				return
+			}
 		}
-		header.Add(headerPrefix+h.Name, string(h.Value))
-	}
-	if omitted > 0 {
-		header.Set("Seb-Omitted-Headers", strconv.Itoa(omitted))
 	}
 }
 
@@ -100,41 +87,4 @@ func describe(header http.Header, rec *seb.Record) {
 func noPage(header http.Header) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
-}
-
-func contentTypeOf(rec *seb.Record) string {
-	for _, h := range rec.Headers {
-		if strings.EqualFold(h.Name, contentTypeHeader) && fitsHeader(h.Value) {
-			if _, _, err := mime.ParseMediaType(string(h.Value)); err == nil {
-				return string(h.Value)
-			}
-		}
-	}
-	return "application/octet-stream"
-}
-
-// fitsHeader tells whether v survives as the value of an HTTP header: text
-// without control characters, and without spaces at its ends.
-func fitsHeader(v []byte) bool {
-	if len(v) > 0 && (v[0] == ' ' || v[len(v)-1] == ' ') || !utf8.Valid(v) {
-		return false
-	}
-	for _, c := range v {
-		if c < ' ' || c == 0x7f {
-			return false
-		}
-	}
-	return true
-}
-
-// isToken tells whether s may be part of an HTTP header's name (RFC 9110, 5.6.2).
-func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alphanumeric := c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if !alphanumeric && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
-			return false
-		}
-	}
-	return s != ""
 }

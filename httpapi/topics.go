@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
 // topicBodyBytesMax bounds what describes a topic.
@@ -252,8 +253,7 @@ func (j *jsonReader) topicConfig(spec *seb.TopicUpdate) error {
 	})
 }
 
-// timestampLayout is RFC 3339 with the log's precision.
-const timestampLayout = "2006-01-02T15:04:05.000Z07:00"
+const timestampLayout = httprecord.TimestampLayout
 
 // parseTimestamp reads an RFC 3339 time, such as 2026-01-31T12:00:00.250Z.
 func parseTimestamp(s string) (time.Time, error) {
