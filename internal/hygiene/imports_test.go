@@ -69,6 +69,10 @@ var layers = []layer{
 		why: "it knows HTTP headers and bytes: which record they are of is its callers' business",
 	},
 	{
+		pkg: "internal/push", may: []string{"internal/httprecord"},
+		why: "deliveries are requests about messages: which queue hands them out, and who does when a broker is lost, is not its business",
+	},
+	{
 		pkg: "internal/leases",
 		why: "what may be handed out next is decided without the log and without a clock",
 	},
@@ -121,7 +125,7 @@ type home struct {
 var homes = []home{
 	{"github.com/aws/", []string{"objstore/s3store"}, "who keeps objects elsewhere must not link the SDK"},
 	{"github.com/alecthomas/kong", []string{"cmd/seb"}, "only the command has flags"},
-	{"github.com/prometheus/", []string{".", "httpapi", "cmd/seb"}, "what is below the broker reports to it, by observers"},
+	{"github.com/prometheus/", []string{".", "httpapi", "internal/push", "cmd/seb"}, "what is below the broker reports to it, by observers; deliveries are made beside it"},
 	{"github.com/klauspost/compress", []string{"internal/record", "httpapi"}, "batches and HTTP bodies are all that is compressed"},
 	{"github.com/pierrec/lz4", []string{"internal/record"}, "batches are all that is compressed"},
 	{"github.com/johannesboyne/gofakes3", []string{"internal/s3test"}, "a fake S3 is for tests"},
@@ -131,6 +135,7 @@ var homes = []home{
 	{"github.com/getkin/kin-openapi", nil, "what is served is the OpenAPI document itself; only its tests read it"},
 	{"github.com/oasdiff/yaml", nil, "only the tests of the OpenAPI document read YAML"},
 	{"github.com/santhosh-tekuri/jsonschema", nil, "only the tests of the OpenAPI document validate by it"},
+	{"github.com/standard-webhooks/", nil, "what is signed is checked by the library that receivers use; signing is HMAC"},
 	{"pgregory.net/rapid", nil, "rapid is for tests"},
 }
 

@@ -1,0 +1,147 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/httprecord"
+)
+
+// Bounds on a target's connections, in time and in what it may send unasked.
+const (
+	connectMax      = 10 * time.Second
+	idleMax         = 90 * time.Second
+	silenceMax      = 15 * time.Second // then HTTP/2 asks whether the other end is still there
+	answerHeaderMax = 32 << 10
+	streamBytesMax  = 64 << 10 // of an answer's body in memory
+)
+
+// client sends messages to one target.
+type client struct {
+	target    Target
+	header    http.Header // of each request
+	signer    signer
+	identity  identity
+	transport *http.Transport
+}
+
+// identity is what all messages of a queue have in common.
+type identity struct{ topic, topicID, queue string }
+
+// newClient wants a target that was checked and has its defaults.
+func newClient(t Target, o Options) (*client, error) {
+	header, err := checkHeaders(t.Headers)
+	if err != nil {
+		return nil, err
+	}
+	s, err := parseSecret(t.Secret)
+	if err != nil {
+		return nil, err
+	}
+	return &client{target: t, header: header, signer: s, identity: identity{o.Topic, o.TopicID, o.Queue}, transport: newTransport(t, o)}, nil
+}
+
+// newTransport makes no request by itself: it follows no redirect, keeps no cookies,
+// and knows no proxy but the operator's.
+func newTransport(t Target, o Options) *http.Transport {
+	dialer := &net.Dialer{Timeout: connectMax, Resolver: o.Resolver}
+	tr := &http.Transport{
+		DialContext:            dialer.DialContext,
+		ForceAttemptHTTP2:      true,
+		TLSClientConfig:        &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    connectMax,
+		MaxIdleConns:           t.MaxInFlight,
+		MaxIdleConnsPerHost:    t.MaxInFlight,
+		IdleConnTimeout:        idleMax,
+		DisableCompression:     true, // what is unpacked has no bound
+		MaxResponseHeaderBytes: answerHeaderMax,
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: silenceMax, PingTimeout: silenceMax,
+			MaxReceiveBufferPerStream: streamBytesMax, MaxReceiveBufferPerConnection: 1 << 20,
+		},
+	}
+	if o.Proxy != nil {
+		tr.Proxy = http.ProxyURL(o.Proxy)
+	} else {
+		dialer.ControlContext = o.Networks.guard
+	}
+	return tr
+}
+
+// send makes one request, and tells what came of it.
+func (c *client) send(ctx context.Context, m *Message) answer {
+	ctx, cancel := context.WithTimeout(ctx, c.target.Timeout)
+	defer cancel()
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	r, err := c.request(ctx, m, time.Now())
+	if err != nil {
+		return unanswered(err, true, false, 0)
+	}
+	got, err := c.transport.RoundTrip(r)
+	if err != nil {
+		late := ctx.Err() == context.DeadlineExceeded
+		if ctx.Err() != nil && !late {
+			return answer{outcome: Abandoned, err: err}
+		}
+		return unanswered(err, connected.Load(), late, c.target.Timeout)
+	}
+	defer got.Body.Close()
+	return judge(got, someOf(got.Body, cancel), time.Now())
+}
+
+// someOf reads the beginning of a body, all of a short one, so that its connection can
+// be used again. It counts for nothing what a body says after its status has come, or
+// that it doesn't end, so an error of it doesn't matter.
+func someOf(body io.Reader, giveUp context.CancelFunc) []byte {
+	defer time.AfterFunc(bodyWait, giveUp).Stop()
+	var b bytes.Buffer
+	_, _ = io.Copy(&b, io.LimitReader(body, bodyBytesMax+1))
+	return b.Bytes()[:min(b.Len(), bodyBytesMax)]
+}
+
+// request says of a message what a read of its record would, and which delivery it is.
+func (c *client) request(ctx context.Context, m *Message, now time.Time) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.target.URL, bytes.NewReader(m.Value))
+	if err != nil {
+		return nil, fmt.Errorf("make a request: %w", err)
+	}
+	r.Header.Set("User-Agent", "seb")
+	for name, values := range c.header {
+		r.Header[name] = values
+	}
+	otherwise := c.header.Get("Content-Type")
+	if otherwise == "" {
+		otherwise = "application/octet-stream"
+	}
+	r.Header.Set("Content-Type", httprecord.MediaType(m.headers(), otherwise))
+	httprecord.Describe(r.Header, m.Key, m.Timestamp, m.headers())
+	r.Header.Set("Seb-Topic", c.identity.topic)
+	r.Header.Set("Seb-Topic-Id", c.identity.topicID)
+	r.Header.Set("Seb-Queue", c.identity.queue)
+	r.Header.Set("Seb-Partition", strconv.FormatInt(int64(m.Partition), 10))
+	r.Header.Set("Seb-Offset", strconv.FormatInt(m.Offset, 10))
+	r.Header.Set("Seb-Attempt", strconv.Itoa(m.Attempt))
+
+	id, seconds := c.identity.of(m), now.Unix()
+	r.Header.Set("Webhook-Id", id)
+	r.Header.Set("Webhook-Timestamp", strconv.FormatInt(seconds, 10))
+	r.Header.Set("Webhook-Signature", c.signer.sign(id, seconds, m.Value))
+	return r, nil
+}
+
+// of returns a message's webhook-id: that of its record, whatever the attempt. It has
+// no full stop, which is what parts it from the rest of what is signed.
+func (i identity) of(m *Message) string {
+	return fmt.Sprintf("%s-%d-%d", strings.ReplaceAll(i.topicID, ".", "-"), m.Partition, m.Offset)
+}

@@ -1,0 +1,108 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// How long to go on telling a queue what came of a message, and how soon to try again.
+const (
+	settleMax      = time.Minute
+	settleRetryMin = 100 * time.Millisecond
+	settleRetryMax = 5 * time.Second
+	extendEvery    = 100 * time.Millisecond // at most
+)
+
+// deliver sees one message through: its turn, its request, its outcome. It may begin as
+// long as begin goes on, and go on as long as work does.
+func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFunc, m *Message) {
+	defer p.gate.settled()
+	leased, release := context.WithCancel(work)
+	extended := make(chan struct{})
+	go func() {
+		defer close(extended)
+		p.extend(leased, m.Token, m.LeasedUntil)
+	}()
+	defer func() {
+		release()
+		<-extended
+	}()
+
+	era, err := p.gate.enter(begin)
+	if err != nil {
+		return
+	}
+	began := time.Now()
+	a := p.send(work, m)
+	if a.outcome == Gone {
+		stop(fmt.Errorf("%w: %s", ErrGone, a.reason)) // before another may enter
+	}
+	closed := p.gate.leave(era, a)
+	m.Value = nil // settling needs it no more, and may take a while
+	p.metrics.observe(a.outcome, time.Since(began))
+	p.report(a, closed)
+	p.settle(work, m, a)
+}
+
+// report tells the operator what is about the target as a whole.
+func (p *Pusher) report(a answer, closed time.Duration) {
+	switch a.outcome {
+	case Slowed, Unreachable:
+		p.log.Info("the target of pushed messages is left alone for a while", "why", a.reason, "err", a.err, "for", closed)
+	case Forbidden:
+		p.log.Warn("the target of pushed messages has an address that is not allowed", "err", a.err)
+	case Gone:
+		p.log.Warn("the target of pushed messages wants no more", "why", a.reason)
+	default:
+		p.log.Debug("pushed a message", "outcome", a.outcome, "why", a.reason, "err", a.err)
+	}
+}
+
+// settle tells the queue what came of a message. A request that had to be given up it
+// leaves to the lease: it may have been heard.
+func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
+	if a.outcome == Abandoned {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleMax)
+	defer cancel()
+	for wait := settleRetryMin; ; wait = min(2*wait, settleRetryMax) {
+		var err error
+		if a.outcome == Delivered {
+			err = p.queue.Ack(ctx, m.Token)
+		} else {
+			err = p.queue.Nack(ctx, m.Token, a.after, a.reason)
+		}
+		if err == nil {
+			return
+		}
+		if errors.Is(err, ErrLost) || !pause(ctx, wait) {
+			p.metrics.unsettled()
+			p.log.Warn("can't tell the queue what came of a message", "partition", m.Partition, "offset", m.Offset, "attempt", m.Attempt, "outcome", a.outcome, "err", err)
+			return
+		}
+	}
+}
+
+// extend keeps a message leased until ctx ends, each time when half of what was left
+// has passed.
+func (p *Pusher) extend(ctx context.Context, token string, until time.Time) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(time.Until(until)/2, extendEvery)):
+		}
+		call, cancel := context.WithDeadline(ctx, until)
+		next, err := p.queue.Extend(call, token)
+		cancel()
+		switch {
+		case err == nil:
+			until = next
+		case errors.Is(err, ErrLost) || !time.Now().Before(until):
+			return
+		}
+	}
+}

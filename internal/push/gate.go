@@ -1,0 +1,181 @@
+package push
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// How long a gate closes that nobody said a time for: doubling, with jitter, as long as
+// nothing gets through.
+const (
+	closedMin = time.Second
+	closedMax = 5 * time.Minute
+)
+
+// settlingFactor bounds how many messages may wait to be settled, which takes a commit,
+// while the next are sent: this many times those that may be under way.
+const settlingFactor = 16
+
+// gate is the way to one target. It lets at most max requests through at a time, none
+// while the target wants to be left alone, and then one, two, and so on. What a target
+// answers to many requests that entered before it closed counts once.
+type gate struct {
+	max int
+
+	mu       sync.Mutex
+	limit    int // requests that may be under way now
+	taken    int // messages received whose requests have not ended
+	inFlight int // requests under way
+	held     int // messages received and not settled
+	until    time.Time
+	closings int           // in a row, without a success
+	era      int           // of the last closing
+	changed  chan struct{} // closed and replaced when any of the above changes
+	onClose  context.CancelFunc
+}
+
+func newGate(limit int) *gate {
+	return &gate{max: limit, limit: limit, changed: make(chan struct{})}
+}
+
+// room waits until messages may be received, and returns how many.
+func (g *gate) room(ctx context.Context) (n int, err error) {
+	err = g.wait(ctx, func() bool {
+		n = min(g.limit-g.taken, g.max*settlingFactor-g.held)
+		return n > 0
+	})
+	return n, err
+}
+
+// receiving has giveUp called if the gate closes before the returned function is called.
+func (g *gate) receiving(giveUp context.CancelFunc) (received func(n int)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if time.Now().Before(g.until) {
+		giveUp()
+	}
+	g.onClose = giveUp
+	return func(n int) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.onClose = nil
+		g.taken += n
+		g.held += n
+	}
+}
+
+// enter waits for a received message's turn.
+func (g *gate) enter(ctx context.Context) (era int, err error) {
+	err = g.wait(ctx, func() bool {
+		if g.inFlight >= g.limit {
+			return false
+		}
+		g.inFlight++
+		era = g.era
+		return true
+	})
+	if err != nil {
+		g.change(func() { g.taken-- })
+	}
+	return era, err
+}
+
+// leave ends a request that entered in that era. It returns how long the gate is closed
+// from now on.
+func (g *gate) leave(era int, a answer) (closed time.Duration) {
+	g.change(func() {
+		g.taken--
+		g.inFlight--
+		switch a.outcome {
+		case Delivered:
+			if era == g.era {
+				g.closings = 0
+				g.limit = min(g.limit+1, g.max)
+			}
+		case Slowed, Unreachable, Forbidden:
+			g.close(era, a.after)
+		case TimedOut, Broken:
+			g.limit = max(g.limit-1, 1) // perhaps it has too much to do, perhaps not
+		default: // the target is there, and has something against this message
+		}
+		closed = max(time.Until(g.until), 0)
+	})
+	return closed
+}
+
+func (g *gate) close(era int, after time.Duration) {
+	wait := after + rand.N(after/8+1) // not sooner than asked
+	if after == 0 && era == g.era {
+		wait = closedMin << min(g.closings, 20)
+		wait = min(wait, closedMax)
+		wait = wait/2 + rand.N(wait/2+1)
+	}
+	if until := time.Now().Add(wait); until.After(g.until) {
+		g.until = until
+	}
+	if era == g.era { // others of this era say the same
+		g.era++
+		g.closings++
+		g.limit = 1
+	}
+	if g.onClose != nil {
+		g.onClose()
+	}
+}
+
+// settled lets go of a received message.
+func (g *gate) settled() {
+	g.change(func() { g.held-- })
+}
+
+func (g *gate) change(f func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f()
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// wait returns once the gate is open and try has returned true, which is called under
+// the lock.
+func (g *gate) wait(ctx context.Context, try func() bool) error {
+	for {
+		g.mu.Lock()
+		changed, closed := g.changed, time.Until(g.until)
+		done := ctx.Err() == nil && closed <= 0 && try()
+		g.mu.Unlock()
+		if done {
+			return nil
+		}
+		var open <-chan time.Time
+		if closed > 0 {
+			open = time.After(closed)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		case <-open:
+		}
+	}
+}
+
+// Status is how a target is doing.
+type Status struct {
+	InFlight    int       // requests under way
+	Limit       int       // how many may be
+	Held        int       // messages that are not settled
+	SlowedUntil time.Time // when the next request may be made; zero if at once
+}
+
+func (g *gate) status() Status {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := Status{InFlight: g.inFlight, Limit: g.limit, Held: g.held}
+	if time.Now().Before(g.until) {
+		s.SlowedUntil = g.until
+	}
+	return s
+}

@@ -1,0 +1,149 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// enter lets n requests in, and returns the era of the last.
+func enter(t *testing.T, g *gate, n int) (era int) {
+	t.Helper()
+	g.receiving(func() {})(n)
+	for range n {
+		var err error
+		if era, err = g.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return era
+}
+
+func leave(g *gate, era, n int, o Outcome) {
+	for range n {
+		g.leave(era, answer{outcome: o})
+		g.settled()
+	}
+}
+
+func room(t *testing.T, g *gate) int {
+	t.Helper()
+	n, err := g.room(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestGateClosesLongerAndLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(8)
+		for i, least := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, 64 * time.Second, 128 * time.Second, 150 * time.Second, 150 * time.Second} {
+			leave(g, enter(t, g, 1), 1, Unreachable)
+			began := time.Now()
+			if n := room(t, g); n != 1 {
+				t.Errorf("%d requests may follow closing %d", n, i)
+			}
+			if took := time.Since(began); took < least || took > min(2*least, closedMax) {
+				t.Errorf("closed for %v, want %v and up to as much again", took, least)
+			}
+		}
+		leave(g, enter(t, g, 1), 1, Delivered)
+		leave(g, enter(t, g, 1), 1, Slowed)
+		if closed := time.Until(g.status().SlowedUntil); closed > closedMin {
+			t.Errorf("after a success it is closed for %v", closed)
+		}
+	})
+}
+
+// 64 requests that are refused together say once that there was too much.
+func TestGateCountsOnceWhatWasSentTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(64)
+		era := enter(t, g, 64)
+		leave(g, era, 40, Slowed)
+		leave(g, era, 24, Delivered)
+		if s := g.status(); s.Limit != 1 || time.Until(s.SlowedUntil) > closedMin || g.closings != 1 {
+			t.Errorf("%+v after %d closings", s, g.closings)
+		}
+		// But the longest time that one of them asks for is kept.
+		g = newGate(64)
+		era = enter(t, g, 3)
+		g.leave(era, answer{outcome: Slowed, after: time.Minute})
+		g.leave(era, answer{outcome: Slowed, after: 2 * time.Minute})
+		g.leave(era, answer{outcome: Slowed, after: time.Second})
+		if closed := time.Until(g.status().SlowedUntil); closed < 2*time.Minute || closed > 2*time.Minute+16*time.Second {
+			t.Errorf("closed for %v", closed)
+		}
+	})
+}
+
+func TestGateOpensSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(9)
+		leave(g, enter(t, g, 9), 9, Unreachable)
+		for _, want := range []int{1, 2, 4, 8, 9, 9} {
+			n := room(t, g)
+			if n != want {
+				t.Errorf("%d requests may be made, want %d", n, want)
+			}
+			leave(g, enter(t, g, n), n, Delivered)
+		}
+		leave(g, enter(t, g, 3), 3, TimedOut)
+		leave(g, enter(t, g, 2), 2, Refused)
+		if n := room(t, g); n != 6 {
+			t.Errorf("after three of 9 had no answer %d may be made", n)
+		}
+		leave(g, enter(t, g, 1), 1, Delivered)
+		leave(g, enter(t, g, 6), 6, Broken)
+		leave(g, enter(t, g, 1), 1, Broken)
+		if n := room(t, g); n != 1 {
+			t.Errorf("%d may be made where nothing is answered", n)
+		}
+	})
+}
+
+func TestGateBoundsWhatIsNotSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(2)
+		for range settlingFactor {
+			era := enter(t, g, room(t, g))
+			g.leave(era, answer{outcome: Delivered})
+			g.leave(era, answer{outcome: Delivered})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if n, err := g.room(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("room for %d more, %v", n, err)
+		}
+		g.settled()
+		if n := room(t, g); n != 1 {
+			t.Errorf("room for %d", n)
+		}
+	})
+}
+
+// Who waits for messages when the gate closes takes no more of them.
+func TestGateClosesWhileReceiving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(8)
+		era := enter(t, g, 1)
+		ctx, giveUp := context.WithCancel(t.Context())
+		received := g.receiving(giveUp)
+		if ctx.Err() != nil {
+			t.Fatal("given up too early")
+		}
+		leave(g, era, 1, Slowed)
+		if ctx.Err() == nil {
+			t.Error("not given up")
+		}
+		received(0)
+		ctx, giveUp = context.WithCancel(t.Context())
+		g.receiving(giveUp)(0)
+		if ctx.Err() == nil {
+			t.Error("messages are received from behind a closed gate")
+		}
+	})
+}

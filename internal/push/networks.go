@@ -1,0 +1,136 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Networks says which addresses may be sent to. The zero value allows what is public.
+type Networks struct {
+	// Allowed are prefixes that may be sent to although they are not public, such as
+	// 10.2.0.0/16 or fd00:1::/32.
+	Allowed []netip.Prefix
+}
+
+// ParseNetworks reads prefixes such as 10.2.0.0/16, and addresses, separated by commas.
+func ParseNetworks(text string) (Networks, error) {
+	var n Networks
+	for one := range strings.SplitSeq(text, ",") {
+		if one = strings.TrimSpace(one); one == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(one)
+		if addr, addrErr := netip.ParseAddr(one); addrErr == nil && addr.Zone() == "" {
+			p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		switch {
+		case err != nil:
+			return Networks{}, fmt.Errorf("%q is no network: use one such as 10.2.0.0/16", one)
+		case p != p.Masked():
+			return Networks{}, fmt.Errorf("%s has bits beside its network: use %s", one, p.Masked())
+		case p.Addr().Is4In6():
+			return Networks{}, fmt.Errorf("%s is a network of IPv4 written as IPv6: use its form in IPv4", one)
+		}
+		n.Allowed = append(n.Allowed, p)
+	}
+	return n, nil
+}
+
+// closed4 are the networks of IPv4 that the registry of special-purpose addresses
+// (RFC 6890) says are not globally reachable, those of multicast, and an address that
+// is public by its number and a cloud's own by its use.
+var closed4 = prefixes(
+	"0.0.0.0/8",       // this network; to connect to 0.0.0.0 is to connect to this machine
+	"10.0.0.0/8",      // private
+	"100.64.0.0/10",   // shared between a carrier and its customers, and metadata of a cloud
+	"127.0.0.0/8",     // this machine
+	"168.63.129.16",   // a cloud's services for its machines
+	"169.254.0.0/16",  // link-local, and metadata of most clouds
+	"172.16.0.0/12",   // private
+	"192.0.0.0/24",    // protocols
+	"192.0.2.0/24",    // documentation
+	"192.88.99.0/24",  // relays of 6to4
+	"192.168.0.0/16",  // private
+	"198.18.0.0/15",   // benchmarks
+	"198.51.100.0/24", // documentation
+	"203.0.113.0/24",  // documentation
+	"224.0.0.0/4",     // multicast
+	"240.0.0.0/4",     // reserved, and broadcast
+)
+
+// open6 is all of IPv6 that is public, except for closed6.
+var open6 = netip.MustParsePrefix("2000::/3")
+
+var closed6 = prefixes(
+	"2001::/23",     // protocols, among them Teredo, which holds an address of IPv4
+	"2001:db8::/32", // documentation
+	"2002::/16",     // 6to4, which holds an address of IPv4
+	"3fff::/20",     // documentation
+)
+
+// translated is where NAT64 puts all of IPv4 (RFC 6052).
+var translated = netip.MustParsePrefix("64:ff9b::/96")
+
+func prefixes(texts ...string) []netip.Prefix {
+	var ps []netip.Prefix
+	for _, text := range texts {
+		if !strings.Contains(text, "/") {
+			text += "/32"
+		}
+		ps = append(ps, netip.MustParsePrefix(text))
+	}
+	return ps
+}
+
+// allows tells whether a may be sent to.
+func (n Networks) allows(a netip.Addr) bool {
+	a = a.WithZone("").Unmap()
+	holds := func(p netip.Prefix) bool { return p.Contains(a) }
+	if slices.ContainsFunc(n.Allowed, holds) {
+		return true
+	}
+	switch {
+	case a.Is4():
+		return !slices.ContainsFunc(closed4, holds)
+	case translated.Contains(a):
+		b := a.As16()
+		return n.allows(netip.AddrFrom4([4]byte(b[12:])))
+	default:
+		return open6.Contains(a) && !slices.ContainsFunc(closed6, holds)
+	}
+}
+
+// CheckTarget returns an [*InvalidError] if t's URL names an address, rather than a
+// host, that may not be sent to. What a host's name resolves to may change at any time,
+// and is looked at when a connection is made.
+func (n Networks) CheckTarget(t Target) error {
+	u, err := parseURL(t.URL)
+	if err != nil {
+		return err
+	}
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil && !n.allows(a) {
+		return invalid("url", "use a public one, or have the operator allow its network", "the URL's address %s is not public", a)
+	}
+	return nil
+}
+
+// forbiddenError is of a connection that may not be made.
+type forbiddenError struct{ address string }
+
+func (e *forbiddenError) Error() string {
+	return "connect to " + e.address + ": the address is not allowed"
+}
+
+// guard refuses connections just before they are made, when it is certain where they
+// would go. It is a [net.Dialer]'s ControlContext.
+func (n Networks) guard(_ context.Context, network, address string, _ syscall.RawConn) error {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil || network != "tcp4" && network != "tcp6" || !n.allows(a.Addr()) {
+		return &forbiddenError{address}
+	}
+	return nil
+}

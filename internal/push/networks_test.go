@@ -1,0 +1,228 @@
+package push
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+func TestOnlyPublicAddressesAreAllowed(t *testing.T) {
+	public := []string{
+		"1.1.1.1", "93.184.216.34", "100.63.255.255", "100.128.0.0", "172.15.255.255", "172.32.0.0", "192.0.1.0", "198.20.0.0",
+		"223.255.255.255", "9.255.255.255", "11.0.0.0", "::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2606:4700::1111", "2a00:1450::1", "2620:4f:8000::1",
+	}
+	closed := []string{
+		"0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.255.0.1", "168.63.129.16",
+		"169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.192", "192.0.2.1", "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.19.255.255",
+		"198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255",
+		"::", "::1", "::127.0.0.1", "::1.1.1.1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:0:127.0.0.1", "::ffff:169.254.169.254%eth0",
+		"64:ff9b::127.0.0.1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1.1.1.1", "100::1", "2001::1", "2001:10::1", "2001:db8::1", "2002:7f00:1::", "2002:101:101::1",
+		"3fff::1", "5f00::1", "fc00::1", "fd00:ec2::254", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1",
+	}
+	for _, text := range public {
+		if !(Networks{}).allows(netip.MustParseAddr(text)) {
+			t.Errorf("%s is public", text)
+		}
+	}
+	for _, text := range closed {
+		if (Networks{}).allows(netip.MustParseAddr(text)) {
+			t.Errorf("%s is not public", text)
+		}
+	}
+}
+
+func TestOperatorAllowsNetworks(t *testing.T) {
+	n, err := ParseNetworks("10.2.0.0/16, 169.254.169.254,fd00:1::/32,fe80::/10")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{
+		"10.2.3.4": true, "10.3.0.0": false, "::ffff:10.2.0.1": true, "64:ff9b::10.2.0.1": true, "64:ff9b::10.3.0.1": false,
+		"169.254.169.254": true, "169.254.169.253": false, "fd00:1::5": true, "fd00:2::5": false, "fe80::1%eth0": true, "1.1.1.1": true,
+	} {
+		if got := n.allows(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+	for text, hint := range map[string]string{
+		"10.2.0.1/16": "use 10.2.0.0/16", "intern": "10.2.0.0/16", "::ffff:10.0.0.0/104": "IPv4", "fe80::1%eth0": "10.2.0.0/16", "10.2.0.0/33": "10.2.0.0/16",
+	} {
+		if _, err := ParseNetworks(text); err == nil || !strings.Contains(err.Error(), hint) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestAddressInURLIsRefusedAtOnce(t *testing.T) {
+	for text, want := range map[string]bool{
+		"http://127.0.0.1/": false, "https://[::1]:8443/x": false, "http://[::ffff:10.0.0.1]/": false, "http://169.254.169.254/latest": false,
+		"https://1.1.1.1/": true, "https://localhost/": true, // which is refused when it is resolved
+	} {
+		if err := (Networks{}).CheckTarget(Target{URL: text}); (err == nil) != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// What is refused is refused for every way to write an address: none of these may
+// reach a server on this machine.
+func TestNothingIsSentToThisMachine(t *testing.T) {
+	to := serve(t, "HTTP/1.1", answerStatus(http.StatusOK))
+	u, err := url.Parse(to.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "0.0.0.0", "[::]", "2130706433", "0x7f.1", "127.1", "0177.0.0.1"} {
+		t.Run(host, func(t *testing.T) {
+			q := newQueue()
+			target := target{url: "http://" + host + ":" + u.Port() + "/"}
+			run(t, target.pusher(t, q, func(_ *Target, o *Options) {
+				o.Networks = Networks{}
+				o.Resolver = nameServer(t, func() netip.Addr { return netip.MustParseAddr("127.0.0.1") })
+			}))
+			q.add("v")
+			got := q.next(t)
+			if got.acked || !strings.Contains(got.reason, "not public") && !strings.Contains(got.reason, "no connection") || strings.Contains(got.reason, "127.0.0.1:") {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+	if len(to.came) > 0 {
+		t.Errorf("a request came for %s", (<-to.came).Host)
+	}
+}
+
+// A name that resolved to an allowed address at first is looked at again each time
+// that a connection is made.
+func TestNameThatIsMovedIsRefused(t *testing.T) {
+	var moved atomic.Bool
+	resolver := nameServer(t, func() netip.Addr {
+		if moved.Load() {
+			return netip.MustParseAddr("127.0.0.2")
+		}
+		return netip.MustParseAddr("127.0.0.1")
+	})
+	answer := func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") }
+	good := serve(t, "HTTP/1.1", answer)
+	u, err := url.Parse(good.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connected := make(chan struct{}, 9)
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.2:"+u.Port())
+	if err != nil {
+		t.Skipf("listen on 127.0.0.2: %v", err) // not every system has all of 127.0.0.0/8
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			connected <- struct{}{}
+			_ = c.Close()
+		}
+	}()
+
+	q, named := newQueue(), target{url: "http://hooks.example:" + u.Port() + "/"}
+	run(t, named.pusher(t, q, func(_ *Target, o *Options) { o.Resolver = resolver }))
+	q.add("v")
+	if r := good.next(t); r.Host != "hooks.example:"+u.Port() {
+		t.Errorf("came for %s", r.Host)
+	}
+	if o := q.next(t); !o.acked {
+		t.Errorf("the queue was told %+v", o)
+	}
+	moved.Store(true)
+	q.add("v")
+	if o := q.next(t); !strings.Contains(o.reason, "not public") {
+		t.Errorf("the queue was told %+v", o)
+	}
+	if len(connected) > 0 {
+		t.Error("a connection was made to the other address")
+	}
+}
+
+// nameServer returns a resolver that gets every name's address from where.
+func nameServer(t *testing.T, where func() netip.Addr) *net.Resolver {
+	t.Helper()
+	server, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	go func() {
+		for b := make([]byte, 512); ; {
+			n, from, err := server.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			_, _ = server.WriteTo(resolved(b[:n], where()), from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", server.LocalAddr().String())
+	}}
+}
+
+// resolved answers a query as RFC 1035, 4.1 says: the question again, and an A record
+// if that is what was asked for.
+func resolved(query []byte, a netip.Addr) []byte {
+	end := 12
+	for query[end] != 0 {
+		end += 1 + int(query[end])
+	}
+	end += 5 // the root, a type, a class
+	answer := append([]byte{}, query[:end]...)
+	copy(answer[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0})
+	if binary.BigEndian.Uint16(query[end-4:]) == 1 {
+		answer[7] = 1
+		answer = append(answer, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+		answer = append(answer, a.AsSlice()...)
+	}
+	return answer
+}
+
+func TestProxyIsTheOperatorsAlone(t *testing.T) {
+	proxy := serve(t, "HTTP/1.1", answerStatus(http.StatusAccepted))
+	proxyURL, err := url.Parse(proxy.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"} {
+		t.Setenv(name, proxy.url)
+	}
+	q, nobody := newQueue(), target{url: "http://10.1.2.3/hook"}
+	p := nobody.pusher(t, q, nil)
+	run(t, p)
+	q.add("v")
+	if o := q.next(t); o.acked || len(proxy.came) > 0 {
+		t.Errorf("the queue was told %+v, the proxy of the environment got %d requests", o, len(proxy.came))
+	}
+	q = newQueue()
+	run(t, nobody.pusher(t, q, func(_ *Target, o *Options) { o.Proxy, o.Networks = proxyURL, Networks{} }))
+	q.add("v")
+	if r := proxy.next(t); r.URL.String() != "http://10.1.2.3/hook" || r.body != "v" {
+		t.Errorf("the proxy got %s %q", r.URL, r.body)
+	}
+	if o := q.next(t); !o.acked {
+		t.Errorf("the queue was told %+v", o)
+	}
+}
+
+func FuzzNetworks(f *testing.F) {
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := ParseNetworks(text)
+		if err != nil {
+			return
+		}
+		for _, p := range n.Allowed {
+			if !n.allows(p.Addr()) {
+				t.Fatalf("%q allows %s, and refuses its first address", text, p)
+			}
+		}
+	})
+}

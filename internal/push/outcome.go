@@ -1,0 +1,161 @@
+package push
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Outcome is how a request to a target ended.
+type Outcome string
+
+// What may become of a request. Only the first is a success; the next four close the
+// way to the target for a while, or for good.
+const (
+	Delivered   Outcome = "delivered"   // 2xx
+	Slowed      Outcome = "slowed"      // 429, 502, 503, 504: not now
+	Unreachable Outcome = "unreachable" // no name, no connection, no TLS
+	Forbidden   Outcome = "forbidden"   // an address that is not allowed
+	Gone        Outcome = "gone"        // 410: never again
+	Redirected  Outcome = "redirected"  // 3xx
+	Refused     Outcome = "refused"     // any other 4xx
+	Failed      Outcome = "failed"      // any other status
+	TimedOut    Outcome = "timed_out"   // connected, and no answer in time
+	Broken      Outcome = "broken"      // connected, and no answer that is one
+	Abandoned   Outcome = "abandoned"   // ended by a shutdown
+)
+
+var outcomes = []Outcome{Delivered, Slowed, Unreachable, Forbidden, Gone, Redirected, Refused, Failed, TimedOut, Broken, Abandoned}
+
+// Bounds on what is kept and shown of an answer.
+const (
+	// ReasonBytesMax bounds the reason of a Nack.
+	ReasonBytesMax = 512
+	locationMax    = 200
+	bodyBytesMax   = 4 << 10
+	bodyWait       = time.Second
+)
+
+// answer is what came of a request.
+type answer struct {
+	outcome Outcome
+	reason  string        // for people; none if it is Delivered
+	after   time.Duration // the Retry-After of one that is Slowed
+	err     error         // for the log, if there was no answer
+}
+
+// judge says what an answer with that much of its body means.
+func judge(r *http.Response, body []byte, now time.Time) answer {
+	a := answer{outcome: Failed}
+	switch code := r.StatusCode; {
+	case code >= 200 && code < 300:
+		return answer{outcome: Delivered}
+	case code == http.StatusTooManyRequests, code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
+		a.outcome = Slowed
+		a.after, _ = retryAfter(r.Header, now)
+	case code == http.StatusGone:
+		a.outcome = Gone
+	case code >= 300 && code < 400:
+		a.outcome = Redirected
+	case code >= 400 && code < 500:
+		a.outcome = Refused
+	}
+	a.reason = fmt.Sprintf("HTTP %d", r.StatusCode)
+	if text := http.StatusText(r.StatusCode); text != "" {
+		a.reason += " " + text
+	}
+	if location := r.Header.Get("Location"); a.outcome == Redirected && location != "" {
+		a.reason += ", which is not followed, to " + clean(location, locationMax)
+	}
+	if text := clean(string(body), bodyBytesMax); text != "" {
+		a.reason += ": " + text
+	}
+	a.reason = cut(a.reason, ReasonBytesMax)
+	return a
+}
+
+// unanswered says what it means that no answer came within limit. What it tells of the
+// broker's own network goes to the log only.
+func unanswered(err error, connected, late bool, limit time.Duration) answer {
+	a := answer{outcome: Broken, err: err}
+	var forbidden *forbiddenError
+	switch {
+	case errors.As(err, &forbidden):
+		a.outcome, a.reason = Forbidden, "the URL's address is not public, and not allowed by this broker's operator"
+	case late && connected:
+		a.outcome, a.reason = TimedOut, fmt.Sprintf("no answer within %v", limit)
+	case late:
+		a.outcome, a.reason = Unreachable, fmt.Sprintf("no connection within %v", limit)
+	case connected:
+		a.reason = "no whole answer: " + clean(cause(err), ReasonBytesMax)
+	default:
+		a.outcome, a.reason = Unreachable, "no connection: "+clean(cause(err), ReasonBytesMax)
+	}
+	a.reason = cut(a.reason, ReasonBytesMax)
+	return a
+}
+
+// cause leaves out of a network's error which addresses of this machine and which
+// name server it was about.
+func cause(err error) string {
+	var lookup *net.DNSError
+	if errors.As(err, &lookup) {
+		switch {
+		case lookup.IsNotFound:
+			return "there is no host " + lookup.Name
+		default:
+			return "the name servers don't say where " + lookup.Name + " is"
+		}
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Op + ": " + op.Err.Error()
+	}
+	return err.Error()
+}
+
+// clean returns at most limit bytes of text that is safe to show on a terminal and in a
+// page, on one line: none if it isn't text.
+func clean(text string, limit int) string {
+	text = whole(text)
+	if !utf8.ValidString(text) {
+		return ""
+	}
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r) || unicode.IsControl(r):
+			return ' '
+		case !unicode.IsPrint(r): // also marks that change the direction of what follows
+			return -1
+		}
+		return r
+	}, text)
+	return cut(strings.Join(strings.Fields(text), " "), limit)
+}
+
+// cut returns at most limit bytes of text, and shows that there were more.
+func cut(text string, limit int) string {
+	const more = "..."
+	if len(text) <= limit {
+		return text
+	}
+	return whole(text[:limit-len(more)]) + more
+}
+
+// whole takes the last character away if text was cut within it.
+func whole(text string) string {
+	for i := 1; i <= utf8.UTFMax && i <= len(text); i++ {
+		if tail := text[len(text)-i:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRuneInString(tail) {
+				return text[:len(text)-i]
+			}
+			break
+		}
+	}
+	return text
+}

@@ -1,0 +1,165 @@
+package push
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/httprecord"
+)
+
+// ErrGone is what [Pusher.Run] returns when the target answered that it wants nothing
+// more, ever. It wraps nothing of what may pass.
+var ErrGone = errors.New("the target wants no more messages")
+
+// How long to wait before a queue that could not be received from is asked again.
+const (
+	receiveRetryMin = 100 * time.Millisecond
+	receiveRetryMax = 10 * time.Second
+)
+
+// Options are what a [Pusher] needs besides its target.
+type Options struct {
+	// Topic, TopicID and Queue say whose messages they are: in each request, in the log,
+	// in metrics. TopicID is unique for ever, such as 1f0c6a3e.7: webhook-id is made of it.
+	Topic, TopicID, Queue string
+	// Networks says where requests may go.
+	Networks Networks
+	// Proxy takes all requests, if it is set. Then it, and not Networks, decides where
+	// they may go. No proxy is taken from the environment.
+	Proxy *url.URL
+	// RootCAs are those that a target's certificate must come from; nil means the system's.
+	RootCAs *x509.CertPool
+	// Resolver finds the addresses of hosts; nil means the system's.
+	Resolver *net.Resolver
+	// Grace is how long requests may go on once Run's context has ended; 0 means the
+	// target's Timeout.
+	Grace time.Duration
+	// Logger tells about what is not about one message; nil means nobody.
+	Logger *slog.Logger
+	// Metrics counts, if it is set.
+	Metrics *Metrics
+}
+
+// Pusher delivers the messages of one queue to one target.
+type Pusher struct {
+	queue   Queue
+	target  Target
+	opts    Options
+	log     *slog.Logger
+	gate    *gate
+	send    func(context.Context, *Message) answer
+	close   func()
+	metrics *series
+}
+
+// New returns a pusher to a target, which it checks. [Pusher.Run] makes it push.
+func New(t Target, q Queue, o Options) (*Pusher, error) {
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	t = t.OrDefaults()
+	for _, name := range []string{o.Topic, o.TopicID, o.Queue} {
+		if name == "" || !httprecord.Fits(name) {
+			return nil, fmt.Errorf("push from topic %q, id %q, queue %q: one of them is no name", o.Topic, o.TopicID, o.Queue)
+		}
+	}
+	if o.Grace == 0 {
+		o.Grace = t.Timeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	c, err := newClient(t, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Pusher{
+		queue: q, target: t, opts: o, gate: newGate(t.MaxInFlight),
+		log:  o.Logger.With("topic", o.Topic, "queue", o.Queue), // without the URL, which may hold a secret
+		send: c.send, close: c.transport.CloseIdleConnections,
+	}, nil
+}
+
+// Status tells how the target is doing.
+func (p *Pusher) Status() Status { return p.gate.status() }
+
+// Run pushes until ctx ends, and then returns nil; until the queue says [ErrNoQueue];
+// or until the target wants no more, which is an [ErrGone]. What is under way then has
+// Options.Grace to end; what has not by then, or has not begun, is left to its lease.
+// Run may be called once.
+func (p *Pusher) Run(ctx context.Context) error {
+	defer p.close()
+	p.metrics = p.opts.Metrics.begin(p)
+	defer p.opts.Metrics.end(p)
+
+	begin, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	var deliveries sync.WaitGroup
+	for {
+		messages, err := p.receive(begin)
+		for _, m := range messages {
+			deliveries.Go(func() { p.deliver(begin, work, stop, &m) })
+		}
+		if err != nil {
+			stop(err)
+			break
+		}
+	}
+	defer time.AfterFunc(p.opts.Grace, abandon).Stop()
+	deliveries.Wait()
+	if cause := context.Cause(begin); ctx.Err() == nil || cause != context.Cause(ctx) { //nolint:errorlint // the very same
+		return cause
+	}
+	return nil
+}
+
+// receive returns the next messages, perhaps none. An error is for good.
+func (p *Pusher) receive(ctx context.Context) ([]Message, error) {
+	for wait := receiveRetryMin; ; wait = min(2*wait, receiveRetryMax) {
+		room, err := p.gate.room(ctx)
+		if err != nil {
+			return nil, err
+		}
+		open, giveUp := context.WithCancel(ctx)
+		received := p.gate.receiving(giveUp)
+		messages, err := p.queue.Receive(open, room)
+		received(len(messages))
+		closed := open.Err() != nil
+		giveUp()
+		switch {
+		case errors.Is(err, ErrNoQueue):
+			return messages, err
+		case ctx.Err() != nil:
+			return messages, context.Cause(ctx)
+		case closed || len(messages) > 0:
+			err = nil // it was given up, or the error will come again
+		}
+		if err == nil {
+			return messages, nil
+		}
+		p.log.Warn("can't receive messages to push", "err", err, "again_in", wait)
+		if !pause(ctx, wait) {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// pause waits about so long, and tells whether ctx goes on.
+func pause(ctx context.Context, about time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(about/2 + rand.N(about/2+1)):
+		return true
+	}
+}

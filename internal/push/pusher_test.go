@@ -1,0 +1,416 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// A pusher receives only what it can send at once, and sends all of that at once.
+func TestNoMoreThanWantedIsUnderWay(t *testing.T) {
+	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(version, func(t *testing.T) {
+			const most, messages = 5, 60
+			var underWay, worst atomic.Int32
+			release := make(chan struct{})
+			q, to := newQueue(), serve(t, version, func(http.ResponseWriter, *http.Request) {
+				now := underWay.Add(1)
+				for seen := worst.Load(); now > seen && !worst.CompareAndSwap(seen, now); seen = worst.Load() {
+				}
+				<-release
+				underWay.Add(-1)
+			})
+			for range messages {
+				q.add("v")
+			}
+			p := to.pusher(t, q, func(tg *Target, _ *Options) { tg.MaxInFlight = most })
+			run(t, p)
+			for range most {
+				to.next(t)
+			}
+			if ready, _ := q.counts(); ready != messages-most || p.Status().InFlight != most {
+				t.Errorf("%d are ready, %+v", ready, p.Status())
+			}
+			close(release)
+			for range messages {
+				if o := q.next(t); !o.acked {
+					t.Errorf("the queue was told %+v", o)
+				}
+			}
+			if worst.Load() != most {
+				t.Errorf("%d requests were under way at once", worst.Load())
+			}
+		})
+	}
+}
+
+func TestSlowTargetHoldsBackItselfOnly(t *testing.T) {
+	release := make(chan struct{})
+	slow := serve(t, "HTTP/1.1", func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	})
+	fast := serve(t, "HTTP/1.1", answerStatus(http.StatusOK))
+	slowQueue, fastQueue := newQueue(), newQueue()
+	run(t, slow.pusher(t, slowQueue, nil))
+	run(t, fast.pusher(t, fastQueue, nil))
+	for range 100 {
+		slowQueue.add("v")
+		fastQueue.add("v")
+	}
+	for range 100 {
+		fastQueue.next(t)
+	}
+	slowQueue.nothing(t)
+	close(release)
+	slowQueue.next(t)
+}
+
+// The wait that a target asks for is kept by all messages, over real HTTP.
+func TestTargetThatAsksIsLeftAlone(t *testing.T) {
+	var requests atomic.Int32
+	q, to := newQueue(), serve(t, "HTTP/2.0", func(w http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1) == 1 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	p := to.pusher(t, q, nil)
+	run(t, p)
+	q.add("v")
+	if o := q.next(t); o.atLeast != time.Second || !strings.HasPrefix(o.reason, "HTTP 503") {
+		t.Errorf("the queue was told %+v", o)
+	}
+	began := time.Now()
+	q.add("v", "v", "v")
+	if s := p.Status(); s.SlowedUntil.IsZero() || s.Limit != 1 {
+		t.Errorf("slowed: %+v", s)
+	}
+	for range 3 {
+		if o := q.next(t); !o.acked {
+			t.Errorf("the queue was told %+v", o)
+		}
+	}
+	if took := time.Since(began); took < 900*time.Millisecond {
+		t.Errorf("asked again after %v", took)
+	}
+}
+
+func TestTargetThatIsGoneIsAskedNoMore(t *testing.T) {
+	q, to := newQueue(), serve(t, "HTTP/1.1", answerStatus(http.StatusGone))
+	p := to.pusher(t, q, func(tg *Target, _ *Options) { tg.MaxInFlight = 1 })
+	for range 50 {
+		q.add("v")
+	}
+	if err := p.Run(t.Context()); !errors.Is(err, ErrGone) || !strings.Contains(err.Error(), "410 Gone") {
+		t.Errorf("Run returned %v", err)
+	}
+	if o := q.next(t); o.acked || o.reason != "HTTP 410 Gone" {
+		t.Errorf("the queue was told %+v", o)
+	}
+	if len(to.came) != 1 {
+		t.Errorf("%d requests came", len(to.came))
+	}
+}
+
+// Nothing is sent while the queue is told, which may take long.
+func TestTargetThatIsGoneIsLeftAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, sent := newQueue(), 0
+		q.ackErr = func(int) error {
+			time.Sleep(time.Minute)
+			return nil
+		}
+		p := inBubble(t, q, func(context.Context, *Message) answer {
+			sent++
+			return answer{outcome: Gone, reason: "HTTP 410 Gone"}
+		})
+		p.gate = newGate(1)
+		q.add("v", "v", "v")
+		if err := p.Run(t.Context()); !errors.Is(err, ErrGone) || sent != 1 {
+			t.Errorf("Run returned %v after %d requests", err, sent)
+		}
+		<-q.told
+	})
+}
+
+func TestShutdownLetsRequestsEnd(t *testing.T) {
+	release := make(chan struct{})
+	q, to := newQueue(), serve(t, "HTTP/1.1", func(http.ResponseWriter, *http.Request) { <-release })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	p := to.pusher(t, q, nil)
+	go func() { ended <- p.Run(ctx) }()
+	q.add("v", "v")
+	to.next(t)
+	to.next(t)
+	cancel()
+	close(release)
+	if err := <-ended; err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+	if first, second := <-q.told, <-q.told; !first.acked || !second.acked {
+		t.Errorf("the queue was told %+v, %+v", first, second)
+	}
+}
+
+func TestShutdownLeavesToTheLeaseWhatDoesNotEnd(t *testing.T) {
+	q, to := newQueue(), serve(t, "HTTP/1.1", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	stop := run(t, to.pusher(t, q, func(_ *Target, o *Options) { o.Grace = 50 * time.Millisecond }))
+	q.add("v")
+	to.next(t)
+	if err := stop(); err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+	q.nothing(t)
+}
+
+// inBubble returns a pusher whose requests are answered by send.
+func inBubble(t *testing.T, q Queue, send func(context.Context, *Message) answer) *Pusher {
+	t.Helper()
+	to := target{url: "http://hooks.example/"}
+	p := to.pusher(t, q, func(tg *Target, _ *Options) { tg.MaxInFlight = 4 })
+	p.send = send
+	return p
+}
+
+func TestLeaseIsExtendedWhileARequestIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		stop := run(t, inBubble(t, q, func(context.Context, *Message) answer {
+			time.Sleep(4 * lease)
+			return answer{outcome: Delivered}
+		}))
+		q.add("v")
+		time.Sleep(lease/2 - time.Second)
+		if _, extends := q.counts(); extends != 0 {
+			t.Errorf("extended %d times before half of the lease", extends)
+		}
+		time.Sleep(2 * time.Second)
+		if _, extends := q.counts(); extends != 1 {
+			t.Errorf("extended %d times after half of the lease", extends)
+		}
+		time.Sleep(4 * lease)
+		if _, extends := q.counts(); extends < 7 || extends > 8 {
+			t.Errorf("extended %d times in all", extends)
+		}
+		if o := <-q.told; !o.acked {
+			t.Errorf("the queue was told %+v", o)
+		}
+		_ = stop()
+	})
+}
+
+func TestLeaseThatIsLostIsNotExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.extendErr = func(call int) error {
+			return []error{errors.New("not now"), errors.New("not now"), nil, ErrLost}[call]
+		}
+		stop := run(t, inBubble(t, q, func(context.Context, *Message) answer {
+			time.Sleep(10 * lease)
+			return answer{outcome: Delivered}
+		}))
+		q.add("v")
+		time.Sleep(11 * lease)
+		if _, extends := q.counts(); extends != 4 {
+			t.Errorf("extended %d times", extends)
+		}
+		_ = stop()
+	})
+}
+
+// Messages that were handed out just when the target closed wait with their leases.
+func TestMessagesWaitBehindTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, sent := newQueue(), make(chan time.Time, 99)
+		q.late = 3
+		p := inBubble(t, q, func(_ context.Context, m *Message) answer {
+			sent <- time.Now()
+			if m.Offset == 0 {
+				return answer{outcome: Slowed, reason: "slow", after: 10 * time.Minute}
+			}
+			time.Sleep(time.Second)
+			return answer{outcome: Delivered}
+		})
+		began := time.Now()
+		stop := run(t, p)
+		q.add("v")
+		time.Sleep(9 * time.Minute)
+		if _, extends := q.counts(); p.Status().Held != 3 || len(sent) != 1 || extends < 3*9 {
+			t.Errorf("%+v, %d were sent, %d leases extended", p.Status(), len(sent), extends)
+		}
+		time.Sleep(3 * time.Minute)
+		<-sent
+		first, second, third := <-sent, <-sent, <-sent
+		if at := first.Sub(began); at < 10*time.Minute {
+			t.Errorf("sent after %v", at)
+		}
+		if second.Sub(first) != time.Second || third != second { // one answer lets two more go
+			t.Errorf("sent at %v, %v, %v", first, second, third)
+		}
+		_ = stop()
+	})
+}
+
+// What waits when a pusher ends was not sent, and is not put back for that.
+func TestShutdownLeavesToTheLeaseWhatHasNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.late = 3
+		p := inBubble(t, q, func(context.Context, *Message) answer {
+			return answer{outcome: Slowed, reason: "slow", after: 10 * time.Minute}
+		})
+		stop := run(t, p)
+		q.add("v")
+		<-q.told
+		synctest.Wait()
+		if s := p.Status(); s.Held != 3 {
+			t.Errorf("waiting: %+v", s)
+		}
+		began := time.Now()
+		if err := stop(); err != nil || time.Since(began) > 0 {
+			t.Errorf("Run returned %v after %v", err, time.Since(began))
+		}
+		q.nothing(t)
+	})
+}
+
+func TestQueueIsToldAgainUntilItHears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.ackErr = func(call int) error {
+			if call < 5 {
+				return errors.New("the store is away")
+			}
+			return nil
+		}
+		stop := run(t, inBubble(t, q, func(context.Context, *Message) answer { return answer{outcome: Delivered} }))
+		q.add("v")
+		if o := <-q.told; !o.acked {
+			t.Errorf("the queue was told %+v", o)
+		}
+		_ = stop()
+	})
+}
+
+func TestQueueThatDoesNotAnswerIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.receiveErr = func(call int) error {
+			switch {
+			case call < 20:
+				return errors.New("the store is away")
+			case call == 21:
+				time.Sleep(time.Second)
+				return ErrNoQueue
+			}
+			return nil
+		}
+		began := time.Now()
+		p := inBubble(t, q, func(context.Context, *Message) answer { return answer{outcome: Delivered} })
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(t.Context()) }()
+		q.add("v")
+		<-q.told
+		if took := time.Since(began); took < time.Minute || took > 3*time.Minute {
+			t.Errorf("20 calls took %v", took)
+		}
+		if err := <-ended; !errors.Is(err, ErrNoQueue) {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+func TestMetricsTellOfEachTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics, q := NewMetrics(), newQueue()
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(metrics)
+		q.ackErr = func(call int) error {
+			if call == 1 {
+				return ErrLost
+			}
+			return nil
+		}
+		answers := []answer{{outcome: Delivered}, {outcome: Refused, reason: "no"}, {outcome: Slowed, reason: "slow", after: time.Hour}}
+		p := inBubble(t, q, func(ctx context.Context, m *Message) answer {
+			if m.Offset < 3 {
+				time.Sleep(2 * time.Second)
+				return answers[m.Offset]
+			}
+			<-ctx.Done()
+			return answer{outcome: Abandoned}
+		})
+		p.opts.Metrics = metrics
+		stop := run(t, p)
+		for range 4 {
+			q.add("v")
+			time.Sleep(3 * time.Second)
+		}
+		time.Sleep(time.Hour + 8*time.Minute)
+		want := `
+# HELP seb_push_deliveries_total Requests to the target, by what came of them.
+# TYPE seb_push_deliveries_total counter
+`
+		for _, o := range []string{"abandoned 0", "broken 0", "delivered 1", "failed 0", "forbidden 0", "gone 0", "redirected 0", "refused 1", "slowed 1", "timed_out 0", "unreachable 0"} {
+			name, n, _ := strings.Cut(o, " ")
+			want += `seb_push_deliveries_total{outcome="` + name + `",queue="mail",topic="orders"} ` + n + "\n"
+		}
+		want += `
+# HELP seb_push_in_flight Requests to the target that are under way.
+# TYPE seb_push_in_flight gauge
+seb_push_in_flight{queue="mail",topic="orders"} 1
+# HELP seb_push_slowed_until_timestamp_seconds When the target is asked again, in seconds since 1970; 0 if it is not left alone now.
+# TYPE seb_push_slowed_until_timestamp_seconds gauge
+seb_push_slowed_until_timestamp_seconds{queue="mail",topic="orders"} 0
+# HELP seb_push_unsettled_total Messages whose outcome the queue didn't take, and which it hands out again.
+# TYPE seb_push_unsettled_total counter
+seb_push_unsettled_total{queue="mail",topic="orders"} 1
+`
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+			"seb_push_deliveries_total", "seb_push_in_flight", "seb_push_slowed_until_timestamp_seconds", "seb_push_unsettled_total"); err != nil {
+			t.Error(err)
+		}
+		if n, err := testutil.GatherAndCount(registry, "seb_push_duration_seconds"); n != 1 || err != nil {
+			t.Errorf("%d histograms: %v", n, err)
+		}
+		_ = stop()
+		if n, err := testutil.GatherAndCount(registry); n != 0 || err != nil {
+			t.Errorf("%d series are left behind: %v", n, err)
+		}
+	})
+}
+
+func TestMetricsAreBounded(t *testing.T) {
+	metrics := NewMetrics()
+	pusher := func(queue string) *Pusher { return &Pusher{opts: Options{Topic: "t", Queue: queue}, gate: newGate(1)} }
+	for i := range targetsShown {
+		if metrics.begin(pusher(strings.Repeat("q", i+1))) == nil {
+			t.Fatal("a target isn't shown")
+		}
+	}
+	another := pusher("another")
+	if metrics.begin(another) != nil {
+		t.Error("more targets are shown than there is room for")
+	}
+	metrics.end(another)
+	before := metrics.running[names{"t", "q"}]
+	if metrics.begin(pusher("q")) == nil {
+		t.Error("the next pusher to the same target isn't shown")
+	}
+	metrics.end(before) // a moment too late
+	if n := testutil.CollectAndCount(metrics, "seb_push_in_flight"); n != targetsShown {
+		t.Errorf("%d targets are shown", n)
+	}
+}

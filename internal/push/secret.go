@@ -1,0 +1,68 @@
+package push
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// What Standard Webhooks says of secrets for symmetric signatures.
+const (
+	secretPrefix   = "whsec_"
+	secretBytesMin = 24
+	secretBytesMax = 64
+)
+
+// NewSecret returns a random secret for a [Target].
+func NewSecret() string {
+	var key [32]byte
+	rand.Read(key[:])
+	return secretPrefix + base64.StdEncoding.EncodeToString(key[:])
+}
+
+// signer is the keys that sign each message, one signature each.
+type signer [][]byte
+
+// parseSecret reads a target's secret. Its errors don't show any of it.
+func parseSecret(text string) (signer, error) {
+	const field = "secret"
+	var s signer
+	for one := range strings.FieldsSeq(text) {
+		encoded, ok := strings.CutPrefix(one, secretPrefix)
+		if !ok {
+			return nil, invalid(field, "use whsec_ and base64", "a secret doesn't begin with whsec_")
+		}
+		key, err := base64.StdEncoding.Strict().DecodeString(encoded)
+		if err != nil {
+			return nil, invalid(field, "use A-Z a-z 0-9 + / and = at the end", "a secret is not in base64 behind whsec_")
+		}
+		if len(key) < secretBytesMin || len(key) > secretBytesMax {
+			return nil, invalid(field, fmt.Sprintf("use %d to %d", secretBytesMin, secretBytesMax), "a secret has %d bytes", len(key))
+		}
+		s = append(s, key)
+	}
+	switch {
+	case len(s) == 0:
+		return nil, invalid(field, "use whsec_ and 32 random bytes in base64", "there is no secret")
+	case len(s) > SecretsMax:
+		return nil, invalid(field, fmt.Sprintf("use at most %d", SecretsMax), "there are %d secrets", len(s))
+	}
+	return s, nil
+}
+
+// sign returns the header webhook-signature of a message.
+func (s signer) sign(id string, seconds int64, body []byte) string {
+	head := id + "." + strconv.FormatInt(seconds, 10) + "."
+	var signatures []string
+	for _, key := range s {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(head))
+		mac.Write(body)
+		signatures = append(signatures, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	}
+	return strings.Join(signatures, " ")
+}

@@ -1,0 +1,116 @@
+package push
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds on a [Target], and what its zero fields mean.
+const (
+	URLBytesMax     = 2048
+	HeadersMax      = 32
+	HeaderBytesMax  = 8 << 10 // of all names and values together
+	SecretsMax      = 4
+	InFlightDefault = 64
+	InFlightMax     = 1024
+	TimeoutDefault  = 30 * time.Second
+	TimeoutMin      = time.Second
+	TimeoutMax      = 5 * time.Minute
+)
+
+// Target is where a queue's messages are pushed to.
+type Target struct {
+	// URL takes a POST for each message: http or https, without user or fragment.
+	URL string
+	// Headers go with each request, such as Authorization. A Content-Type stands for
+	// records that have none of their own.
+	Headers map[string]string
+	// Secret signs the requests: whsec_ and 24 to 64 bytes as base64 says them, as
+	// [NewSecret] makes it. Several, separated by a space, sign each on its own, so that
+	// receivers can go from one to the next.
+	Secret string
+	// MaxInFlight is how many requests may be under way, [InFlightDefault] if it is 0.
+	MaxInFlight int
+	// Timeout is how long a request may take, from its first packet to the status of
+	// its answer, [TimeoutDefault] if it is 0.
+	Timeout time.Duration
+}
+
+// InvalidError says what is wrong with a [Target], and what to do about it.
+type InvalidError struct {
+	Field        string // as JSON calls it: url, headers, secret, max_in_flight, timeout
+	Detail, Hint string
+}
+
+// Error implements error.
+func (e *InvalidError) Error() string { return e.Detail + ": " + e.Hint }
+
+func invalid(field, hint, format string, args ...any) *InvalidError {
+	return &InvalidError{Field: field, Detail: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// OrDefaults returns t with defaults in place of what is zero.
+func (t Target) OrDefaults() Target {
+	if t.MaxInFlight == 0 {
+		t.MaxInFlight = InFlightDefault
+	}
+	if t.Timeout == 0 {
+		t.Timeout = TimeoutDefault
+	}
+	return t
+}
+
+// Check returns an [*InvalidError] if t, with its defaults, is no good target. It asks
+// nobody: whether the URL may be reached is [Networks.CheckTarget]'s to say, and then
+// that of every connection.
+func (t Target) Check() error {
+	t = t.OrDefaults()
+	if _, err := parseURL(t.URL); err != nil {
+		return err
+	}
+	if _, err := checkHeaders(t.Headers); err != nil {
+		return err
+	}
+	if _, err := parseSecret(t.Secret); err != nil {
+		return err
+	}
+	if t.MaxInFlight < 1 || t.MaxInFlight > InFlightMax {
+		return invalid("max_in_flight", fmt.Sprintf("use 1 to %d", InFlightMax), "max_in_flight is %d", t.MaxInFlight)
+	}
+	if t.Timeout < TimeoutMin || t.Timeout > TimeoutMax {
+		return invalid("timeout", fmt.Sprintf("use %v to %v", TimeoutMin, TimeoutMax), "timeout is %v", t.Timeout)
+	}
+	return nil
+}
+
+func parseURL(text string) (*url.URL, error) {
+	const field, hint = "url", "use one such as https://example.com/hooks"
+	if len(text) > URLBytesMax {
+		return nil, invalid(field, fmt.Sprintf("use one of at most %d bytes", URLBytesMax), "the URL has %d bytes", len(text))
+	}
+	if strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0 {
+		return nil, invalid(field, "write other characters as %XX, and those of a host name as xn--", "the URL %q has characters that a URL can't have", text)
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, invalid(field, hint, "%q is no URL", text)
+	case u.Scheme != "https" && u.Scheme != "http" || u.Opaque != "":
+		return nil, invalid(field, hint, "%q is no URL of https or http", text)
+	case u.User != nil:
+		return nil, invalid(field, "take them out, and send an Authorization header", "the URL holds a user or a password")
+	case u.Hostname() == "" || strings.Contains(u.Hostname(), "%"):
+		return nil, invalid(field, hint, "%q names no host that every broker knows", text)
+	case u.Fragment != "" || strings.Contains(text, "#"):
+		return nil, invalid(field, "take it out: it is not sent", "the URL %q has a fragment", text)
+	}
+	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, invalid(field, "use a port from 1 to 65535", "the URL has the port %q", port)
+		}
+	}
+	return u, nil
+}
