@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -47,6 +48,8 @@ func (d *dumper) queueItem(i int, item commitlog.Item) {
 		d.line("item", "%d: queue %d, partition %d: nothing before %d is work any more", i, x.Queue, x.Partition, x.Before)
 	case *commitlog.RecordsDelayed:
 		d.line("item", "%d: partition %d of topic %d: queues hand out offsets %d to %d from %v on", i, x.Partition, x.Topic, x.Offset, x.End()-1, micros(x.Due))
+	case *commitlog.QueuePushSet:
+		d.line("item", "%d: queue %d is pushed %s", i, x.Queue, pushedTo(x.Push))
 	default:
 		d.line("item", "%d: %T", i, x)
 	}
@@ -63,6 +66,26 @@ func queueConfig(c commitlog.QueueConfig) string {
 	}
 	if c.Paused {
 		s += ", paused"
+	}
+	return s
+}
+
+// pushedTo leaves out what may be secret: what is shown is passed on more readily than
+// the bucket.
+func pushedTo(p *commitlog.QueuePush) string {
+	if p == nil {
+		return "nowhere"
+	}
+	url, _, query := strings.Cut(p.URL, "?")
+	if query {
+		url += "?..."
+	}
+	s := fmt.Sprintf("to %q, at most %d at a time, %v each, %d secrets", url, p.InFlight, time.Duration(p.TimeoutMS)*time.Millisecond, len(strings.Fields(p.Secret)))
+	for _, h := range p.Headers {
+		s += fmt.Sprintf(", header %q", h.Name)
+	}
+	if p.Stopped != "" {
+		s += fmt.Sprintf(", stopped: %q", p.Stopped)
 	}
 	return s
 }
@@ -85,6 +108,9 @@ func (d *dumper) queue(t *state.Topic, q *state.Queue) {
 		d.line("", "without an owner, the last was of epoch %d", q.Epoch)
 	default:
 		d.line("", "never owned")
+	}
+	if q.Push != nil {
+		d.line("", "pushed %s", pushedTo(q.Push))
 	}
 	for i, p := range t.Partitions {
 		n := int32(i)

@@ -28,6 +28,8 @@ func decodeQueueItem(kind uint16, b []byte) (_ Item, ok bool, err error) {
 		it, err = decodeQueuePurged(b)
 	case itemRecordsDelayed:
 		it, err = decodeRecordsDelayed(b)
+	case itemQueuePushSet:
+		it, err = decodeQueuePushSet(b)
 	default:
 		return nil, false, nil
 	}

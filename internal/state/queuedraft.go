@@ -19,6 +19,7 @@ type draftQueue struct {
 	topic   uint64
 	name    string
 	config  commitlog.QueueConfig
+	push    *commitlog.QueuePush
 	epoch   uint64
 	owned   bool
 	deleted bool
@@ -117,7 +118,7 @@ func (d *Draft) queue(id uint64) *draftQueue {
 	q := d.queues.byID[id]
 	if q == nil {
 		if old := d.s.queues.byID[id]; old != nil {
-			q = &draftQueue{topic: old.Topic, name: old.Name, config: old.Config, epoch: old.Epoch, owned: old.Owned, base: old}
+			q = &draftQueue{topic: old.Topic, name: old.Name, config: old.Config, push: old.Push, epoch: old.Epoch, owned: old.Owned, base: old}
 			d.keepQueue(id, q)
 		}
 	}

@@ -35,6 +35,9 @@ func (s *State) applyQueueItem(it commitlog.Item) {
 		s.purge(s.queues.byID[x.Queue], x.Partition, x.Before)
 	case *commitlog.RecordsDelayed:
 		s.delay(x)
+	case *commitlog.QueuePushSet:
+		q := s.queues.byID[x.Queue]
+		s.changeQueue(q, func() { q.Push = x.Push })
 	}
 }
 

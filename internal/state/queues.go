@@ -28,6 +28,8 @@ type Queue struct {
 	Name    string
 	Created int64 // fold's time in microseconds
 	Config  commitlog.QueueConfig
+	// Push is where the records are pushed to, nil if they are not. It is not changed.
+	Push *commitlog.QueuePush
 
 	// Epoch counts owners. Owned tells whether the last of them still is; then Address is
 	// where it is, and Seen when the log last heard of it.
@@ -147,7 +149,7 @@ const (
 
 // memory is what a queue takes without its partitions.
 func (q *Queue) memory() int64 {
-	return queueMemory + int64(len(q.Name)+len(q.Address)+len(q.Config.DeadLetterTopic))
+	return queueMemory + int64(len(q.Name)+len(q.Address)+len(q.Config.DeadLetterTopic)) + pushMemory(q.Push)
 }
 
 func (p *queuePartition) memory() int64 {

@@ -26,11 +26,12 @@ func appendQueues(b []byte, next uint64, list []Queue) []byte {
 		b = binary.AppendUvarint(b, uint64(q.Config.BackoffMinMS))
 		b = binary.AppendUvarint(b, uint64(q.Config.BackoffMaxMS))
 		b = binary.AppendUvarint(b, uint64(q.Config.Attempts))
-		b = append(b, bits(q.Config.Ordered, q.Config.Paused, q.Owned))
+		b = append(b, bits(q.Config.Ordered, q.Config.Paused, q.Owned, q.Push != nil))
 		b = appendText(b, q.Config.DeadLetterTopic)
 		b = binary.AppendUvarint(b, q.Epoch)
 		b = appendText(b, q.Address)
 		b = binary.AppendUvarint(b, uint64(q.Seen))
+		b = appendPush(b, q.Push)
 		b = binary.AppendUvarint(b, uint64(len(q.partitions)))
 		for j := range q.partitions {
 			b = appendQueuePartition(b, &q.partitions[j])
@@ -111,8 +112,11 @@ func decodeQueue(r *reader) *Queue {
 	q.Config.Ordered, q.Config.Paused, q.Owned = flags&1 != 0, flags&2 != 0, flags&4 != 0
 	q.Config.DeadLetterTopic = r.text()
 	q.Epoch, q.Address, q.Seen = r.uvarint(), r.text(), r.int64()
+	if flags&8 != 0 {
+		q.Push = decodePush(r)
+	}
 	switch {
-	case !soundQueue(&commitlog.QueueSet{Name: q.Name, Config: q.Config}) || flags > 7:
+	case !soundQueue(&commitlog.QueueSet{Name: q.Name, Config: q.Config}) || flags > 15:
 		r.fail("queue %d %q with flags %#x has the config %+v", q.ID, q.Name, flags, q.Config)
 	case len(q.Address) > AddressBytesMax || q.Owned && q.Epoch == 0 || !q.Owned && q.Address != "":
 		r.fail("queue %d with an owner of epoch %d at %q", q.ID, q.Epoch, q.Address)

@@ -87,7 +87,7 @@ func TestSnapshotWhoseQueuesContradictThemselvesIsRefused(t *testing.T) {
 		"no lease":                    {"lease": 0},
 		"backoff that falls":          {"longest": 0},
 		"no attempts allowed":         {"most": 0},
-		"flag that is unknown":        {"flags": 15},
+		"flag that is unknown":        {"flags": 16 + 7},
 		"owner without an epoch":      {"epoch": 0},
 		"address of no owner":         {"flags": 3, "window": 0},
 		"window where nobody owns":    {"window 3": 1},

@@ -32,6 +32,8 @@ func (d *Draft) takeQueueItem(it commitlog.Item) (ok bool, err error) {
 		err = d.takePurge(x)
 	case *commitlog.RecordsDelayed:
 		err = d.takeDelay(x)
+	case *commitlog.QueuePushSet:
+		err = d.takePush(x)
 	default:
 		return false, nil
 	}

@@ -64,11 +64,15 @@ import (
 //	           u …      length of the name, name
 //	           u        created, microseconds
 //	           u u u u  lease, least and longest backoff in ms; attempts
-//	           1 byte   bit 0 by key, bit 1 paused, bit 2 owned
+//	           1 byte   bit 0 by key, bit 1 paused, bit 2 owned, bit 3 pushed
 //	           u …      dead-letter topic
 //	           u        epoch
 //	           u …      the owner's address
 //	           u        when the owner was last heard of, microseconds
+//	           if it is pushed
+//	             u … u … u …  URL, secret, why it was stopped
+//	             u u      timeout in ms, requests under way at most
+//	             u        number of headers; then for each, by name, u … u …: name, value
 //	           u        number of partitions, the last of which was touched; then for each
 //	             u        all below it is done
 //	             u        number of runs done above; for each, by offset, u u: gap before it, records

@@ -280,6 +280,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	f.Add(keys.View().Encode())
 	f.Add(golden(f, snapshot3Golden))
 	f.Add(golden(f, snapshot4Golden))
+	f.Add(golden(f, pushGolden))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Decode(5, b)
 		if err != nil {

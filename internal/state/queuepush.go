@@ -1,0 +1,81 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// Bounds on targets of pushed records in any log. Brokers set lower ones.
+const (
+	PushTextBytesMax = 32 << 10 // all of one target's texts
+	PushHeadersMax   = 256
+)
+
+const pushHeaderMemory = int64(unsafe.Sizeof(commitlog.PushHeader{}))
+
+func pushMemory(p *commitlog.QueuePush) int64 {
+	if p == nil {
+		return 0
+	}
+	return int64(unsafe.Sizeof(*p)) + int64(p.TextBytes()) + int64(len(p.Headers))*pushHeaderMemory
+}
+
+// QueuePush returns where the records of a queue that exists are pushed to, nil if they
+// are not. It must not be changed.
+func (d *Draft) QueuePush(id uint64) *commitlog.QueuePush { return d.queue(id).push }
+
+// takePush doesn't show what it refuses: that may hold secrets.
+func (d *Draft) takePush(x *commitlog.QueuePushSet) error {
+	q := d.queue(x.Queue)
+	if q == nil {
+		return fmt.Errorf("%w: no queue %d to push from", ErrNonsense, x.Queue)
+	}
+	if x.Push != nil && !soundPush(x.Push) {
+		return fmt.Errorf("%w: queue %d can't be pushed to that target", ErrNonsense, x.Queue)
+	}
+	q.push = x.Push
+	return nil
+}
+
+func soundPush(p *commitlog.QueuePush) bool {
+	last := ""
+	for _, h := range p.Headers {
+		if h.Name <= last {
+			return false
+		}
+		last = h.Name
+	}
+	return p.URL != "" && p.InFlight > 0 && p.TimeoutMS > 0 && p.TimeoutMS <= QueueMSMax &&
+		len(p.Headers) <= PushHeadersMax && p.TextBytes() <= PushTextBytesMax
+}
+
+func appendPush(b []byte, p *commitlog.QueuePush) []byte {
+	if p == nil {
+		return b
+	}
+	b = appendText(appendText(appendText(b, p.URL), p.Secret), p.Stopped)
+	b = binary.AppendUvarint(b, uint64(p.TimeoutMS))
+	b = binary.AppendUvarint(b, uint64(p.InFlight))
+	b = binary.AppendUvarint(b, uint64(len(p.Headers)))
+	for _, h := range p.Headers {
+		b = appendText(appendText(b, h.Name), h.Value)
+	}
+	return b
+}
+
+func decodePush(r *reader) *commitlog.QueuePush {
+	p := &commitlog.QueuePush{URL: r.text(), Secret: r.text(), Stopped: r.text(), TimeoutMS: r.int64(), InFlight: uint32(r.max(1<<32 - 1))}
+	for range r.count(2) {
+		p.Headers = append(p.Headers, commitlog.PushHeader{Name: r.text(), Value: r.text()})
+		if r.err != nil {
+			return p
+		}
+	}
+	if r.err == nil && !soundPush(p) {
+		r.fail("a target of pushed records with %d requests of %d ms, %d headers", p.InFlight, p.TimeoutMS, len(p.Headers))
+	}
+	return p
+}
