@@ -1,6 +1,7 @@
 package seb
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -249,7 +250,8 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 	_, lost := b.desks.lost[o.queue]
 	b.desks.mu.Unlock()
 	mute := o.address == "" || o.address == b.opts.Address
-	if silent := time.Since(o.seen) > ownerSilence; (deaf || mute) && (silent || !lost) {
+	silent := time.Since(o.seen) > ownerSilence // one that can be asked need not show itself
+	if (deaf || mute) && (silent || !lost) {
 		return nil
 	}
 	e := refused(CodeQueueElsewhere, "another broker hands out the records of this queue")
@@ -275,6 +277,19 @@ func (q *Queue) TakeOver(ctx context.Context, epoch uint64) error {
 		return asRead(err)
 	}
 	return asRead(q.takeOver(ctx, o))
+}
+
+// Owner looks at the log and tells who hands out the queue's records: at what address, ""
+// if nobody does or it has none, and which of its owners that is.
+func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, _ error) {
+	if err := cmp.Or(q.check(), q.b.lookNow(ctx, false)); err != nil {
+		return "", 0, asRead(err)
+	}
+	_, o, err := q.ownedHere()
+	if err != nil || !o.owned {
+		return "", o.epoch, asRead(err)
+	}
+	return o.address, o.epoch, nil
 }
 
 // takeOver makes this broker the owner after the one that is known here, unless there is

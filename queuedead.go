@@ -35,6 +35,9 @@ type DeadOptions struct {
 	From Place
 	// Limit is their number at most; 0 means 100. Up to 1,000.
 	Limit int
+	// MaxBytes is a bound of keys, values and headers together; 0 means 1 MiB. It is soft:
+	// one record is returned whatever its size.
+	MaxBytes int64
 }
 
 const (
@@ -46,8 +49,9 @@ const (
 // is false if these are the last. A record that can't be read any more comes without its contents.
 func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, next Place, more bool, _ error) {
 	def(&o.Limit, deadDefault)
-	if o.Limit < 0 || o.Limit > deadMax {
-		return nil, Place{}, false, limited(CodeInvalidRequest, deadMax, "%d records; it must be 1 to %d", o.Limit, deadMax).withOutcome("")
+	def(&o.MaxBytes, receiveBytes)
+	if o.MaxBytes < 0 || o.Limit < 0 || o.Limit > deadMax {
+		return nil, Place{}, false, limited(CodeInvalidRequest, deadMax, "%d records, %d bytes; it must be 1 to %d records, and at least a byte", o.Limit, o.MaxBytes, deadMax).withOutcome("")
 	}
 	if _, err := q.Describe(ctx); err != nil {
 		return nil, Place{}, false, err
@@ -64,6 +68,9 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 			parked[i].Record = f.Records[0]
 		case err != nil && CodeOf(err) != CodeDataLost && CodeOf(err) != CodeOffsetOutOfRange:
 			return nil, Place{}, false, err
+		}
+		if o.MaxBytes -= parked[i].bytes(); o.MaxBytes < 0 && i > 0 {
+			return parked[:i], Place{x.Partition, x.Offset}, true, nil
 		}
 	}
 	return parked, next, more, nil

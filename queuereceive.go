@@ -28,17 +28,27 @@ type ReceiveOptions struct {
 	Wait time.Duration
 	// Lease is how long the worker has for them; 0 means as the queue has it.
 	Lease time.Duration
+	// MaxBytes is a bound of keys, values and headers together; 0 means 1 MiB. It is soft:
+	// one record is returned whatever its size.
+	MaxBytes int64
+	// Reserve, if there is one, is called before records are taken, and what it returned
+	// if none were: so who waits need hold no memory for them. Its error ends Receive.
+	Reserve func(context.Context) (release func(), err error)
 }
 
 const (
-	receiveMax = 1000
+	receiveMax   = 1000
+	receiveBytes = 1 << 20
 	// ReceiveWaitMax is the longest that a [Queue.Receive] waits.
 	ReceiveWaitMax = time.Hour
 )
 
 func (o *ReceiveOptions) check() error {
 	def(&o.Max, 1)
+	def(&o.MaxBytes, receiveBytes)
 	switch {
+	case o.MaxBytes < 0:
+		return refused(CodeInvalidRequest, "%d bytes; it must be 1 or more", o.MaxBytes)
 	case o.Max < 1 || o.Max > receiveMax:
 		return limited(CodeInvalidRequest, receiveMax, "%d records; it must be 1 to %d", o.Max, receiveMax)
 	case o.Wait < 0 || o.Wait > ReceiveWaitMax:
@@ -122,7 +132,23 @@ func (r *receiver) at(ctx context.Context, d *desk) ([]Message, error) {
 
 // take takes what is there. If that is nothing, it returns what will be closed when it is
 // the receiver's turn to look again; nil if the desk is closed.
-func (r *receiver) take(ctx context.Context, d *desk) (_ []Message, turn chan struct{}, _ error) {
+func (r *receiver) take(ctx context.Context, d *desk) (got []Message, turn chan struct{}, _ error) {
+	if r.opts.Reserve != nil {
+		release, err := r.opts.Reserve(ctx)
+		if err != nil {
+			d.wake() // it may have been this one's turn
+			return nil, nil, err
+		}
+		defer func() {
+			if len(got) == 0 {
+				release()
+			}
+		}()
+	}
+	return r.takeNow(ctx, d)
+}
+
+func (r *receiver) takeNow(ctx context.Context, d *desk) (_ []Message, turn chan struct{}, _ error) {
 	for {
 		got, turn, need := d.take(time.Now(), r.opts)
 		switch {
@@ -187,7 +213,6 @@ func (d *desk) take(now time.Time, opts ReceiveOptions) (out []leases.Delivery, 
 		d.claimLocked(got.Claims)
 		d.moveWindowLocked(now)
 		if len(got.Out) > 0 {
-			d.received.add(now, int64(len(got.Out)))
 			d.wakeLocked() // there may be more
 			return got.Out, nil, nil
 		}
@@ -235,30 +260,33 @@ func (d *desk) nextDue() (at time.Time, ok bool) {
 // and are no attempt; those that never can be run out of their lease.
 func (d *desk) hand(ctx context.Context, out []leases.Delivery, opts ReceiveOptions) ([]Message, error) {
 	messages := make([]Message, 0, len(out))
+	left := opts.MaxBytes
 	for i, x := range out {
 		record, err := d.record(ctx, x)
-		switch {
-		case CodeOf(err) == CodeOffsetOutOfRange, CodeOf(err) == CodeTopicNotFound:
+		if CodeOf(err) == CodeOffsetOutOfRange || CodeOf(err) == CodeTopicNotFound {
 			continue // deleted meanwhile
-		case err != nil && len(messages) > 0:
+		}
+		if left -= record.bytes(); err != nil || left < 0 && len(messages) > 0 {
 			d.putBack(out[i:], err)
-			return messages, nil // the error, if it lasts, meets the next call
-		case err != nil:
-			d.putBack(out[i:], err)
-			return nil, err
+			if len(messages) == 0 {
+				return nil, err
+			}
+			break // the error, if it lasts, meets the next call
 		}
 		messages = append(messages, Message{Record: record, Token: d.receipt(x).String(), Attempt: d.tries(x)})
 	}
-	until := time.Now().Add(opts.lease(d.configNow()))
+	until := time.Now().Add(opts.lease(d.handed(len(messages))))
 	for i := range messages {
 		messages[i].LeasedUntil = until.UTC()
 	}
 	return messages, nil
 }
 
-func (d *desk) configNow() QueueConfig {
+// handed counts records that are handed out, and returns the queue's config.
+func (d *desk) handed(n int) QueueConfig {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.received.add(time.Now(), int64(n))
 	return d.config
 }
 

@@ -33,6 +33,15 @@ type Record struct {
 	Offset    Offset
 }
 
+// bytes returns how many it has in key, value and headers.
+func (r *Record) bytes() int64 {
+	n := len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		n += len(h.Name) + len(h.Value)
+	}
+	return int64(n)
+}
+
 // Position is where to begin reading. The zero Position is [Earliest].
 type Position struct {
 	kind positionKind

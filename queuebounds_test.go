@@ -1,0 +1,159 @@
+package seb_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// queueOf returns a queue of a new topic with n records of a size.
+func queueOf(t *testing.T, b *seb.Broker, n, size int) *seb.Queue {
+	t.Helper()
+	mustCreateTopic(t, b, "t", 1)
+	q := b.Queue("t", "work")
+	mustSet(t, q, seb.QueueUpdate{})
+	for range n {
+		if _, err := b.Append(t.Context(), "t", values(strings.Repeat("x", size))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return q
+}
+
+func TestReceiveReturnsNoMoreBytesThanItMay(t *testing.T) {
+	b := open(t, objstore.NewMemory(), immediate())
+	q := queueOf(t, b, 5, 100)
+	for _, c := range []struct {
+		bytes int64
+		want  string
+	}{{250, "[0#1 1#1]"}, {1, "[2#1]"}, {200, "[3#1 4#1]"}} {
+		got, err := q.Receive(t.Context(), seb.ReceiveOptions{Max: 10, MaxBytes: c.bytes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantHanded(t, got, c.want)
+		if got[0].LeasedUntil.IsZero() {
+			t.Error("the lease has no end")
+		}
+	}
+	if info, err := q.Describe(t.Context()); err != nil || info.Leased != 5 || info.Received != 5 {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+func TestDeadReturnsNoMoreBytesThanItMay(t *testing.T) {
+	b := open(t, objstore.NewMemory(), immediate())
+	q := queueOf(t, b, 3, 100)
+	mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
+	if err := q.Nack(t.Context(), seb.NackOptions{}, tokens(mustReceive(t, q, 3, 0))...); err != nil {
+		t.Fatal(err)
+	}
+	dead, next, more, err := q.Dead(t.Context(), seb.DeadOptions{MaxBytes: 200})
+	if err != nil || len(dead) != 2 || !more || next != (seb.Place{Offset: 2}) {
+		t.Errorf("%+v, %v, %v, %v", dead, next, more, err)
+	}
+	if dead, _, more, err = q.Dead(t.Context(), seb.DeadOptions{From: next, MaxBytes: 1}); err != nil || len(dead) != 1 || more {
+		t.Errorf("%+v, %v, %v", dead, more, err)
+	}
+}
+
+func TestMessagesThatAreReturnedAreTheSameAttempt(t *testing.T) {
+	b := open(t, objstore.NewMemory(), immediate())
+	q := queueOf(t, b, 2, 1)
+	ms := mustReceive(t, q, 2, 0)
+	if err := q.Return(ms[1:]); err != nil {
+		t.Fatal(err)
+	}
+	again := mustReceive(t, q, 2, 0)
+	wantHanded(t, again, "[1#1]")
+	mustAck(t, q, ms[0], again[0])
+	if err := q.Return(ms); err != nil { // they are done
+		t.Fatal(err)
+	}
+	wantHanded(t, mustReceive(t, q, 2, 0), "[]")
+}
+
+// Who waits has nothing reserved; who is refused gives its turn to the next.
+func TestReceiveReservesWhenThereIsSomething(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, objstore.NewMemory(), seb.InVirtualTime(immediate()))
+		q := queueOf(t, b, 0, 0)
+		held, full := 0, false
+		refused := errors.New("no room")
+		reserve := func(context.Context) (func(), error) {
+			if full {
+				return nil, refused
+			}
+			held++
+			return func() { held-- }, nil
+		}
+		first := make(chan error)
+		go func() {
+			_, err := q.Receive(t.Context(), seb.ReceiveOptions{Wait: time.Minute, Reserve: reserve})
+			first <- err
+		}()
+		synctest.Wait()
+		if held != 0 {
+			t.Errorf("%d are held while nothing is there", held)
+		}
+		second := make(chan []seb.Message)
+		go func() {
+			got, err := q.Receive(t.Context(), seb.ReceiveOptions{Wait: time.Minute})
+			if err != nil {
+				t.Error(err)
+			}
+			second <- got
+		}()
+		synctest.Wait()
+		full = true
+		began := time.Now()
+		appendTo(t, b, 0, 1)
+		if err := <-first; !errors.Is(err, refused) {
+			t.Errorf("%v", err)
+		}
+		wantHanded(t, <-second, "[0#1]")
+		if waited := time.Since(began); waited > time.Second {
+			t.Errorf("the next had to wait for %v", waited)
+		}
+		full = false
+		appendTo(t, b, 0, 1)
+		if got, err := q.Receive(t.Context(), seb.ReceiveOptions{Reserve: reserve}); err != nil || len(got) != 1 || held != 1 {
+			t.Errorf("%+v, %v, %d held", got, err, held)
+		}
+	})
+}
+
+// An owner that can be asked need not show itself: nobody takes its queue for its silence.
+func TestOwnerWithAnAddressKeepsItsQueueUntilItIsDeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		at := func(address string) *seb.Broker {
+			o := seb.InVirtualTime(immediate())
+			o.Address = address
+			return open(t, store, o)
+		}
+		one, two := at("http://127.0.0.1:1"), at("http://127.0.0.1:2")
+		q := queueOf(t, one, 1, 1)
+		wantHanded(t, mustReceive(t, q, 1, 0), "[0#1]")
+		time.Sleep(time.Hour)
+		other := two.Queue("t", "work")
+		var e *seb.Error
+		if _, err := other.Receive(t.Context(), seb.ReceiveOptions{}); !errors.As(err, &e) || e.Code != seb.CodeQueueElsewhere ||
+			e.Address != "http://127.0.0.1:1" || e.Epoch != 1 {
+			t.Fatal(err)
+		}
+		if err := other.TakeOver(t.Context(), e.Epoch); err != nil {
+			t.Fatal(err)
+		}
+		if address, epoch, err := q.Owner(t.Context()); err != nil || address != "http://127.0.0.1:2" || epoch != 2 {
+			t.Fatal(address, epoch, err)
+		}
+		wantHanded(t, mustReceive(t, other, 1, time.Hour), "[0#2]")
+	})
+}

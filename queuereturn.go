@@ -1,0 +1,28 @@
+package seb
+
+// Return gives back messages of [Queue.Receive] that nobody got to see: who asked for
+// them is gone, say. The next receiver gets them, as the same attempts. It does nothing
+// about those that this broker does not know to be out: their leases run out.
+func (q *Queue) Return(messages []Message) error {
+	tokens := make([]string, len(messages))
+	for i := range messages {
+		tokens[i] = messages[i].Token
+	}
+	answers, err := q.parse(tokens)
+	if err != nil {
+		return asRead(err)
+	}
+	d, _, err := q.ownedHere()
+	if err != nil || d == nil {
+		return asRead(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, a := range answers {
+		if a.queue == d.queue {
+			d.table.Return(a.delivery())
+		}
+	}
+	d.wakeLocked()
+	return nil
+}
