@@ -85,8 +85,8 @@ func DeliverAt(t time.Time) AppendOption {
 // means at once.
 func (o appendOptions) dueAt(now time.Time) int64 {
 	switch {
-	case !o.due.IsZero():
-		return max(0, o.due.UnixMicro())
+	case o.due.After(now):
+		return o.due.UnixMicro()
 	case o.delay > 0:
 		return now.Add(o.delay).UnixMicro()
 	default:

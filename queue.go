@@ -164,6 +164,20 @@ func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueI
 	if err := cmp.Or(q.check(), q.b.stateRoom(), q.checkFrom(from)); err != nil {
 		return QueueInfo{}, false, err
 	}
+	return q.set(ctx, u, &from)
+}
+
+// Update is [Queue.Set] of a queue that exists: else it fails with CodeQueueNotFound.
+func (q *Queue) Update(ctx context.Context, u QueueUpdate) (QueueInfo, error) {
+	if err := cmp.Or(q.check(), q.b.stateRoom()); err != nil {
+		return QueueInfo{}, err
+	}
+	info, _, err := q.set(ctx, u, nil)
+	return info, err
+}
+
+// set changes the queue, and creates it if from says where it is to begin.
+func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ QueueInfo, created bool, _ error) {
 	var creates bool // the commit loop's until the outcome is known
 	err := q.b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
 		topic, partitions, ok := d.TopicID(q.topic)
@@ -172,8 +186,11 @@ func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueI
 		}
 		id, exists := d.QueueID(topic, q.name)
 		creates = !exists
-		if !exists {
-			return q.created(d, topic, partitions, u.apply(queueDefaults), from)
+		switch {
+		case !exists && from == nil:
+			return nil, queueNotFound(q.topic, q.name)
+		case !exists:
+			return q.created(d, topic, partitions, u.apply(queueDefaults), *from)
 		}
 		old := queueConfigOf(d.QueueConfig(id))
 		config := u.apply(old)

@@ -269,7 +269,7 @@ func leaseLost(t receipt, why string) error {
 	return e
 }
 
-// Extend moves the end of leases to that long from now. The worker that is not done in
+// Extend moves the end of leases to that long from now; 0 means as the queue has it. The worker that is not done in
 // time says so before its lease ends. Only the queue's owner can do it: else it fails as
 // [Queue.Receive] does. It is lost with that owner: the next one gives every worker the
 // queue's own lease.
@@ -288,7 +288,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	if err := q.lookUnlessKnown(ctx, answers); err != nil {
 		return time.Time{}, asRead(err)
 	}
-	until = time.Now().Add(lease)
+	until = time.Now().Add(cmp.Or(lease, d.handed(0).Lease))
 	return until.UTC(), tokensError(d.extend(answers, until))
 }
 

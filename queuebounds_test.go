@@ -157,3 +157,34 @@ func TestOwnerWithAnAddressKeepsItsQueueUntilItIsDeaf(t *testing.T) {
 		wantHanded(t, mustReceive(t, other, 1, time.Hour), "[0#2]")
 	})
 }
+
+func TestUpdateCreatesNoQueue(t *testing.T) {
+	b := open(t, objstore.NewMemory(), immediate())
+	mustCreateTopic(t, b, "t", 1)
+	q := b.Queue("t", "work")
+	if _, err := q.Update(t.Context(), seb.QueueUpdate{Paused: ptr(true)}); seb.CodeOf(err) != seb.CodeQueueNotFound {
+		t.Fatal(err)
+	}
+	mustSet(t, q, seb.QueueUpdate{})
+	if info, err := q.Update(t.Context(), seb.QueueUpdate{Paused: ptr(true)}); err != nil || !info.Config.Paused {
+		t.Fatalf("%+v, %v", info, err)
+	}
+}
+
+func TestExtendByTheQueuesOwnLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, objstore.NewMemory(), seb.InVirtualTime(immediate()))
+		q := queueOf(t, b, 1, 1)
+		mustSet(t, q, seb.QueueUpdate{Lease: ptr(10 * time.Minute)})
+		ms, err := q.Receive(t.Context(), seb.ReceiveOptions{Lease: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		until, err := q.Extend(t.Context(), 0, tokens(ms)...)
+		if left := time.Until(until); err != nil || left != 10*time.Minute {
+			t.Fatal(left, err)
+		}
+		wantHanded(t, mustReceive(t, q, 1, 9*time.Minute), "[]")
+		wantHanded(t, mustReceive(t, q, 1, 2*time.Minute), "[0#2]")
+	})
+}

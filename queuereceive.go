@@ -53,14 +53,12 @@ func (o *ReceiveOptions) check() error {
 		return limited(CodeInvalidRequest, receiveMax, "%d records; it must be 1 to %d", o.Max, receiveMax)
 	case o.Wait < 0 || o.Wait > ReceiveWaitMax:
 		return refused(CodeInvalidRequest, "a wait of %v; it must be 0s to %v", o.Wait, ReceiveWaitMax)
-	case o.Lease != 0:
-		return checkLease(o.Lease)
 	}
-	return nil
+	return checkLease(o.Lease)
 }
 
 func checkLease(lease time.Duration) error {
-	if lease < queueLeaseMin || lease > queueLeaseMax {
+	if lease != 0 && lease < queueLeaseMin || lease > queueLeaseMax {
 		return refused(CodeInvalidRequest, "a lease of %v; it must be 1s to 12h", lease)
 	}
 	return nil
