@@ -34,7 +34,7 @@ func example(pattern string) string {
 	if slices.Contains(originalPaths, pattern) {
 		return pattern + "?topic-name=orders&offset=0"
 	}
-	return strings.NewReplacer("{topic}", "orders", "{consumer}", "billing", "{offset}", "0", "{id}", "77", "{name}", "n").Replace(pattern)
+	return strings.NewReplacer("{topic}", "orders", "{consumer}", "billing", "{queue}", "mail", "{offset}", "0", "{id}", "77", "{name}", "n").Replace(pattern)
 }
 
 // lacking returns the scopes that are not enough for a need.
@@ -50,8 +50,9 @@ func lacking(n need) seb.Scopes {
 }
 
 // changing returns a request to a route that changes the log if it is let in, and
-// finds topic orders with a record and consumer billing, and the key.
-func changing(method, pattern string, key uint64) (path, body string, header []string) {
+// finds topic orders with a record, consumer billing and queue mail, the key, and the
+// token of a record of that queue.
+func changing(method, pattern string, key uint64, token string) (path, body string, header []string) {
 	path = example(pattern)
 	switch method + " " + pattern {
 	case "PUT /v1/topics/{topic}":
@@ -64,6 +65,10 @@ func changing(method, pattern string, key uint64) (path, body string, header []s
 		body = `{"from":"latest"}`
 	case "POST /v1/topics/{topic}/consumers/{consumer}/commit":
 		body = `{"offsets":{"0":1}}`
+	case "PUT /v1/topics/{topic}/queues/{queue}":
+		body = `{"lease":"1m"}`
+	case queueRoute + "ack", queueRoute + "nack", queueRoute + "extend":
+		body = fmt.Sprintf(`{"tokens":[%q]}`, token)
 	case "POST /v1/keys":
 		body = `{"name":"new","scopes":["read"]}`
 	case "DELETE /v1/keys/{id}":
@@ -72,6 +77,28 @@ func changing(method, pattern string, key uint64) (path, body string, header []s
 		body, header = formBody("[1]", "a"), []string{"Content-Type", typeForm + "; boundary=" + boundary}
 	}
 	return path, body, header
+}
+
+const queueRoute = "POST /v1/topics/{topic}/queues/{queue}/"
+
+// queueFor makes queue mail as a request to a route needs it to change the log, and
+// returns the token of a record if one is out.
+func (s *server) queueFor(route string, ops []string) (token string) {
+	s.t.Helper()
+	const mail = queuesPath + "/mail"
+	s.do("PUT", mail, strings.NewReader(`{"max_attempts":1}`), ops...).want(s.t, http.StatusCreated)
+	switch route {
+	case queueRoute + "resume":
+		s.post(mail+"/pause", "", ops...).want(s.t, http.StatusOK)
+	case queueRoute + "ack", queueRoute + "nack", queueRoute + "dead/redrive":
+		token = s.received("mail", "", ops...)[0].Token
+	case queueRoute + "extend": // by a broker that does not hand records out yet
+		token = s.clusterTag() + ".1/0:0.1"
+	}
+	if route == queueRoute+"dead/redrive" {
+		s.post(mail+"/nack", fmt.Sprintf(`{"tokens":[%q]}`, token), ops...).want(s.t, http.StatusOK)
+	}
+	return token
 }
 
 // refusal is what a request shows that must not be let in, and the status it gets.
@@ -161,8 +188,9 @@ func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
 				}
 				s.append("orders", "x", bearer(ops)...)
 				s.do("PUT", "/v1/topics/orders/consumers/billing", nil, bearer(ops)...).want(t, http.StatusCreated)
+				token := s.queueFor(method+" "+pattern, bearer(ops))
 				victim, _ := newKey(t, s.broker, fmt.Sprint("victim", routes), seb.ScopeRead)
-				path, body, common := changing(method, pattern, victim.ID)
+				path, body, common := changing(method, pattern, victim.ID, token)
 				ask := func(method string, header ...string) answer {
 					time.Sleep(attemptsInterval)
 					return s.do(method, path, strings.NewReader(body), slices.Concat(common, header)...)
@@ -211,6 +239,19 @@ var servedTo = map[string]string{
 	"DELETE /v1/topics/{topic}/consumers/{consumer}":      "r aA",
 	"GET /v1/topics/{topic}/consumers/{consumer}/records": "r aA",
 	"POST /v1/topics/{topic}/consumers/{consumer}/commit": "r aA",
+	"GET /v1/topics/{topic}/queues":                       "r aA",
+	"GET /v1/topics/{topic}/queues/{queue}":               "r aA",
+	"PUT /v1/topics/{topic}/queues/{queue}":               "  aA",
+	"DELETE /v1/topics/{topic}/queues/{queue}":            "  aA",
+	"GET /v1/topics/{topic}/queues/{queue}/dead":          "r aA",
+	queueRoute + "receive":                                "r aA",
+	queueRoute + "ack":                                    "r aA",
+	queueRoute + "nack":                                   "r aA",
+	queueRoute + "extend":                                 "r aA",
+	queueRoute + "dead/redrive":                           "  aA",
+	queueRoute + "pause":                                  "  aA",
+	queueRoute + "resume":                                 "  aA",
+	queueRoute + "purge":                                  "  aA",
 	"GET /v1/keys":                                        "   A",
 	"POST /v1/keys":                                       "   A",
 	"DELETE /v1/keys/{id}":                                "   A",

@@ -29,6 +29,8 @@ const (
 	keyHeader       = httprecord.KeyHeader
 	timestampHeader = httprecord.TimestampHeader
 	headerPrefix    = httprecord.HeaderPrefix
+	delayHeader     = "Seb-Delay"
+	deliverAtHeader = "Seb-Deliver-At"
 )
 
 // appendRecords hands the records to the broker, gives the memory of the
@@ -131,7 +133,8 @@ type appendSpec struct {
 	timestamp time.Time
 	headers   []seb.Header
 
-	conditions []seb.AppendOption // if_offset and Idempotency-Key
+	conditions []seb.AppendOption // if_offset, Idempotency-Key and the delay
+	delayed    bool               // the delay is given
 
 	// partitions has one element per record if the body names any, else it is nil.
 	partitions []int32
@@ -229,8 +232,12 @@ func (s *appendSpec) parseHeaders(header http.Header) error {
 				return err
 			}
 			s.timestamp = t
+		case delayHeader, deliverAtHeader:
+			if err := s.parseDelay(name, values[0]); err != nil {
+				return err
+			}
 		default:
-			return invalid("known here are "+strings.Join([]string{keyHeader, timestampHeader, headerPrefix + "NAME"}, ", "), "unknown header %s", name)
+			return invalid("known here are "+strings.Join([]string{keyHeader, timestampHeader, delayHeader, deliverAtHeader, headerPrefix + "NAME"}, ", "), "unknown header %s", name)
 		}
 	}
 	if s.mediaType == "" && isBinaryEvent(header) {
@@ -241,6 +248,28 @@ func (s *appendSpec) parseHeaders(header http.Header) error {
 	s.keepContentType(header)
 	// Maps have no order; the sort is stable, so repeated names keep theirs.
 	slices.SortStableFunc(s.headers, func(a, b seb.Header) int { return strings.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// parseDelay reads from when on queues may hand the records out.
+func (s *appendSpec) parseDelay(name, value string) error {
+	if s.delayed {
+		return invalid("leave one of them out", "%s and %s both say when the records are due", delayHeader, deliverAtHeader)
+	}
+	s.delayed = true
+	if name == delayHeader {
+		d, err := time.ParseDuration(value)
+		if err != nil || d < 0 {
+			return invalid("such as 10m; a year and a day at most, which is 8784h", "%s is %.100q, which is no duration", name, value)
+		}
+		s.conditions = append(s.conditions, seb.Delay(d))
+		return nil
+	}
+	t, err := parseTimestamp(value)
+	if err != nil {
+		return invalid("", "%s is %.100q; it must be RFC 3339, such as 2026-01-31T12:00:00Z, from 1970 on", name, value)
+	}
+	s.conditions = append(s.conditions, seb.DeliverAt(t))
 	return nil
 }
 

@@ -143,7 +143,14 @@ func (c *chunks) records(rs []seb.Record) {
 // record adds r as a JSON object. value is always there, as null if the record's
 // is (another client's doing); key and headers only if r has them.
 func (c *chunks) record(r *seb.Record) {
-	c.buf = append(c.buf, `{"partition":`...)
+	c.buf = append(c.buf, '{')
+	c.fields(r)
+	c.buf = append(c.buf, '}')
+}
+
+// fields adds what an object tells of r.
+func (c *chunks) fields(r *seb.Record) {
+	c.buf = append(c.buf, `"partition":`...)
 	c.integer(int64(r.Partition))
 	c.buf = append(c.buf, `,"offset":`...)
 	c.integer(int64(r.Offset))
@@ -161,7 +168,6 @@ func (c *chunks) record(r *seb.Record) {
 	if len(r.Headers) > 0 {
 		c.headers(r.Headers)
 	}
-	c.buf = append(c.buf, '}')
 }
 
 // timestamp adds t. Neighbours mostly share theirs, so the last text is kept.

@@ -275,3 +275,48 @@ func wantOffsets(t *testing.T, body []byte, want map[string]int64, got seb.Offse
 		}
 	}
 }
+
+// Whatever a body about a queue is taken for, it is valid JSON, and what is taken lies
+// within the limits that are told.
+func FuzzQueueBodies(f *testing.F) {
+	f.Add([]byte(`{"lease":"30s","max_attempts":5,"backoff":"1s..1h","dead_letter_topic":"orders.dead","order":"key","from":"latest","paused":true}`))
+	f.Add([]byte(`{"from":{"offset":41},"dead_letter_topic":null}`))
+	f.Add([]byte(`{"max":10,"max_bytes":1048576,"wait":"20s","lease":"1m"}`))
+	f.Add([]byte(`{"tokens":["0123abcd.1/0:41.1"],"delay":"5s","reason":"no"}`))
+	f.Add([]byte(`{"tokens":["0123abcd.1/0:41.1"],"lease":"1m"}`))
+	f.Add([]byte(`{"records":[{"partition":0,"offset":41}]}`))
+	f.Add([]byte(`{"limit":10}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		taken := func(what string, err error) bool {
+			if err != nil && seb.CodeOf(err) == "" {
+				t.Fatalf("%s: an error without code: %v", what, err)
+			}
+			if err == nil && len(bytes.TrimSpace(body)) > 0 && !json.Valid(body) {
+				t.Fatalf("%q is taken as %s", body, what)
+			}
+			return err == nil
+		}
+		_, err := parseQueueSpec(bytes.Clone(body))
+		taken("a queue", err)
+		r, err := parseReceive(bytes.Clone(body))
+		if taken("a receive", err) && (r.max < 1 || r.max > receiveMax || r.maxBytes < 1 || r.maxBytes > readBytesMax || r.wait < 0 || r.wait > readWaitMax) {
+			t.Fatalf("%q is taken as %+v", body, r)
+		}
+		var s answerSpec
+		for what, fields := range map[string]func(*answerSpec) map[string]fieldReader{"an ack": ackFields, "a nack": nackFields, "an extension": extendFields} {
+			s = answerSpec{}
+			if taken(what, parseAnswer(bytes.Clone(body), what, &s, fields(&s))) && (len(s.tokens) < 1 || len(s.tokens) > tokensMax) {
+				t.Fatalf("%q is taken as %+v", body, s)
+			}
+		}
+		o, err := parseRedrive(bytes.Clone(body))
+		if taken("a redrive", err) && (len(o.Places) > tokensMax || o.Limit < 0 || o.Limit > redriveMax) {
+			t.Fatalf("%q is taken as %+v", body, o)
+		}
+		if p, err := parsePlace(string(body)); err == nil && len(body) > 0 {
+			if again, err := parsePlace(placeText(p)); err != nil || again != p {
+				t.Fatalf("%q is taken as %+v, and that as %+v: %v", body, p, again, err)
+			}
+		}
+	})
+}

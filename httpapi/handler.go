@@ -102,6 +102,7 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	})
 	h.route("/v1/topics/{topic}/consumers/{consumer}/records", methods{"GET": {readsTopic, h.readConsumer}})
 	h.route("/v1/topics/{topic}/consumers/{consumer}/commit", methods{"POST": {readsTopic, h.commitPositions}})
+	h.queueRoutes()
 	h.route("/v1/keys", methods{"GET": {readsKeys, h.listKeys}, "POST": {changesKeys, h.createKey}})
 	h.route("/v1/keys/{id}", methods{"DELETE": {changesKeys, h.revokeKey}})
 	h.route("/v1/version", methods{"GET": {needsNothing, h.getVersion}})
@@ -114,6 +115,24 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 		h.route("/metrics", methods{"GET": {needsAnyKey, gathered(g)}})
 	}
 	h.route(unmatched, nil)
+}
+
+// queueRoutes serves queues. What workers do, they do with the scope read, as who moves
+// a consumer does: who may receive and acknowledge can do away with work anyway. What
+// decides over the work of all workers, or discards it, is for who may change the topic.
+func (h *Handler) queueRoutes() {
+	const queue = "/v1/topics/{topic}/queues/{queue}"
+	h.route("/v1/topics/{topic}/queues", methods{"GET": {readsTopic, h.listQueues}})
+	h.route(queue, methods{"GET": {readsTopic, h.getQueue}, "PUT": {changesTopic, h.putQueue}, "DELETE": {changesTopic, h.deleteQueue}})
+	h.route(queue+"/receive", methods{"POST": {readsTopic, h.receive}})
+	h.route(queue+"/ack", methods{"POST": {readsTopic, h.ack}})
+	h.route(queue+"/nack", methods{"POST": {readsTopic, h.nack}})
+	h.route(queue+"/extend", methods{"POST": {readsTopic, h.extend}})
+	h.route(queue+"/dead", methods{"GET": {readsTopic, h.deadRecords}})
+	h.route(queue+"/dead/redrive", methods{"POST": {changesTopic, h.redrive}})
+	h.route(queue+"/pause", methods{"POST": {changesTopic, h.pauseQueue}})
+	h.route(queue+"/resume", methods{"POST": {changesTopic, h.resumeQueue}})
+	h.route(queue+"/purge", methods{"POST": {changesTopic, h.purgeQueue}})
 }
 
 // unmatched is the pattern of what no other route serves.

@@ -20,7 +20,8 @@ import (
 // Each is played to a broker of its own, which has topic payments, with two
 // partitions and nothing in it, and topic orders, with the records ordered, paid
 // and shipped, which were appended under the idempotency key the-first-three, and
-// with the consumers audit, at its end, and billing, at paid. It
+// with the consumers audit, at its end, and billing, at paid, and the queue mail, where
+// ordered is parked and paid is with a worker. It
 // has the keys ops, which may do everything and is sent along, and dashboard,
 // which may read orders; [keys.shownIn] says which examples show something else.
 //

@@ -52,7 +52,31 @@ func exampleServer(t *testing.T) (*server, keys) {
 		"Seb-Key", "42", "Seb-Timestamp", "2026-01-31T12:00:00.25Z", "Seb-Header-Source", "shop")
 	s.do("PUT", "/v1/topics/orders/consumers/audit", strings.NewReader(`{"from":"latest"}`)).want(t, http.StatusCreated)
 	s.do("PUT", "/v1/topics/orders/consumers/billing", strings.NewReader(`{"from":{"offsets":{"0":1}}}`)).want(t, http.StatusCreated)
+	s.exampleQueue()
 	return s, newKeys(t, s.broker)
+}
+
+// exampleQueue makes queue mail: ordered is parked, and paid with a worker.
+func (s *server) exampleQueue() {
+	s.t.Helper()
+	const mail = "/v1/topics/orders/queues/mail"
+	s.do("PUT", mail, strings.NewReader(`{"max_attempts":1}`)).want(s.t, http.StatusCreated)
+	got := s.received("mail", `{"max":2}`)
+	s.post(mail+"/nack", fmt.Sprintf(`{"tokens":[%q],"reason":"no such address"}`, got[0].Token)).want(s.t, http.StatusOK)
+	s.do("PUT", mail, strings.NewReader(`{"max_attempts":5}`)).want(s.t, http.StatusOK)
+}
+
+// clusterShown is the tag of the bucket that examples show in tokens.
+const clusterShown = "0123abcd"
+
+// asShown returns a text with the tag that examples show in place of the broker's own.
+func (s *server) asShown(text string) string {
+	return strings.ReplaceAll(text, s.clusterTag()+".", clusterShown+".")
+}
+
+func (s *server) clusterTag() string {
+	tag, _, _ := strings.Cut(s.broker.TopicTag(1), ".")
+	return tag
 }
 
 func (d *document) play(t *testing.T, method, path, name, status string, want shown) {
@@ -65,7 +89,9 @@ func (d *document) play(t *testing.T, method, path, name, status string, want sh
 		credential, query := keys.shownIn(t, name)
 		target, header = target+query, append(header, credential...)
 	}
+	body = strings.ReplaceAll(body, clusterShown+".", s.clusterTag()+".")
 	a := s.do(method, target, strings.NewReader(body), header...)
+	a.body = s.asShown(a.body)
 	if strconv.Itoa(a.StatusCode) != status {
 		t.Fatalf("%s %s: status %d, want %s: %s", method, target, a.StatusCode, status, a.body)
 	}
@@ -199,7 +225,7 @@ func encodeExample(value any) (string, error) {
 
 // volatile are the fields that differ from bucket to bucket and from key to key,
 // or with the format of stored objects.
-var volatile = regexp.MustCompile(`"(cluster_id|applied|bytes|created|last_activity)":("[^"]*"|\d+)|"(key)":"seb_\d+_[0-9a-f]{64}"`)
+var volatile = regexp.MustCompile(`"(cluster_id|applied|bytes|created|last_activity|leased_until|parked|oldest|oldest_age|received_per_second|acknowledged_per_second)":("[^"]*"|[0-9.e+-]+)|"(key)":"seb_\d+_[0-9a-f]{64}"`)
 
 // inForm returns a body as it is to be compared: JSON decoded, without what
 // is volatile.

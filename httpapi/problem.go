@@ -46,6 +46,11 @@ var statuses = map[seb.Code]int{
 	seb.CodeConsumerNotFound:     http.StatusNotFound,
 	seb.CodePositionConflict:     http.StatusPreconditionFailed,
 	seb.CodeTooManyConsumers:     http.StatusConflict,
+	seb.CodeQueueNotFound:        http.StatusNotFound,
+	seb.CodeTooManyQueues:        http.StatusConflict,
+	seb.CodeLeaseLost:            http.StatusConflict,
+	seb.CodeQueueElsewhere:       http.StatusServiceUnavailable,
+	seb.CodeTooManyDelayed:       http.StatusTooManyRequests,
 	seb.CodeUnauthorized:         http.StatusUnauthorized,
 	seb.CodeForbidden:            http.StatusForbidden,
 	seb.CodeKeyNotFound:          http.StatusNotFound,
@@ -93,6 +98,11 @@ var hints = map[seb.Code]string{
 	seb.CodeConsumerNotFound:     "create it with PUT, or read with it: that creates it",
 	seb.CodePositionConflict:     "read where the consumer is now; perhaps another reader has its name",
 	seb.CodeTooManyConsumers:     "delete consumers that nobody needs, or have --consumers-max of seb serve raised",
+	seb.CodeQueueNotFound:        "create it with PUT",
+	seb.CodeTooManyQueues:        "delete queues that nobody needs, or have --queues-max of seb serve raised",
+	seb.CodeLeaseLost:            "another worker may have the record, or has done it: leave it",
+	seb.CodeQueueElsewhere:       "try again after Retry-After seconds, or send the request to the broker that owner names",
+	seb.CodeTooManyDelayed:       "append when the records are due, or have --delayed-max of seb serve raised",
 	seb.CodeUnauthorized:         "send an API key that is good, as Authorization: Bearer KEY",
 	seb.CodeForbidden:            "use a key with that scope for that topic",
 	seb.CodeKeyNotFound:          "list the keys to see which there are",
@@ -133,6 +143,10 @@ type problem struct {
 	Limit       int64       `json:"limit,omitempty"`
 	StartOffset *seb.Offset `json:"start_offset,omitempty"`
 	EndOffset   *seb.Offset `json:"end_offset,omitempty"`
+	Owner       string      `json:"owner,omitempty"` // of the queue, and which of its owners that is
+	Epoch       uint64      `json:"epoch,omitempty"`
+	// Results tell what became of each token.
+	Results []tokenResult `json:"results,omitempty"`
 
 	retryAfter time.Duration
 	cause      error
@@ -162,6 +176,16 @@ func problemOf(err error) problem {
 	}
 	if e.Code == seb.CodeOffsetOutOfRange || e.Code == seb.CodeOffsetConflict {
 		p.EndOffset = &e.End
+	}
+	if e.Code == seb.CodeQueueElsewhere {
+		p.Owner, p.Epoch = e.Address, e.Epoch
+	}
+	var refused *tokensRefused
+	if errors.As(err, &refused) {
+		p.Results, p.Outcome = refused.results, "" // each has its own
+		if n := len(refused.Unwrap()); len(refused.results) > 1 {
+			p.Detail = fmt.Sprintf("%d of %d tokens were refused, the others were taken: %s", n, len(refused.results), p.Detail)
+		}
 	}
 	return p
 }
@@ -237,8 +261,10 @@ var methodHints = map[string]string{
 	"/v1/topics/{topic}/consumers/{consumer}":         "; POST /v1/topics/TOPIC/consumers/NAME/commit moves it",
 	"/v1/topics/{topic}/consumers/{consumer}/records": "; POST /v1/topics/TOPIC/consumers/NAME/commit commits",
 	"/v1/topics/{topic}/consumers/{consumer}/commit":  "; GET /v1/topics/TOPIC/consumers/NAME tells where it is",
-	"/v1/keys":      "; POST creates a key",
-	"/v1/keys/{id}": "; GET /v1/keys lists the keys",
+	"/v1/topics/{topic}/queues":                       "; PUT /v1/topics/TOPIC/queues/NAME creates a queue",
+	"/v1/topics/{topic}/queues/{queue}":               "; POST /v1/topics/TOPIC/queues/NAME/receive hands out records",
+	"/v1/keys":                                        "; POST creates a key",
+	"/v1/keys/{id}":                                   "; GET /v1/keys lists the keys",
 }
 
 func errMethod(r *http.Request, allow string) error {

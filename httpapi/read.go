@@ -186,12 +186,15 @@ func (h *Handler) withMemory(ctx context.Context, spec readSpec, read func() ([]
 }
 
 func heldBytes(records []seb.Record) int64 {
-	n := int64(len(records) * recordStructBytes)
+	var n int64
 	for i := range records {
-		r := &records[i]
-		n += int64(len(r.Key) + len(r.Value) + len(r.Headers)*headerStructBytes)
+		n += heldBy(&records[i])
 	}
 	return n
+}
+
+func heldBy(r *seb.Record) int64 {
+	return int64(recordStructBytes + len(r.Key) + len(r.Value) + len(r.Headers)*headerStructBytes)
 }
 
 // waitFor returns when there is a record at spec.from, after wait, or when the

@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// answerSpec is what a worker says of records that it has received.
+type answerSpec struct {
+	tokens []string
+	delay  *time.Duration // of a nack
+	reason string
+	lease  *time.Duration // of an extension
+}
+
+// tokensMax is how many records may be answered for at once.
+const tokensMax = 1000
+
+// readAnswer reads the tokens, and what else fields knows.
+func (h *Handler) readAnswer(w *response, r *http.Request, what string, fields func(*answerSpec) map[string]fieldReader) (s answerSpec, _ error) {
+	if _, err := parseQuery(r); err != nil {
+		return s, err
+	}
+	body, err := h.readBody(w, r, queueBodyBytesMax)
+	if err != nil {
+		return s, err
+	}
+	defer body.free()
+	return s, parseAnswer(body.data, what, &s, fields(&s))
+}
+
+func parseAnswer(body []byte, what string, s *answerSpec, fields map[string]fieldReader) error {
+	fields["tokens"] = s.readTokens
+	if err := parseFields(body, what, fields); err != nil {
+		return err
+	}
+	if len(s.tokens) == 0 {
+		return invalid(`such as {"tokens":["TOKEN"]}, with those that came with the records`, "there are no tokens")
+	}
+	return nil
+}
+
+func (s *answerSpec) readTokens(j *jsonReader, name string) error {
+	return j.list(name, func(int) error {
+		token, err := j.string("a token")
+		switch {
+		case err != nil:
+			return err
+		case token == nil:
+			return invalid("", "a token is null, at byte %d", j.at)
+		case len(s.tokens) == tokensMax:
+			return &seb.Error{
+				Code: seb.CodeInvalidRequest, Limit: tokensMax,
+				Detail: fmt.Sprintf("there are more than %d tokens", tokensMax), Hint: "send them in several requests",
+			}
+		}
+		s.tokens = append(s.tokens, string(token))
+		return nil
+	})
+}
+
+func ackFields(*answerSpec) map[string]fieldReader { return map[string]fieldReader{} }
+
+func nackFields(s *answerSpec) map[string]fieldReader {
+	return map[string]fieldReader{"delay": durationInto(&s.delay), "reason": textInto(&s.reason)}
+}
+
+func extendFields(s *answerSpec) map[string]fieldReader {
+	return map[string]fieldReader{"lease": durationInto(&s.lease)}
+}
+
+// ack says that work is done.
+func (h *Handler) ack(w *response, r *http.Request) error {
+	s, err := h.readAnswer(w, r, "an ack", ackFields)
+	if err != nil {
+		return notCommitted(err)
+	}
+	return writeResults(w, s.tokens, time.Time{}, h.queue(r).Ack(r.Context(), s.tokens...))
+}
+
+// nack says that work failed.
+func (h *Handler) nack(w *response, r *http.Request) error {
+	s, err := h.readAnswer(w, r, "a nack", nackFields)
+	if err != nil {
+		return notCommitted(err)
+	}
+	err = h.queue(r).Nack(r.Context(), seb.NackOptions{Delay: s.delay, Reason: s.reason}, s.tokens...)
+	return writeResults(w, s.tokens, time.Time{}, err)
+}
+
+// extend says that work takes longer.
+func (h *Handler) extend(w *response, r *http.Request) error {
+	s, err := h.readAnswer(w, r, "an extension", extendFields)
+	if err != nil {
+		return err
+	}
+	var lease time.Duration
+	if s.lease != nil {
+		if lease = *s.lease; lease == 0 {
+			return invalid("leave it out to have the queue's", "lease is 0s; it must be 1s to 12h")
+		}
+	}
+	until, err := h.queue(r).Extend(r.Context(), lease, s.tokens...)
+	return writeResults(w, s.tokens, until, err)
+}
+
+// tokenResult is what became of one token.
+type tokenResult struct {
+	Token       string   `json:"token"`
+	OK          bool     `json:"ok"`
+	LeasedUntil string   `json:"leased_until,omitempty"`
+	Code        seb.Code `json:"code,omitempty"`
+	Detail      string   `json:"detail,omitempty"`
+	Hint        string   `json:"hint,omitempty"`
+}
+
+// writeResults tells what became of each token. If one was refused that is a problem,
+// which says so of each too: a status never tells that all is well if it isn't.
+func writeResults(w *response, tokens []string, until time.Time, err error) error {
+	var some *seb.TokensError
+	if err != nil && !errors.As(err, &some) {
+		return err
+	}
+	results := make([]tokenResult, len(tokens))
+	for i, token := range tokens {
+		results[i] = tokenResult{Token: token, OK: true}
+		if some != nil && some.Errors[i] != nil {
+			p := problemOf(some.Errors[i])
+			results[i] = tokenResult{Token: token, Code: p.Code, Detail: p.Detail, Hint: p.Hint}
+		} else if !until.IsZero() {
+			results[i].LeasedUntil = until.Format(timestampLayout)
+		}
+	}
+	if some != nil {
+		return &tokensRefused{some, results}
+	}
+	return writeJSON(w, http.StatusOK, struct {
+		Results []tokenResult `json:"results"`
+	}{results})
+}
+
+// tokensRefused is the refusal of some tokens of a request; the others were taken.
+type tokensRefused struct {
+	*seb.TokensError
+	results []tokenResult
+}

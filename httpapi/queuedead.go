@@ -1,0 +1,181 @@
+package httpapi
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const (
+	defaultDead = 100
+	deadMax     = 1000
+	redriveMax  = 10_000
+)
+
+// deadRecords shows records that are parked.
+func (h *Handler) deadRecords(w *response, r *http.Request) error {
+	q, err := parseQuery(r, "limit", "next")
+	if err != nil {
+		return err
+	}
+	limit, err := q.count("limit", 1, deadMax, defaultDead)
+	if err != nil {
+		return err
+	}
+	from, err := parsePlace(q["next"])
+	if err != nil {
+		return err
+	}
+	reserved := defaultReadBytes + limit*int64(recordStructBytes+messageBytes)
+	release, err := h.broker.Reserve(r.Context(), reserved)
+	if err != nil {
+		return err
+	}
+	defer release()
+	dead, next, more, err := h.queue(r).Dead(r.Context(), seb.DeadOptions{From: from, Limit: int(limit), MaxBytes: defaultReadBytes})
+	if err != nil {
+		return err
+	}
+	held := int64(len(dead)) * messageBytes
+	for i := range dead {
+		held += heldBy(&dead[i].Record)
+	}
+	if held > reserved { // the first record comes whatever its size
+		release, err := h.broker.ReserveMore(r.Context(), held-reserved)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	w.Header().Set("Content-Type", typeJSON)
+	out := newChunks(w)
+	defer out.free()
+	out.text(`{"messages":[`)
+	for i := range dead {
+		if i > 0 {
+			out.text(",")
+		}
+		out.deadMessage(&dead[i])
+	}
+	out.text(`],"next":`)
+	if more {
+		out.text(strconv.Quote(placeText(next)))
+	} else {
+		out.text("null")
+	}
+	out.text("}\n")
+	return out.flush()
+}
+
+// deadMessage adds m as a JSON object. Of a record that can't be read any more there is
+// only where it was.
+func (c *chunks) deadMessage(m *seb.DeadMessage) {
+	c.buf = append(c.buf, `{"attempts":`...)
+	c.integer(int64(m.Attempts))
+	c.buf = append(c.buf, `,"parked":"`...)
+	c.buf = m.Parked.AppendFormat(c.buf, timestampLayout)
+	c.buf = append(c.buf, `","reason":`...)
+	c.quoted([]byte(strings.ToValidUTF8(m.Reason, "\uFFFD")))
+	c.buf = append(c.buf, ',')
+	if m.Timestamp.IsZero() {
+		c.buf = fmt.Appendf(c.buf, `"partition":%d,"offset":%d`, m.Partition, m.Offset)
+	} else {
+		c.fields(&m.Record)
+	}
+	c.buf = append(c.buf, '}')
+}
+
+func placeText(p seb.Place) string { return fmt.Sprintf("%d:%d", p.Partition, p.Offset) }
+
+// parsePlace reads where a list goes on; "" is its beginning.
+func parsePlace(s string) (p seb.Place, _ error) {
+	if s == "" {
+		return p, nil
+	}
+	partition, offset, _ := strings.Cut(s, ":")
+	n, err := strconv.ParseUint(partition, 10, 31)
+	o, err2 := strconv.ParseUint(offset, 10, 63)
+	if err != nil || err2 != nil {
+		return p, invalid("send back what the answer before had as next, such as 0:41", "next is %.100q, which is no place", s)
+	}
+	return seb.Place{Partition: int32(n), Offset: seb.Offset(o)}, nil
+}
+
+// redrive takes parked records back to work.
+func (h *Handler) redrive(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	body, err := h.readBody(w, r, queueBodyBytesMax)
+	if err != nil {
+		return err
+	}
+	opts, err := parseRedrive(body.data)
+	body.free()
+	if err != nil {
+		return err
+	}
+	n, err := h.queue(r).Redrive(r.Context(), opts)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, struct {
+		Redriven int `json:"redriven"`
+	}{n})
+}
+
+func parseRedrive(body []byte) (o seb.RedriveOptions, _ error) {
+	var limit *int
+	named := false
+	err := parseFields(body, "a redrive", map[string]fieldReader{
+		"limit": countInto(&limit, 1, redriveMax),
+		"records": func(j *jsonReader, name string) error {
+			named = true
+			return j.list(name, func(int) error {
+				p, err := j.place()
+				if o.Places = append(o.Places, p); len(o.Places) > tokensMax {
+					err = invalid("send them in several requests", "there are more than %d records", tokensMax)
+				}
+				return err
+			})
+		},
+	})
+	switch {
+	case err != nil:
+		return o, err
+	case named && len(o.Places) == 0:
+		return o, invalid("leave records out to redrive all", "records is an empty list")
+	case named && limit != nil:
+		return o, invalid("leave one of them out", "records and limit both say how many")
+	case limit != nil:
+		o.Limit = *limit
+	}
+	return o, nil
+}
+
+// place reads where a record is.
+func (j *jsonReader) place() (p seb.Place, _ error) {
+	placed := false
+	err := j.object("a record", func(name []byte) error {
+		switch string(name) {
+		case "partition":
+			n, _, err := j.integer("partition", 0, partitionMax)
+			p.Partition = int32(n)
+			return err
+		case "offset":
+			n, given, err := j.integer("offset", 0, math.MaxInt64)
+			p.Offset, placed = seb.Offset(n), given
+			return err
+		default:
+			return j.unknown("a record", name, "partition, offset")
+		}
+	})
+	if err == nil && !placed {
+		err = invalid(`such as {"partition":0,"offset":41}`, "a record has no offset, before byte %d", j.at)
+	}
+	return p, err
+}

@@ -1,0 +1,178 @@
+package httpapi
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const (
+	// queueBodyBytesMax is what asks for records, or answers for them, may have: room for
+	// a thousand tokens.
+	queueBodyBytesMax = 256 << 10
+	// messageBytes is what a message holds beside its record.
+	messageBytes = 256
+)
+
+// receiveSpec is what a worker asks for.
+type receiveSpec struct {
+	max      int
+	maxBytes int64
+	wait     time.Duration
+	lease    time.Duration // 0: the queue's
+}
+
+func parseReceive(body []byte) (receiveSpec, error) {
+	var (
+		most, maxBytes *int
+		wait, lease    *time.Duration
+	)
+	s := receiveSpec{max: 1, maxBytes: defaultReadBytes}
+	err := parseFields(body, "a receive", map[string]fieldReader{
+		"max":       countInto(&most, 1, receiveMax),
+		"max_bytes": countInto(&maxBytes, 1, math.MaxInt64),
+		"wait":      durationInto(&wait),
+		"lease":     durationInto(&lease),
+	})
+	if err != nil {
+		return s, err
+	}
+	if most != nil {
+		s.max = *most
+	}
+	if maxBytes != nil {
+		s.maxBytes = int64(min(*maxBytes, readBytesMax))
+	}
+	if wait != nil {
+		if s.wait = *wait; s.wait < 0 || s.wait > readWaitMax {
+			return s, invalid("", "wait is %v; it must be 0s to %v", s.wait, readWaitMax)
+		}
+	}
+	if lease != nil {
+		if s.lease = *lease; s.lease == 0 {
+			return s, invalid("leave it out to have the queue's", "lease is 0s; it must be 1s to 12h")
+		}
+	}
+	return s, nil
+}
+
+// receiveMax is how many records one request gets at most.
+const receiveMax = 1000
+
+// receive hands records to a worker.
+func (h *Handler) receive(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	body, err := h.readBody(w, r, queueBodyBytesMax)
+	if err != nil {
+		return err
+	}
+	spec, err := parseReceive(body.data)
+	body.free()
+	if err != nil {
+		return err
+	}
+	// Like reads, and unlike what changes something, it ends with its sender's access.
+	ctx, leave := h.broker.While(w.presence.Context(), w.access)
+	defer leave()
+	w.presence = w.presence.WithContext(ctx)
+	messages, release, err := h.take(w, r, spec)
+	if err != nil {
+		return err
+	}
+	defer release()
+	w.Header().Set("Content-Type", typeJSON)
+	out := newChunks(w)
+	defer out.free()
+	out.text(`{"messages":[`)
+	for i := range messages {
+		if i > 0 {
+			out.text(",")
+		}
+		out.message(&messages[i])
+	}
+	out.text("]}\n")
+	return out.flush()
+}
+
+// take receives messages, with the memory that they take reserved until release is
+// called. While it waits for the first of them it holds none.
+func (h *Handler) take(w *response, r *http.Request, spec receiveSpec) (messages []seb.Message, release func(), err error) {
+	deadline := time.Now().Add(spec.wait)
+	messages, release, err = h.takeWithin(r.Context(), h.queue(r), spec, 0)
+	wait := time.Until(deadline)
+	if err != nil || len(messages) > 0 || wait <= 0 || h.drained() {
+		return messages, release, err
+	}
+	err = h.untilDrained(w.presence.Context(), func(ctx context.Context) error {
+		messages, release, err = h.takeWithin(ctx, h.queue(r), spec, wait)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(messages) == 0:
+		return nil, func() {}, nil
+	case w.presence.Context().Err() != nil: // nobody will see them
+		release()
+		if err := h.queue(r).Return(messages); err != nil {
+			return nil, nil, err
+		}
+		return nil, nil, context.Cause(w.presence.Context())
+	}
+	return messages, release, nil
+}
+
+// takeWithin receives messages within a time.
+func (h *Handler) takeWithin(ctx context.Context, q *seb.Queue, spec receiveSpec, wait time.Duration) ([]seb.Message, func(), error) {
+	release := func() {}
+	reserved := spec.maxBytes + int64(spec.max)*int64(recordStructBytes+messageBytes)
+	messages, err := q.Receive(ctx, seb.ReceiveOptions{
+		Max: spec.max, MaxBytes: spec.maxBytes, Wait: wait, Lease: spec.lease,
+		Reserve: func(ctx context.Context) (func(), error) {
+			given, err := h.broker.Reserve(ctx, reserved)
+			if err == nil {
+				release = given
+			}
+			return given, err
+		},
+	})
+	if err != nil || len(messages) == 0 {
+		return nil, func() {}, err
+	}
+	more := int64(len(messages))*messageBytes - reserved
+	for i := range messages {
+		more += heldBy(&messages[i].Record)
+	}
+	if more <= 0 {
+		return messages, release, nil
+	}
+	// The first record comes whatever its size.
+	releaseMore, err := h.broker.ReserveMore(ctx, more)
+	if err != nil {
+		release()
+		if err := q.Return(messages); err != nil {
+			return nil, nil, err
+		}
+		return nil, nil, err
+	}
+	return messages, func() { release(); releaseMore() }, nil
+}
+
+// message adds m as a JSON object: its record, and what is to be known of its delivery.
+func (c *chunks) message(m *seb.Message) {
+	c.buf = append(c.buf, `{"token":`...)
+	c.buf = strconv.AppendQuote(c.buf, m.Token)
+	c.buf = append(c.buf, `,"attempt":`...)
+	c.integer(int64(m.Attempt))
+	c.buf = append(c.buf, `,"leased_until":"`...)
+	c.buf = m.LeasedUntil.AppendFormat(c.buf, timestampLayout)
+	c.buf = append(c.buf, `",`...)
+	c.fields(&m.Record)
+	c.buf = append(c.buf, '}')
+}

@@ -1,0 +1,190 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+type queueJSON struct {
+	Topic        string          `json:"topic"`
+	Name         string          `json:"name"`
+	Created      string          `json:"created"`
+	Config       queueConfigJSON `json:"config"`
+	Ready        int64           `json:"ready"`
+	Leased       *int64          `json:"leased"` // null where this broker does not know: they count as ready
+	Delayed      int64           `json:"delayed"`
+	Dead         int64           `json:"dead"`
+	Oldest       *string         `json:"oldest"` // null if there is no work
+	OldestAge    *string         `json:"oldest_age"`
+	Received     *float64        `json:"received_per_second"` // null where this broker does not know
+	Acknowledged *float64        `json:"acknowledged_per_second"`
+	Owner        *string         `json:"owner"` // null if none is known
+	Epoch        uint64          `json:"epoch"`
+}
+
+type queueConfigJSON struct {
+	Lease           string  `json:"lease"`
+	MaxAttempts     int     `json:"max_attempts"`
+	Backoff         string  `json:"backoff"`
+	DeadLetterTopic *string `json:"dead_letter_topic"`
+	Order           string  `json:"order"`
+	Paused          bool    `json:"paused"`
+}
+
+func toQueueJSON(q seb.QueueInfo, now time.Time) queueJSON {
+	j := queueJSON{
+		Topic: q.Topic, Name: q.Name, Created: q.Created.Format(timestampLayout),
+		Config: queueConfigJSON{
+			Lease: q.Config.Lease.String(), MaxAttempts: q.Config.MaxAttempts,
+			Backoff: q.Config.BackoffMin.String() + backoffTo + q.Config.BackoffMax.String(),
+			Order:   string(q.Config.Order), Paused: q.Config.Paused,
+		},
+		Ready: q.Ready, Delayed: q.Delayed, Dead: q.Dead, Epoch: q.Epoch,
+	}
+	if q.Config.DeadLetterTopic != "" {
+		j.Config.DeadLetterTopic = &q.Config.DeadLetterTopic
+	}
+	if q.Exact {
+		j.Leased, j.Received, j.Acknowledged = &q.Leased, &q.Received, &q.Acknowledged
+	}
+	if !q.Oldest.IsZero() {
+		j.Oldest = new(q.Oldest.Format(timestampLayout))
+		j.OldestAge = new(max(0, now.Sub(q.Oldest)).Truncate(time.Millisecond).String())
+	}
+	if q.Owner != "" {
+		j.Owner = &q.Owner
+	}
+	return j
+}
+
+func (h *Handler) queue(r *http.Request) *seb.Queue {
+	return h.broker.Queue(r.PathValue("topic"), r.PathValue("queue"))
+}
+
+func writeQueue(w *response, status int, q seb.QueueInfo) error {
+	return writeJSON(w, status, toQueueJSON(q, time.Now()))
+}
+
+// listQueues encodes queue by queue, since together they may be large.
+func (h *Handler) listQueues(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", typeJSON)
+	out := newChunks(w)
+	defer out.free()
+	out.text(`{"queues":[`)
+	separator := ""
+	for q, err := range h.broker.Queues(r.Context(), r.PathValue("topic")) {
+		if err != nil {
+			return err // it comes before the first, when nothing is written yet
+		}
+		b, err := json.Marshal(toQueueJSON(q, time.Now()))
+		if err != nil {
+			return fmt.Errorf("encode queue: %w", err)
+		}
+		out.text(separator)
+		out.bytes(b)
+		separator = ","
+	}
+	out.text("]}\n")
+	return out.flush()
+}
+
+func (h *Handler) getQueue(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	q, err := h.queue(r).Describe(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeQueue(w, http.StatusOK, q)
+}
+
+// putQueue creates a queue, or changes what the body names of one that exists.
+func (h *Handler) putQueue(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	body, err := h.readBody(w, r, topicBodyBytesMax)
+	if err != nil {
+		return err
+	}
+	spec, err := parseQueueSpec(body.data)
+	body.free()
+	if err != nil {
+		return err
+	}
+	if to := spec.update.DeadLetterTopic; to != nil && *to != "" {
+		// The broker writes there in the caller's name.
+		if err := w.access.CheckTopic(seb.ScopeWrite, *to); err != nil {
+			return err
+		}
+	}
+	q, created, err := h.queue(r).Set(r.Context(), spec.update, spec.from)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return writeQueue(w, status, q)
+}
+
+func (h *Handler) deleteQueue(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	if err := h.queue(r).Delete(r.Context()); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (h *Handler) pauseQueue(w *response, r *http.Request) error { return h.setPaused(w, r, true) }
+
+func (h *Handler) resumeQueue(w *response, r *http.Request) error { return h.setPaused(w, r, false) }
+
+func (h *Handler) setPaused(w *response, r *http.Request, paused bool) error {
+	if err := h.noBody(w, r); err != nil {
+		return err
+	}
+	q, err := h.queue(r).Update(r.Context(), seb.QueueUpdate{Paused: &paused})
+	if err != nil {
+		return err
+	}
+	return writeQueue(w, http.StatusOK, q)
+}
+
+func (h *Handler) purgeQueue(w *response, r *http.Request) error {
+	if err := h.noBody(w, r); err != nil {
+		return err
+	}
+	n, err := h.queue(r).Purge(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, struct {
+		Purged int64 `json:"purged"`
+	}{n})
+}
+
+// noBody refuses parameters, and a body that is anything but an empty object.
+func (h *Handler) noBody(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	body, err := h.readBody(w, r, topicBodyBytesMax)
+	if err != nil {
+		return err
+	}
+	defer body.free()
+	return parseFields(body.data, "the body", nil)
+}
