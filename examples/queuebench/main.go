@@ -54,8 +54,8 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.workers, "workers", 64, "how many workers take them, each over a connection of its own")
 	batches := flags.String("batches", "1,10", "how many messages a worker takes at a time: a run for each")
 	sides := flags.String("sides", strings.Join(sideNames, ","), "what to compare")
-	flags.StringVar(&o.postgres, "postgres", "", "use the PostgreSQL server at `URL`, and its table queuebench (default: start one)")
-	flags.StringVar(&o.seb, "seb", "", "use the broker at `URL`, and its topic queuebench (default: start one, on a directory)")
+	flags.StringVar(&o.postgres, "postgres", "", "use the PostgreSQL server at `URL`, and make its table queuebench anew (default: start one)")
+	flags.StringVar(&o.seb, "seb", "", "use the broker at `URL`, and make its topic queuebench anew (default: start one, on a directory)")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -99,7 +99,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	for _, name := range o.sides {
 		what, err := measureSide(ctx, name, o, row)
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			// What others have shown took a while.
+			return errors.Join(fmt.Errorf("%s: %w", name, err), table.Flush())
 		}
 		if _, err := fmt.Fprintf(out, "%s: %s\n", name, what); err != nil {
 			return err
