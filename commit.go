@@ -55,14 +55,34 @@ type Committed struct {
 // that key happens once. An append creates its topic as [Broker.Append] does, before the
 // commit: a topic that was created stays, also if the commit is refused.
 func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (Committed, error) {
-	p, err := b.commitAsync(ctx, c, newAppendOptions(opts))
+	p, err := b.CommitAsync(ctx, c, opts...)
 	if err != nil {
-		return Committed{}, notSent(err)
-	}
-	if err := p.wait(ctx); err != nil {
 		return Committed{}, err
 	}
-	return Committed{Appends: slices.Clone(p.r.results), Replayed: p.replayed()}, nil
+	return p.Wait(ctx)
+}
+
+// PendingCommit is a commit whose outcome is not known yet.
+type PendingCommit struct{ p *Pending }
+
+// CommitAsync is Commit without the wait; see [Broker.AppendAsync].
+func (b *Broker) CommitAsync(ctx context.Context, c Commit, opts ...AppendOption) (*PendingCommit, error) {
+	p, err := b.commitAsync(ctx, c, newAppendOptions(opts))
+	if err != nil {
+		return nil, notSent(err)
+	}
+	return &PendingCommit{p}, nil
+}
+
+// Done is closed when the outcome is known.
+func (c *PendingCommit) Done() <-chan struct{} { return c.p.Done() }
+
+// Wait waits for the outcome, as [Pending.Wait] does.
+func (c *PendingCommit) Wait(ctx context.Context) (Committed, error) {
+	if err := c.p.wait(ctx); err != nil {
+		return Committed{}, err
+	}
+	return Committed{Appends: slices.Clone(c.p.r.results), Replayed: c.p.replayed()}, nil
 }
 
 func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*Pending, error) {

@@ -20,6 +20,7 @@ type need struct {
 	scope    seb.Scopes
 	topic    func(*http.Request) string // nil: the action looks at topics itself
 	all      bool                       // for all topics
+	parts    bool                       // what each part of the body needs, which the action checks; see mayDo
 	signed   bool                       // a signed URL is as good as a key
 	admin    bool                       // leaves a line in the audit log
 }
@@ -31,6 +32,7 @@ var (
 	readsTopic   = need{declared: true, scope: seb.ScopeRead, topic: topicOfPath}
 	readsRecords = need{declared: true, scope: seb.ScopeRead, topic: topicOfPath, signed: true}
 	writesTopic  = need{declared: true, scope: seb.ScopeWrite, topic: topicOfPath}
+	needsParts   = need{declared: true, parts: true}
 	changesTopic = need{declared: true, scope: seb.ScopeAdmin, topic: topicOfPath, admin: true}
 	readsKeys    = need{declared: true, scope: seb.ScopeAdmin, all: true}
 	changesKeys  = need{declared: true, scope: seb.ScopeAdmin, all: true, admin: true}
@@ -86,7 +88,7 @@ func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, 
 
 func (n need) check(a seb.Access, r *http.Request) error {
 	switch {
-	case n.anyKey:
+	case n.anyKey, n.parts:
 		return nil
 	case n.topic != nil:
 		return a.CheckTopic(n.scope, n.topic(r))
@@ -95,6 +97,15 @@ func (n need) check(a seb.Access, r *http.Request) error {
 	default:
 		return a.CheckScope(n.scope)
 	}
+}
+
+// mayDo refuses a part of a body that the caller may not have done.
+func (h *Handler) mayDo(w *response, scope seb.Scopes, topic string) error {
+	err := w.access.CheckTopic(scope, topic)
+	if err != nil {
+		h.metrics.refusals.WithLabelValues(refusedForbidden).Inc()
+	}
+	return err
 }
 
 // authenticate asks the broker who the caller is. Whoever failed too often gets no

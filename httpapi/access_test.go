@@ -39,10 +39,10 @@ func example(pattern string) string {
 
 // lacking returns the scopes that are not enough for a need.
 func lacking(n need) seb.Scopes {
-	switch n.scope {
-	case seb.ScopeRead:
+	switch {
+	case n.scope == seb.ScopeRead:
 		return seb.ScopeWrite
-	case seb.ScopeWrite:
+	case n.scope == seb.ScopeWrite || n.parts:
 		return seb.ScopeRead
 	default:
 		return seb.ScopeRead | seb.ScopeWrite
@@ -69,6 +69,8 @@ func changing(method, pattern string, key uint64, token string) (path, body stri
 		body = `{"lease":"1m"}`
 	case queueRoute + "ack", queueRoute + "nack", queueRoute + "extend":
 		body = fmt.Sprintf(`{"tokens":[%q]}`, token)
+	case "POST /v1/commits":
+		body = `{"positions":[{"topic":"orders","consumer":"billing","offsets":{"0":1}}],"appends":[{"topic":"orders","records":[{"value":"x"}]}]}`
 	case "POST /v1/keys":
 		body = `{"name":"new","scopes":["read"]}`
 	case "DELETE /v1/keys/{id}":
@@ -252,6 +254,7 @@ var servedTo = map[string]string{
 	queueRoute + "pause":                                  "  aA",
 	queueRoute + "resume":                                 "  aA",
 	queueRoute + "purge":                                  "  aA",
+	"POST /v1/commits":                                    "rwaA", // each part is checked: see TestEachPartOfACommitNeedsItsOwn
 	"GET /v1/keys":                                        "   A",
 	"POST /v1/keys":                                       "   A",
 	"DELETE /v1/keys/{id}":                                "   A",

@@ -57,7 +57,7 @@ func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 	if done.Replayed {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
-	return writeBody(w, http.StatusCreated, typeJSON, appendedJSON(done))
+	return writeBody(w, http.StatusCreated, typeJSON, append(appendedJSON(nil, done), '\n'))
 }
 
 // notCommitted says in err, if it doesn't say yet, that nothing was appended.
@@ -200,12 +200,11 @@ func mediaType(header http.Header) (string, error) {
 // parseHeaders takes key, timestamp and record headers from the Seb- headers.
 // Those it doesn't know it refuses: to drop them would break what they ask for.
 func (s *appendSpec) parseHeaders(header http.Header) error {
-	if keys, given := header["Idempotency-Key"]; given {
-		if len(keys) > 1 {
-			return invalid("give it once", "the header Idempotency-Key is given %d times", len(keys))
-		}
-		s.conditions = append(s.conditions, seb.IdempotencyKey(keys[0]))
+	key, err := idempotencyKey(header)
+	if err != nil {
+		return err
 	}
+	s.conditions = append(s.conditions, key...)
 	for name, values := range header {
 		if !strings.HasPrefix(name, "Seb-") || name == requestIDHeader {
 			continue
@@ -273,6 +272,18 @@ func (s *appendSpec) parseDelay(name, value string) error {
 	return nil
 }
 
+// idempotencyKey returns the option that the Idempotency-Key header is, if it is given.
+func idempotencyKey(header http.Header) ([]seb.AppendOption, error) {
+	keys, given := header["Idempotency-Key"]
+	switch {
+	case !given:
+		return nil, nil
+	case len(keys) > 1:
+		return nil, invalid("give it once", "the header Idempotency-Key is given %d times", len(keys))
+	}
+	return []seb.AppendOption{seb.IdempotencyKey(keys[0])}, nil
+}
+
 const contentTypeHeader = httprecord.ContentType
 
 // keepContentType makes a single body's Content-Type a header of its record, so
@@ -294,10 +305,10 @@ func (s *appendSpec) keepContentType(header http.Header) {
 	s.headers = append(s.headers, seb.Header{Name: contentTypeHeader, Value: []byte(textproto.TrimString(given))})
 }
 
-// appendedJSON tells where records stand. A partition and offset for the whole
+// appendedJSON appends to b where records stand. A partition and offset for the whole
 // answer are there only if one contiguous range has all records.
-func appendedJSON(a seb.Appended) []byte {
-	b := make([]byte, 0, 128+len(a.Topic)+64*len(a.Ranges))
+func appendedJSON(b []byte, a seb.Appended) []byte {
+	b = slices.Grow(b, 128+len(a.Topic)+64*len(a.Ranges))
 	b = append(b, `{"topic":"`...)
 	b = appendEscaped(b, []byte(a.Topic))
 	b = append(b, `","count":`...)
@@ -321,7 +332,7 @@ func appendedJSON(a seb.Appended) []byte {
 		b = strconv.AppendInt(b, int64(r.Count), 10)
 		b = append(b, '}')
 	}
-	return append(b, "]}\n"...)
+	return append(b, "]}"...)
 }
 
 // partitionMax bounds partitions in bodies.

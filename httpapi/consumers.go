@@ -207,7 +207,7 @@ func (j *jsonReader) fromObject(from *consumerFrom) error {
 			return err
 		case "offsets":
 			var err error
-			from.offsets, err = j.offsets()
+			from.offsets, err = j.offsets("offsets", nothing)
 			return err
 		default:
 			return j.unknown("from", name, "time, offsets")
@@ -219,13 +219,19 @@ func (j *jsonReader) fromObject(from *consumerFrom) error {
 	return err
 }
 
-// offsets reads an object of offsets by partition.
-func (j *jsonReader) offsets() (seb.Offsets, error) {
+func nothing() error { return nil }
+
+// offsets reads an object of offsets by partition, called what, and calls each before
+// it keeps one.
+func (j *jsonReader) offsets(what string, each func() error) (seb.Offsets, error) {
 	o := seb.Offsets{}
-	err := j.object("offsets", func(name []byte) error {
+	err := j.object(what, func(name []byte) error {
 		p, err := strconv.ParseUint(string(name), 10, 31)
 		if err != nil || strconv.FormatUint(p, 10) != string(name) {
-			return invalid(`such as {"0":41}`, "offsets names a partition %q", name)
+			return invalid(`such as {"0":41}`, "%s names a partition %q", what, name)
+		}
+		if err := each(); err != nil {
+			return err
 		}
 		n, given, err := j.integer("an offset", 0, math.MaxInt64)
 		if err == nil && !given {
@@ -274,7 +280,7 @@ func parseCommit(body []byte) (offsets seb.Offsets, err error) {
 		if string(name) != "offsets" {
 			return j.unknown("a commit", name, "offsets")
 		}
-		offsets, err = j.offsets()
+		offsets, err = j.offsets("offsets", nothing)
 		return err
 	})
 	if err != nil {

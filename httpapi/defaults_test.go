@@ -75,7 +75,7 @@ func TestLimitsThatAreDocumented(t *testing.T) {
 	got := newServer(t, seb.Options{}, Options{}).broker.Limits()
 	want := seb.Limits{
 		RecordBytes: 8 << 20, RequestBytes: 32 << 20, RecordHeaders: 100,
-		Topics: 10_000, Partitions: 1000, Consumers: 100_000, Queues: 10_000, Delayed: 1_000_000, Keys: 1000, IdempotencyKeys: 1_000_000,
+		Topics: 10_000, Partitions: 1000, CommitParts: 1000, Consumers: 100_000, Queues: 10_000, Delayed: 1_000_000, Keys: 1000, IdempotencyKeys: 1_000_000,
 	}
 	if got != want {
 		t.Errorf("the limits are %+v, want %+v", got, want)

@@ -207,6 +207,7 @@ func FuzzHTTP(f *testing.F) {
 	f.Add("GET", "/v1/topics/t/records?offset=-1", "Accept: application/json", []byte(nil))
 	f.Add("POST", "/v1/topics/t/records?key=k", "Content-Type: application/vnd.seb.batch", batchBody("a"))
 	f.Add("POST", "/v1/topics/t/records", "Content-Type: application/vnd.seb.records+json", []byte(`{"records":[{"value":"a"}]}`))
+	f.Add("POST", "/v1/commits", "Idempotency-Key: k", []byte(`{"appends":[{"topic":"t","records":[{"value":"a"}]}],"positions":[{"topic":"t","consumer":"c","offsets":{"0":0}}]}`))
 	f.Add("PUT", "/v1/topics/t", "Seb-Request-Id: x", []byte(`{"partitions":1}`))
 	f.Add("HEAD", "/v1/topics/t/records/0", "If-None-Match: *", []byte(nil))
 	f.Add("PUT", "/v1/topics/t/consumers/c", "Seb-Request-Id: x", []byte(`{"from":{"offsets":{"0":0}}}`))

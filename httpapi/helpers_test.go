@@ -231,6 +231,7 @@ func (a answer) wantHeader(t testing.TB, name, want string) {
 
 // problem is an error as a client sees it.
 type wireProblem struct {
+	Part                                     string
 	Type, Title, Detail, Code, Hint, Outcome string
 	Status                                   int
 	Limit                                    int64

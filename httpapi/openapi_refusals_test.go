@@ -29,7 +29,7 @@ func TestDescribedRefusals(t *testing.T) {
 		{name: "a large body", code: seb.CodeRequestTooLarge, body: strings.Repeat(" ", 600_000)},
 		{name: "an unknown encoding", code: codeUnsupportedEncoding, body: "{}", header: []string{"Content-Encoding", "br"}},
 		{name: "no key", code: seb.CodeUnauthorized, key: "none"},
-		{name: "a key for something else", code: seb.CodeForbidden, key: "elsewhere"},
+		{name: "a key for something else", code: seb.CodeForbidden, key: "elsewhere", body: `{"appends":[{"topic":"orders","records":[{"value":"x"}]}]}`},
 		{
 			name: "too many wrong keys", code: codeTooManyAttempts, key: "wrong",
 			before: func(s *server) {
@@ -109,9 +109,11 @@ func TestDescribedSlowBodies(t *testing.T) {
 func TestAppendCreatesNoTopicTooMany(t *testing.T) {
 	s := newServer(t, seb.Options{Limits: seb.Limits{Topics: 1}}, Options{})
 	s.append("orders", "x")
-	p := s.post("/v1/topics/more/records", "x").wantProblem(t, http.StatusConflict, seb.CodeTooManyTopics)
-	if p.Outcome != string(seb.NotCommitted) {
-		t.Errorf("outcome is %q", p.Outcome)
+	for path, body := range map[string]string{"/v1/topics/more/records": "x", commitsPath: `{"appends":[{"topic":"more","records":[{"value":"x"}]}]}`} {
+		p := s.post(path, body).wantProblem(t, http.StatusConflict, seb.CodeTooManyTopics)
+		if p.Outcome != string(seb.NotCommitted) {
+			t.Errorf("outcome is %q", p.Outcome)
+		}
 	}
 	s.exchange(originalPost("/records?topic-name=more", formBody("[1]", "x"))).wantText(t, http.StatusConflict, "not_committed")
 }

@@ -110,8 +110,8 @@ var hints = map[seb.Code]string{
 	seb.CodeTooManyKeys:          "revoke keys that nobody uses, or have --keys-max of seb serve raised",
 	seb.CodeOverMemoryBudget:     "try again after Retry-After seconds, with smaller or fewer requests at a time",
 	seb.CodeOverStateBudget:      "delete topics that nobody needs, or have --state-memory of seb serve raised",
-	seb.CodeIdempotencyKeyReused: "use a new key for each append, and the same one only to send the same records again",
-	seb.CodeIdempotencyKeysFull:  "append without a key, or wait: each is forgotten after 24 hours",
+	seb.CodeIdempotencyKeyReused: "use a new key for each append or commit, and the same one only to send the same again",
+	seb.CodeIdempotencyKeysFull:  "go on without a key, or wait: each is forgotten after 24 hours",
 	seb.CodeStoreUnavailable:     "try again after Retry-After seconds; if it goes on, the broker's log says what its store answers",
 	seb.CodeStoreUnusable:        "seb doctor says what is wrong with the store",
 	seb.CodeDataLost:             "tell who runs this Seb: the broker's log names the object, seb fsck finds what else is damaged",
@@ -139,6 +139,7 @@ type problem struct {
 	Detail      string      `json:"detail"`
 	Code        seb.Code    `json:"code"`
 	Hint        string      `json:"hint"`
+	Part        string      `json:"part,omitempty"`
 	Outcome     seb.Outcome `json:"outcome,omitempty"`
 	Limit       int64       `json:"limit,omitempty"`
 	StartOffset *seb.Offset `json:"start_offset,omitempty"`
@@ -168,7 +169,7 @@ func problemOf(err error) problem {
 	}
 	p := problem{
 		Type: "about:blank", Title: http.StatusText(status), Status: status,
-		Code: e.Code, Detail: e.Detail, Hint: cmp.Or(e.Hint, hints[e.Code]), Outcome: e.Outcome, Limit: e.Limit,
+		Code: e.Code, Detail: e.Detail, Hint: cmp.Or(e.Hint, hints[e.Code]), Part: e.Part, Outcome: e.Outcome, Limit: e.Limit,
 		retryAfter: e.RetryAfter, cause: err,
 	}
 	if e.Code == seb.CodeOffsetOutOfRange {
@@ -263,6 +264,7 @@ var methodHints = map[string]string{
 	"/v1/topics/{topic}/consumers/{consumer}/commit":  "; GET /v1/topics/TOPIC/consumers/NAME tells where it is",
 	"/v1/topics/{topic}/queues":                       "; PUT /v1/topics/TOPIC/queues/NAME creates a queue",
 	"/v1/topics/{topic}/queues/{queue}":               "; POST /v1/topics/TOPIC/queues/NAME/receive hands out records",
+	"/v1/commits":                                     "; POST commits several things at once",
 	"/v1/keys":                                        "; POST creates a key",
 	"/v1/keys/{id}":                                   "; GET /v1/keys lists the keys",
 }

@@ -1,0 +1,85 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// commitAll does all of what the body says, or nothing, in one commit of the log. As
+// with an append its memory is given back before the wait, and a client that seems gone
+// withdraws what can still be withdrawn.
+func (h *Handler) commitAll(w *response, _ *http.Request) error {
+	r := w.presence // whose context ends when the client has left
+	pending, err := h.submitCommit(w, r)
+	if err != nil {
+		return notCommitted(err)
+	}
+	done, err := pending.Wait(r.Context())
+	if err != nil {
+		return err
+	}
+	if done.Replayed {
+		w.Header().Set("Idempotency-Replayed", "true")
+	}
+	b := []byte(`{"appends":[`)
+	for i, a := range done.Appends {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendedJSON(b, a)
+	}
+	return writeBody(w, http.StatusOK, typeJSON, append(b, "]}\n"...))
+}
+
+func (h *Handler) submitCommit(w *response, r *http.Request) (*seb.PendingCommit, error) {
+	if _, err := parseQuery(r); err != nil {
+		return nil, err
+	}
+	opts, err := idempotencyKey(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	body, err := h.readBody(w, r, h.limits.RequestBytes/2) // a list of records grows beside it
+	if err != nil {
+		return nil, err
+	}
+	defer body.free()
+	c, err := h.commitJSONOf(r.Context(), body.data)
+	if err != nil {
+		return nil, err
+	}
+	defer c.out.free()
+	if err := h.mayCommit(w, c.commit); err != nil {
+		return nil, err
+	}
+	return h.broker.CommitAsync(r.Context(), c.commit, opts...)
+}
+
+// mayCommit refuses a commit of which the caller may not do a part.
+func (h *Handler) mayCommit(w *response, c seb.Commit) error {
+	for i, a := range c.Appends {
+		if err := h.mayDo(w, seb.ScopeWrite, a.Topic); err != nil {
+			return ofPart("appends", i, err)
+		}
+	}
+	for i, p := range c.Positions {
+		if err := h.mayDo(w, seb.ScopeRead, p.Topic); err != nil {
+			return ofPart("positions", i, err)
+		}
+	}
+	return nil
+}
+
+// ofPart says in err which part of a commit it is about.
+func ofPart(list string, index int, err error) error {
+	var e *seb.Error
+	if !errors.As(err, &e) || e.Code == seb.CodeOverMemoryBudget || e.Code == seb.CodeRequestTooLarge {
+		return err
+	}
+	told := *e
+	told.Part = fmt.Sprintf("%s/%d", list, index)
+	return &told
+}

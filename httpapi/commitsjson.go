@@ -1,0 +1,159 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// What parts of a commit take beside the body and the records, at most: a part with its
+// maps or options, and an offset in a map that has just grown.
+const (
+	partBytes   = 512
+	offsetBytes = 64
+)
+
+const nameBytesMax = 255 // at least what any name may have
+
+// commitJSONOf reads a commit from body, of which its strings are slices. Free its out.
+func (h *Handler) commitJSONOf(ctx context.Context, body []byte) (*commitParser, error) {
+	records, err := h.newRecordsParser(ctx, &appendSpec{partition: -1}, body)
+	if err != nil {
+		return nil, err
+	}
+	p := &commitParser{recordsParser: records, partsMax: h.limits.CommitParts}
+	records.countMax = func(int) error { return h.checkRecordCount(len(p.out.list) + 1) } // of all appends together
+	if err := p.parse(); err != nil {
+		p.out.free()
+		return nil, err
+	}
+	return p, nil
+}
+
+// commitParser reads a commit part by part. The records of all of its appends go into
+// one list.
+type commitParser struct {
+	*recordsParser
+	commit   seb.Commit
+	ends     []int // of each append's records in the list
+	partsMax int
+}
+
+func (p *commitParser) parse() error {
+	err := p.json.object("a commit", func(name []byte) error {
+		switch string(name) {
+		case "appends":
+			return p.list("appends", p.append)
+		case "positions":
+			return p.list("positions", p.position)
+		default:
+			return p.json.unknown("a commit", name, "appends, positions")
+		}
+	})
+	if err == nil {
+		err = p.json.end()
+	}
+	from := 0
+	for i, end := range p.ends {
+		p.commit.Appends[i].Records = p.out.list[from:end:end]
+		from = end
+	}
+	return err
+}
+
+// list reads a list of parts.
+func (p *commitParser) list(what string, part func() error) error {
+	return p.json.list(what, func(index int) error {
+		if len(p.commit.Appends)+len(p.commit.Positions) == p.partsMax {
+			return &seb.Error{
+				Code: seb.CodeRequestTooLarge, Limit: int64(p.partsMax), Detail: fmt.Sprintf("the commit has more than %d parts", p.partsMax),
+				Hint: "make several commits of it, or have --commit-parts-max of seb serve raised",
+			}
+		}
+		if err := p.owe(partBytes); err != nil {
+			return err
+		}
+		return ofPart(what, index, part())
+	})
+}
+
+func (p *commitParser) append() error {
+	var (
+		a         seb.CommitAppend
+		partition = int32(-1)
+		first     = len(p.out.list)
+	)
+	p.partitions = nil
+	err := p.json.object("an append", func(name []byte) error {
+		switch string(name) {
+		case "topic":
+			var err error
+			a.Topic, err = p.name("topic")
+			return err
+		case "records":
+			return p.json.list("records", func(index int) error { return inRecord(index, p.record(index)) })
+		case "partition":
+			n, given, err := p.json.integer("partition", 0, partitionMax)
+			if given {
+				partition = int32(n)
+			}
+			return err
+		case "if_offset":
+			n, given, err := p.json.integer("if_offset", 0, math.MaxInt64)
+			if given {
+				a.Options = append(a.Options, seb.IfOffset(seb.Offset(n)))
+			}
+			return err
+		default:
+			return p.json.unknown("an append", name, "topic, records, partition, if_offset")
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if partition >= 0 {
+		a.Options = append(a.Options, seb.ToPartition(partition))
+	}
+	if p.partitions != nil {
+		a.Options = append(a.Options, seb.ToPartitions(p.partitions))
+	}
+	if len(p.out.list) == first {
+		return invalid("give it records, or leave it out", "the append has no records")
+	}
+	p.commit.Appends, p.ends = append(p.commit.Appends, a), append(p.ends, len(p.out.list))
+	return nil
+}
+
+func (p *commitParser) position() error {
+	var c seb.CommitPositions
+	err := p.json.object("a position", func(name []byte) (err error) {
+		switch string(name) {
+		case "topic":
+			c.Topic, err = p.name("topic")
+		case "consumer":
+			c.Consumer, err = p.name("consumer")
+		case "expect":
+			c.Expect, err = p.json.offsets("expect", p.offset)
+		case "offsets":
+			c.Offsets, err = p.json.offsets("offsets", p.offset)
+		default:
+			err = p.json.unknown("a position", name, "topic, consumer, expect, offsets")
+		}
+		return err
+	})
+	p.commit.Positions = append(p.commit.Positions, c)
+	return err
+}
+
+// name reads what may be a name, which is copied out of the body.
+func (p *commitParser) name(what string) (string, error) {
+	s, err := p.json.string(what)
+	if len(s) > nameBytesMax {
+		return "", invalid("names have no more than 249", "the name of the %s has %d bytes", what, len(s))
+	}
+	return string(s), err
+}
+
+func (p *commitParser) offset() error { return p.owe(offsetBytes) }
