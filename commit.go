@@ -13,10 +13,11 @@ import (
 
 // Commit is what is to be done together: all of it, or nothing. So a worker that
 // reads, computes and writes deals with each record exactly once: what it wrote and
-// how far it has read are in the log together.
+// how far it has read, or that its work is done, are in the log together.
 type Commit struct {
 	Appends   []CommitAppend
 	Positions []CommitPositions
+	Acks      []CommitAcks
 }
 
 // CommitAppend is what [Broker.Append] takes; but [IdempotencyKey] is an option of the
@@ -36,6 +37,14 @@ type CommitPositions struct {
 	// what it made of them. Empty is anywhere.
 	Expect  Offsets
 	Offsets Offsets
+}
+
+// CommitAcks says that the work on a queue's records is done, as [Queue.Ack] does; but one
+// token that is refused refuses the whole commit, and so does one of a record that is done
+// already. No other part may be of the same queue.
+type CommitAcks struct {
+	Topic, Queue string
+	Tokens       []string
 }
 
 // Committed tells where the records of a commit stand.
@@ -100,12 +109,26 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if err != nil {
 		return nil, err
 	}
+	acks, err := b.acks(c)
+	if err != nil {
+		return nil, err
+	}
 	r := b.newRequest(pieces...)
 	for _, m := range moves {
 		r.bytes += int64(len(m.to)+len(m.expect)) * moveBytes
 	}
-	if len(moves) > 0 {
-		r.change = func(d *state.Draft) ([]commitlog.Item, *Error) { return move(d, moves) }
+	for _, a := range acks {
+		r.bytes += int64(len(a.answers)) * ackBytes
+	}
+	if len(moves)+len(acks) > 0 {
+		r.change = func(d *state.Draft) ([]commitlog.Item, *Error) {
+			moved, refusal := move(d, moves)
+			if refusal != nil {
+				return nil, refusal
+			}
+			done, refusal := acknowledge(d, acks)
+			return append(moved, done...), refusal
+		}
 	}
 	if o.keyed {
 		r.key = c.key(o.key, each)
@@ -129,10 +152,14 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 
 // check refuses what is no commit, whatever its parts are.
 func (c Commit) check(most int, o appendOptions) error {
-	switch parts := len(c.Appends) + len(c.Positions); {
+	parts := len(c.Appends) + len(c.Positions) + len(c.Acks)
+	for _, a := range c.Acks {
+		parts += max(0, len(a.Tokens)-1)
+	}
+	switch {
 	case parts == 0:
 		e := refused(CodeInvalidRequest, "the commit has no parts")
-		e.Hint = "append records, or move consumers, or both"
+		e.Hint = "append records, move consumers, acknowledge what queues have handed out, or several of these"
 		return e
 	case parts > most:
 		return limited(CodeRequestTooLarge, most, "the commit has %d parts; one may have %d", parts, most)
@@ -182,6 +209,9 @@ func (c Commit) key(key string, each []appendOptions) *idempotencyKey {
 		d.bytes([]byte(p.Consumer))
 		d.offsets(p.Expect)
 		d.offsets(p.Offsets)
+	}
+	if len(c.Acks) > 0 {
+		d.acks(c.Acks)
 	}
 	k.print = d.sum()
 	return k

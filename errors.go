@@ -90,7 +90,7 @@ type Error struct {
 	Detail string // one sentence: what was wrong
 	Hint   string // what to do next; may be empty
 	// Part names the part of a [Commit] that was refused, and with it the whole, as in
-	// "appends/0" or "positions/2"; "" on everything else.
+	// "appends/0", "positions/2" or "acks/0/tokens/3"; "" on everything else.
 	Part string
 
 	// Outcome is set on failed writes, "" on everything else.

@@ -74,7 +74,7 @@ type Limits struct {
 	RecordHeaders int // headers of one record. Default 100
 	Topics        int // topics of the bucket. Default 10,000
 	Partitions    int // partitions of one topic. Default 1,000
-	CommitParts   int // parts of one [Broker.Commit]. Default 1,000
+	CommitParts   int // appends, positions and tokens of one [Broker.Commit]. Default 1,000
 	Consumers     int // consumers of all topics. Default 100,000
 	Queues        int // queues of all topics. Default 10,000
 	Delayed       int // appends with a delay whose time has not come, for each partition that they went to. Default 1,000,000

@@ -3,6 +3,7 @@ package seb
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -33,12 +34,12 @@ func (q *Queue) Ack(ctx context.Context, tokens ...string) error {
 	return errorsOf(answers)
 }
 
-// doneItems returns the items that say that the work on records is done, of answers in order.
-func doneItems(id uint64, of []*answer) (items []commitlog.Item) {
+// doneItems returns the items that say that deliveries, which are in order, were done.
+func doneItems(queue uint64, of []*answer) (items []commitlog.Item) {
 	var in *commitlog.RecordsDone
 	for _, a := range of {
 		if in == nil || in.Partition != uint32(a.partition) {
-			in = &commitlog.RecordsDone{Queue: id, Partition: uint32(a.partition)}
+			in = &commitlog.RecordsDone{Queue: queue, Partition: uint32(a.partition)}
 			items = append(items, in)
 		}
 		if n := len(in.Runs); n > 0 && in.Runs[n-1].Offset+int64(in.Runs[n-1].Count) == a.offset && in.Runs[n-1].Number == a.number {
@@ -92,7 +93,7 @@ func (q *Queue) bury(ctx context.Context, answers []*answer, reason string) {
 			continue
 		}
 		wg.Go(func() {
-			a.err = q.b.park(ctx, parking{
+			err := q.b.park(ctx, parking{
 				topic: q.topic, queue: q.name, topicID: a.topic, queueID: a.queue, config: a.config, last: a.delivery(), tries: a.tries, reason: reason,
 				may: func(d *state.Draft) *Error {
 					if !d.QueueExists(a.queue) {
@@ -101,6 +102,7 @@ func (q *Queue) bury(ctx context.Context, answers []*answer, reason string) {
 					return nil
 				},
 			})
+			errors.As(err, &a.err)
 		})
 	}
 	wg.Wait()
@@ -113,7 +115,7 @@ type answer struct {
 	tries  int    // which of the attempts that the queue allows it is
 	topic  uint64 // the queue's
 	dead   bool   // the record is to be parked, with a copy elsewhere
-	err    error
+	err    *Error
 }
 
 // dies tells whether the delivery was the last that the queue allows.
@@ -167,7 +169,9 @@ func (q *Queue) answer(ctx context.Context, tokens []string, items func(id uint6
 func errorsOf(answers []*answer) error {
 	errs := make([]error, len(answers))
 	for i, a := range answers {
-		errs[i] = a.err
+		if a.err != nil {
+			errs[i] = a.err
+		}
 	}
 	return tokensError(errs)
 }
@@ -186,13 +190,17 @@ func (q *Queue) parse(tokens []string) ([]*answer, error) {
 	answers := make([]*answer, len(tokens))
 	errs := make([]error, len(tokens))
 	for i, s := range tokens {
-		t, err := parseReceipt(s)
-		if err == nil && t.cluster != q.b.clusterTag() {
-			err = refused(CodeInvalidRequest, "token %q is of another bucket", s)
-		}
-		answers[i], errs[i] = &answer{receipt: t}, err
+		answers[i], errs[i] = q.parseOne(s)
 	}
 	return answers, notSent(tokensError(errs))
+}
+
+func (q *Queue) parseOne(token string) (*answer, error) {
+	t, err := parseReceipt(token)
+	if err == nil && t.cluster != q.b.clusterTag() {
+		err = refused(CodeInvalidRequest, "token %q is of another bucket", token)
+	}
+	return &answer{receipt: t}, err
 }
 
 // lookUnlessKnown looks at the log if some delivery can't be answered as far as is known
@@ -263,7 +271,7 @@ func whyLost(d *state.Draft, id uint64, t receipt) string {
 	}
 }
 
-func leaseLost(t receipt, why string) error {
+func leaseLost(t receipt, why string) *Error {
 	e := refused(CodeLeaseLost, "token %q %s", t, why)
 	e.Hint = "another worker may have the record, or has done it: leave it"
 	return e

@@ -1,0 +1,86 @@
+package seb
+
+import (
+	"fmt"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+const ackBytes = 256 // about what a token of a commit takes while it waits
+
+// queueAck is one part of a [Commit].
+type queueAck struct {
+	name    string // of the part
+	queue   *Queue
+	answers []*answer // one for each token
+}
+
+// acks returns what the commit does to queues.
+func (b *Broker) acks(c Commit) ([]queueAck, error) {
+	acks := make([]queueAck, len(c.Acks))
+	first := map[Queue]string{}
+	for i, p := range c.Acks {
+		a := queueAck{name: fmt.Sprintf("acks/%d", i), queue: b.Queue(p.Topic, p.Queue)}
+		if before, twice := first[*a.queue]; twice {
+			e := refused(CodeInvalidRequest, "the queue is that of %s", before)
+			e.Hint = "name each queue once, with all of its tokens"
+			return nil, e.of(a.name)
+		}
+		first[*a.queue] = a.name
+		err := a.queue.check()
+		if err == nil {
+			err = checkTokens(p.Tokens)
+		}
+		if err != nil {
+			return nil, ofPart(a.name, err)
+		}
+		for j, token := range p.Tokens {
+			x, err := a.queue.parseOne(token)
+			if err != nil {
+				return nil, ofPart(a.token(j), err)
+			}
+			a.answers = append(a.answers, x)
+		}
+		acks[i] = a
+	}
+	return acks, nil
+}
+
+// token returns how a token of the part is named.
+func (a *queueAck) token(index int) string { return fmt.Sprintf("%s/tokens/%d", a.name, index) }
+
+// acknowledge returns the items that say that deliveries were done, or the refusal of the
+// first that can't be.
+func acknowledge(d *state.Draft, acks []queueAck) (items []commitlog.Item, _ *Error) {
+	for _, a := range acks {
+		topic, id, refusal := a.queue.find(d)
+		if refusal != nil {
+			return nil, refusal.of(a.name)
+		}
+		good := a.queue.answerable(d, topic, id, a.answers)
+		for i, x := range a.answers {
+			switch {
+			case x.err != nil:
+				return nil, x.err.of(a.token(i))
+			case !d.IsLast(id, uint32(x.partition), x.offset, x.number): // done before: the rest must not be done twice
+				return nil, leaseLost(x.receipt, whyLost(d, id, x.receipt)).of(a.token(i))
+			}
+		}
+		items = append(items, doneItems(id, good)...)
+	}
+	return items, nil
+}
+
+// acks hashes acknowledgements.
+func (d *digester) acks(acks []CommitAcks) {
+	d.number(int64(len(acks)))
+	for _, a := range acks {
+		d.bytes([]byte(a.Topic))
+		d.bytes([]byte(a.Queue))
+		d.number(int64(len(a.Tokens)))
+		for _, token := range a.Tokens {
+			d.bytes([]byte(token))
+		}
+	}
+}
