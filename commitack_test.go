@@ -58,15 +58,15 @@ func TestCommitWithATokenThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
 		b, other := open(t, memory, immediate()), open(t, memory, immediate())
-		q := withQueue(t, b, 5)
+		q := withQueue(t, b, 3)
 		mustCreateTopic(t, b, "out", 1)
 		first := mustReceive(t, q, 3, 0)
 		time.Sleep(time.Minute)
-		again := mustReceive(t, q, 2, time.Second)
-		done := mustReceive(t, q, 2, time.Second)
-		if len(again) != 2 || len(done) != 2 {
-			t.Fatalf("handed out %s and %s", handed(again), handed(done))
+		var all []seb.Message
+		for len(all) < 3 {
+			all = append(all, mustReceive(t, q, 3-len(all), time.Second)...)
 		}
+		again, done := all[:2], all[2:]
 		mustAck(t, q, done...)
 		lost := first[0]
 		for _, m := range first {
