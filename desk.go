@@ -146,17 +146,26 @@ func (d *desk) applied(it commitlog.Item, now time.Time) {
 			d.table.Claimed(leases.Delivery{Place: place(x.Partition, a.Offset), Number: a.Number})
 		}
 	case *commitlog.RecordsRedriven:
-		for _, o := range x.Offsets {
-			if int(x.Partition) < len(d.parts) && o < d.parts[x.Partition].next {
-				d.table.AddAgain(leases.Delivery{Place: place(x.Partition, o)}, leases.NoKey, now) // the claim asks the log for its number
-			}
-		}
+		d.redrivenLocked(x, now)
 	case *commitlog.QueuePurged:
 		d.passLocked(x.Partition, x.Before)
 	case *commitlog.StartMoved:
 		d.passLocked(x.Partition, x.Start)
 	}
 	d.wakeLocked()
+}
+
+// redrivenLocked makes records known again that were parked, as far as the desk has come.
+func (d *desk) redrivenLocked(x *commitlog.RecordsRedriven, now time.Time) {
+	d.b.mu.RLock()
+	defer d.b.mu.RUnlock()
+	q := d.b.state.QueueByID(d.queue)
+	for _, o := range x.Offsets {
+		if q != nil && int(x.Partition) < len(d.parts) && o < d.parts[x.Partition].next {
+			a, _ := q.Last(int32(x.Partition), o)
+			d.table.AddAgain(leases.Delivery{Place: place(x.Partition, o), Number: a.Number}, leases.NoKey, now)
+		}
+	}
 }
 
 // passLocked forgets the records of a partition before an offset.

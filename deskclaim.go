@@ -74,7 +74,7 @@ func (d *desk) settled(claims []leases.Delivery, err error) {
 	defer d.mu.Unlock()
 	for _, x := range claims {
 		if err == nil {
-			d.table.Unneeded(x.Place)
+			d.table.Unneeded(x)
 		} else {
 			d.table.Unclaimed(x.Place, time.Now().Add(deskRetry))
 		}
@@ -93,7 +93,9 @@ func (d *desk) mayOwn(dr *state.Draft) *Error {
 	return nil
 }
 
-// claims returns the items that count the next attempts of records that are not done.
+// claims returns the items that count the next attempts of records that are not done. An
+// attempt follows the one that the desk knows of: where the log has a later one, that is
+// on its way to a worker, and must stay the last.
 func (d *desk) claims(dr *state.Draft, last []leases.Delivery) (items []commitlog.Item, _ *Error) {
 	if err := d.mayOwn(dr); err != nil {
 		return nil, err
@@ -102,18 +104,14 @@ func (d *desk) claims(dr *state.Draft, last []leases.Delivery) (items []commitlo
 	for _, x := range last {
 		p := uint32(x.Partition)
 		done, a, sure := dr.RecordState(d.queue, p, x.Offset)
-		if done || a.Parked {
+		if done || a.Parked || sure && a.Number != x.Number {
 			continue
-		}
-		next := a.Number + 1
-		if !sure {
-			next = x.Number + 1 // the log knows no more than that it was handed out
 		}
 		if of == nil || of.Partition != p {
 			of = &commitlog.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
 			items = append(items, of)
 		}
-		of.Attempts = append(of.Attempts, commitlog.Attempt{Offset: x.Offset, Number: next})
+		of.Attempts = append(of.Attempts, commitlog.Attempt{Offset: x.Offset, Number: x.Number + 1})
 	}
 	return items, nil
 }

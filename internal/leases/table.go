@@ -203,10 +203,11 @@ func (t *Table) Unclaimed(p Place, again time.Time) {
 	}
 }
 
-// Unneeded forgets a record whose claim came to nothing since it is done, or parked.
-func (t *Table) Unneeded(p Place) {
-	if e := t.entries[p]; e != nil && e.phase == claiming {
-		t.Remove(p)
+// Unneeded forgets a record whose claim came to nothing since it is done, or parked; not
+// one that was found again since, or has got its next attempt.
+func (t *Table) Unneeded(d Delivery) {
+	if e := t.entries[d.Place]; e != nil && e.phase == claiming && e.Number == d.Number {
+		t.Remove(d.Place)
 	}
 }
 
