@@ -62,21 +62,27 @@
 //
 // # Queues
 //
-// [QueueConfig.Explore] and [QueueConfig.Walk] take the log for granted, and look at what stands in
-// it: who owns a queue, what is handed out, and whose answer counts. What the log lets
-// pass is decided by [state.State] and its Draft, the code that brokers run: every commit
-// goes through the bytes of a commit and of a snapshot. What brokers do by what they know
-// is a model, since it is spread over what they keep in memory: rule 1 of docs/rfcs/0002
-// is mayHandOut, rule 2 is attempt, the last commit of an owner is release.
+// [QueueConfig.Explore] and [QueueConfig.Walk] take the log for granted, and look at what
+// stands in it: who owns a queue, what is handed out, and whose answer counts. What the log
+// lets pass is decided by [state.State] and its Draft, the code that brokers run: every
+// commit goes through the bytes of a commit and of a snapshot. What an owner does by what
+// it keeps in memory is a model of the broker's desk and of its leases.Table:
+//
+//   - mayHandOut, rule 1 of docs/rfcs/0002, of how far the desk looks into a partition;
+//   - attempt, rule 2, of the desk's claims; owes is the table's claiming;
+//   - park of Broker.park, and commit of desk.mayOwn, which both ask for;
+//   - release of desk.releases, after which a desk is closed (leaving);
+//   - learn of the desks that close when the log has another owner;
+//   - mayExtend of Table.Extend; ack and nack of Queue.answer, and of the look before it.
 //
 // A broker applies the log up to where it has looked, and acts by that, however old it is:
 // so it is paused at any time for any time, an owner that others take for lost hands out
 // what it may, and its commits come late. A commit is checked at the end of the log and is
 // there at once, since a lost race only means that it is checked again; its sender hears of
 // it later, or never ([QueueConfig.Late]). There is no time: leases end whenever they like,
-// queues are taken over without a reason, and nobody waits for a backoff. That a taker
-// waits for a lease before it hands out again what may be out is for the workers' sake, and
-// no invariant needs it. Workers answer whenever they like, late and twice. Through which
+// queues are taken over without a reason, and nobody waits for a backoff. Nothing but
+// [LeaseKept] needs leases, so they are left out where they are not looked at
+// ([QueueConfig.Leases]). Workers answer whenever they like, late and twice. Through which
 // broker is not told apart: all of them ask the log.
 //
 // A [QueueRule] that stands in the fold is taken out around it, too: the driver commits

@@ -49,6 +49,9 @@ const (
 	// LastCounts: an answer counts if, and unless it is done or parked only if, no
 	// later delivery of the record was made or may be.
 	LastCounts
+	// LeaseKept: as long as the owner keeps the lease of a delivery, the first answer of
+	// its worker is not refused.
+	LeaseKept
 	// DoneOnce: a record is done at most once, and so is what was committed with that.
 	DoneOnce
 	// Fenced: what an owner commits after another has taken over is refused.
@@ -62,7 +65,7 @@ const (
 
 var invariantNames = [...]string{"", "SlotAgreement", "Contiguity", "AckDurable", "NoPhantom", "AtMostOnce",
 	"DenseOffsets", "FloorSafe", "LossIsLoud", "RecoverOK", "MissOK", "ReadOK",
-	"OwnNumber", "AtMost", "LastCounts", "DoneOnce", "Fenced", "OneEach", "NeverLost"}
+	"OwnNumber", "AtMost", "LastCounts", "LeaseKept", "DoneOnce", "Fenced", "OneEach", "NeverLost"}
 
 func (i Invariant) String() string { return invariantNames[i] }
 

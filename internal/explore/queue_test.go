@@ -21,10 +21,11 @@ func withWork(c QueueConfig, change func(*QueueConfig)) QueueConfig {
 
 var smallQueues = map[string]QueueConfig{
 	"work":                        work,
-	"at most once":                withWork(work, func(c *QueueConfig) { c.Attempts, c.Takeovers, c.Redrives = 1, 3, 1 }),
+	"at most once":                withWork(work, func(c *QueueConfig) { c.Attempts, c.Takeovers = 1, 3 }),
 	"three attempts":              withWork(work, func(c *QueueConfig) { c.Attempts = 3 }),
 	"redriven, heard at once":     withWork(work, func(c *QueueConfig) { c.Redrives, c.Late = 1, false }),
 	"one record, three takeovers": withWork(work, func(c *QueueConfig) { c.Records, c.Takeovers, c.Redrives = 1, 3, 2 }),
+	"leases":                      withWork(work, func(c *QueueConfig) { c.Records, c.Takeovers, c.Redrives, c.Leases = 1, 3, 1, true }),
 	"one record, three brokers":   withWork(work, func(c *QueueConfig) { c.Brokers, c.Records, c.Takeovers, c.Redrives = 3, 1, 3, 1 }),
 }
 
@@ -53,6 +54,7 @@ var largeQueues = map[string]QueueConfig{
 	"three takeovers, redrive": withWork(work, func(c *QueueConfig) { c.Takeovers, c.Redrives = 3, 1 }),
 	"three brokers":            withWork(work, func(c *QueueConfig) { c.Brokers, c.Takeovers = 3, 3 }),
 	"three records":            withWork(work, func(c *QueueConfig) { c.Records = 3 }),
+	"leases":                   withWork(work, func(c *QueueConfig) { c.Leases = true }),
 	"one record":               withWork(work, func(c *QueueConfig) { c.Brokers, c.Records, c.Attempts, c.Takeovers, c.Redrives = 3, 1, 3, 4, 1 }),
 }
 
@@ -77,7 +79,7 @@ func TestLargeQueues(t *testing.T) {
 
 // wildQueue returns bounds for random walks.
 func wildQueue(seed int) QueueConfig {
-	return QueueConfig{Brokers: 3, Records: 3, Attempts: 1 + seed%3, Takeovers: 3 + seed%9, Redrives: 1, Late: seed%4 > 0}
+	return QueueConfig{Brokers: 3, Records: 3, Attempts: 1 + seed%3, Takeovers: 3 + seed%9, Redrives: 1, Late: seed%4 > 0, Leases: seed%5 > 2}
 }
 
 // TestQueueWalks go where no exhaustive search gets.
@@ -114,6 +116,8 @@ func TestQueueRuleIsNeeded(t *testing.T) {
 		{NoEpoch, OwnNumber, nil},
 		{NoEpoch, Fenced, nil},
 		{NoEpochAtParking, Fenced, nil},
+		{NoEpochAtParking, LeaseKept, func(c *QueueConfig) { c.Leases = true }},
+		{ExtendLate, LeaseKept, func(c *QueueConfig) { c.Leases = true }},
 		{SilentRelease, OwnNumber, nil},
 		{WorkOnAfterRelease, OwnNumber, nil},
 		{OwnerByName, OwnNumber, nil},

@@ -25,7 +25,7 @@ func (w *queueWorld) check() {
 // when it knows the log.
 func (w *queueWorld) checkOwner(now *queueBroker) {
 	b, k := *now, w.known()
-	b.view = w.log
+	w.learn(&b)
 	for o := range k.end {
 		if !k.records[o].over() && !w.mayAct(&b, o) {
 			w.violate(NeverLost, "record %d is lost: %c has nothing to do about it", o, b.name)
@@ -40,7 +40,7 @@ func (w *queueWorld) mayAct(b *queueBroker, record int) bool {
 		_, moves := w.folds.try(b.view, change{what: aWindow, epoch: b.epoch, window: uint8(record + 1)})
 		return moves
 	}
-	return w.mayHandOut(b, record) || w.mayAttempt(b, record) || w.mayPark(b, record) || w.mayHandOutAgain(b, record)
+	return b.keeps[record] != 0 || w.mayHandOut(b, record) || w.mayAttempt(b, record) || w.mayPark(b, record) || w.mayHandOutAgain(b, record)
 }
 
 // checkNext looks whether a next owner could finish everything.

@@ -32,6 +32,8 @@ const (
 	OwnerByName
 	// TakeUp: an owner hands out what the one before had made durable.
 	TakeUp
+	// ExtendLate: a lease is extended although what follows it is on its way to the log.
+	ExtendLate
 	// OwnOnly: an owner hands out again only what it has handed out itself.
 	OwnOnly
 	// NoMost: nobody counts how often a record may be handed out.
@@ -49,7 +51,7 @@ var queueRuleNames = [...]string{
 	"none", "window durable afterwards", "attempt durable afterwards", "attempt made durable ahead of its turn",
 	"attempt not checked", "no doubt at a takeover", "epoch not checked", "epoch not checked at parking",
 	"release that leaves out what is out", "work after the release", "owner by its name", "durable attempts taken up",
-	"nothing handed out again of others", "attempts without end", "refused without a look", "done again", "redriven records count anew",
+	"lease extended too late", "nothing handed out again of others", "attempts without end", "refused without a look", "done again", "redriven records count anew",
 }
 
 func (r QueueRule) String() string { return queueRuleNames[r] }
@@ -63,6 +65,10 @@ type QueueConfig struct {
 
 	// Late: a broker does not hear at once that its commit is in the log.
 	Late bool
+
+	// Leases: owners keep leases, and workers have them extended. Else leases end
+	// whenever somebody looks at them.
+	Leases bool
 
 	// Without is the rule that is left out.
 	Without QueueRule

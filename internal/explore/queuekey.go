@@ -42,7 +42,7 @@ func (k *queueKeys) of(w *queueWorld) []byte {
 	}
 	b := append(binary.AppendUvarint(k.key[:0], uint64(w.log)), byte(w.redriven))
 	for o := range w.Records {
-		b = append(b, w.made[o], w.base[o])
+		b = append(b, w.made[o], w.base[o], w.back[o])
 	}
 	for _, bb := range k.brokers[:w.Brokers] {
 		b = append(b, bb...)
@@ -79,6 +79,9 @@ func (w *queueWorld) appendBroker(b []byte, br *queueBroker) []byte {
 			}
 		}
 		b = append(b, gave<<4|owes)
+		if w.Leases {
+			b = append(b, br.keeps[o])
+		}
 	}
 	return b
 }
@@ -89,7 +92,7 @@ func (k *queueKeys) worldOf(key []byte, c *choices, t *trace) *queueWorld {
 	w.log = r.fold()
 	w.redriven = int(r.byte())
 	for o := range w.Records {
-		w.made[o], w.base[o] = r.byte(), r.byte()
+		w.made[o], w.base[o], w.back[o] = r.byte(), r.byte(), r.byte()
 	}
 	for i := range w.brokers[:w.Brokers] {
 		b := &w.brokers[i]
@@ -102,6 +105,9 @@ func (k *queueKeys) worldOf(key []byte, c *choices, t *trace) *queueWorld {
 		for o := range w.Records {
 			x := r.byte()
 			b.gave[o], b.owes[o] = x>>4, x&0xf
+			if w.Leases {
+				b.keeps[o] = r.byte()
+			}
 		}
 	}
 	return w

@@ -10,11 +10,16 @@ type queueBroker struct {
 	// gave is the number of its own last delivery of a record, in this epoch.
 	gave [recordsMax]uint8
 	// owes is the number of a delivery that it has sent to the log, to be made when it
-	// is there.
+	// is there; or parked, if it has sent that.
 	owes [recordsMax]uint8
+	// keeps is the number of a delivery whose lease runs.
+	keeps [recordsMax]uint8
 	// leaving: it has sent its release, and hands out nothing any more.
 	leaving bool
 }
+
+// parked is owed to who waits for a record that its owner wants to be parked.
+const parked = 0xf
 
 // owns tells whether a broker is the owner by the log, whatever it believes.
 func (w *queueWorld) owns(b *queueBroker) bool {
@@ -31,6 +36,8 @@ const (
 	attemptNext  // make a further attempt durable
 	handOutAgain // make the delivery that is owed
 	parkRecord
+	extendLease
+	endLease
 	releaseQueue
 	crashOwner
 	ownerSteps
@@ -72,6 +79,13 @@ func (w *queueWorld) stepRecord(b *queueBroker, what, record int) {
 		w.deliver(b, record, int(number))
 	case what == parkRecord && w.mayPark(b, record):
 		w.park(b, record)
+	case what == extendLease && w.mayExtend(b, record):
+		b.keeps[record] = w.last(b, record)
+		w.tell("%c extends the lease of delivery %d of record %d", b.name, b.keeps[record], record)
+		w.count(extensions)
+	case what == endLease && b.keeps[record] != 0:
+		w.tell("%c sees the lease of delivery %d of record %d end", b.name, b.keeps[record], record)
+		b.keeps[record] = 0
 	default:
 		w.skip()
 	}
@@ -87,11 +101,20 @@ func (w *queueWorld) look(b *queueBroker) {
 	w.learn(b)
 }
 
-// learn brings a broker to the end of the log: it sees whether it still is the owner.
+// learn brings a broker to the end of the log: it sees whether it still is the owner, and
+// which leases are over.
 func (w *queueWorld) learn(b *queueBroker) {
 	b.view = w.log
 	if b.epoch != 0 && !w.owns(b) && w.Without != NoEpoch {
 		b.forget()
+	}
+	for o := range b.owes {
+		if b.owes[o] == parked {
+			b.owes[o] = 0
+		}
+		if r := &w.known().records[o]; r.over() || r.sure && uint8(r.Number) != b.keeps[o] {
+			b.keeps[o] = 0
+		}
 	}
 }
 
@@ -114,6 +137,9 @@ func (w *queueWorld) take(b *queueBroker) {
 		now := &w.known().records[o]
 		if !was.records[o].sure && now.sure {
 			w.count(doubts)
+		}
+		if w.Leases && !now.over() {
+			b.keeps[o] = uint8(now.Number) // its worker may still be at it
 		}
 		if w.Without == TakeUp && now.Number > 1 {
 			b.owes[o] = uint8(now.Number)
@@ -205,7 +231,7 @@ func (w *queueWorld) again(b *queueBroker, record int) bool {
 	if w.folds.at(b.view).records[record].over() || w.last(b, record) == 0 || w.Without == OwnOnly && b.gave[record] == 0 {
 		return false
 	}
-	return b.owes[record] == 0 || w.Without == AttemptAhead
+	return b.keeps[record] == 0 && (b.owes[record] == 0 || w.Without == AttemptAhead)
 }
 
 // tries returns how many of a record's attempts are used up, as an owner knows it.
@@ -219,6 +245,13 @@ func (w *queueWorld) mayAttempt(b *queueBroker, record int) bool {
 
 func (w *queueWorld) mayPark(b *queueBroker, record int) bool {
 	return w.again(b, record) && w.tries(b, record) >= w.Attempts
+}
+
+// mayExtend tells whether an owner gives the worker of a record's last delivery more time.
+// What it has sent to the log already it can't take back.
+func (w *queueWorld) mayExtend(b *queueBroker, record int) bool {
+	return w.Leases && w.made[record]&(1<<w.last(b, record)) != 0 && b.keeps[record] == 0 &&
+		!w.folds.at(b.view).records[record].over() && (b.owes[record] == 0 || w.Without == ExtendLate)
 }
 
 // attempt is rule 2: it sends the next delivery to the log. It is made by another step.
@@ -248,6 +281,7 @@ func (w *queueWorld) park(b *queueBroker, record int) {
 	}
 	w.tell("%c parks record %d", b.name, record)
 	w.count(parkings)
+	b.owes[record] = parked
 	w.hear(b)
 }
 

@@ -13,6 +13,9 @@ type queueWorld struct {
 	redriven int
 	// made has a bit for each number that a delivery of a record had.
 	made [recordsMax]uint8
+	// back has a bit for each number of a delivery that its worker put back, where leases
+	// are kept: it does not want it any more.
+	back [recordsMax]uint8
 	// base is the number that a record had when it was last redriven.
 	base [recordsMax]uint8
 }
@@ -86,7 +89,10 @@ func (w *queueWorld) deliver(b *queueBroker, record, number int) {
 	if number > most {
 		w.violate(AtMost, "record %d is handed out as delivery %d, of at most %d", record, number, most)
 	}
-	w.made[record] |= 1 << number & (1<<(numbersMax+1) - 1)
+	w.made[record] |= 1 << number
+	if w.Leases {
+		b.keeps[record] = uint8(number)
+	}
 	if !w.owns(b) {
 		w.count(staleHandOuts)
 	}
@@ -145,7 +151,6 @@ func (w *queueWorld) ack(record, number int) {
 		w.undo = true // it is answered as done: a retry, or late
 		w.count(retries)
 	default:
-		w.undo = true
 		w.refused(record, number, was)
 	}
 }
@@ -159,7 +164,6 @@ func (w *queueWorld) nack(record, number int) {
 	}
 	to, taken := w.folds.try(w.log, c)
 	if !taken {
-		w.undo = true
 		w.refused(record, number, was)
 		return
 	}
@@ -167,6 +171,9 @@ func (w *queueWorld) nack(record, number int) {
 	w.tell("the worker of delivery %d of record %d puts it back", number, record)
 	w.counted(record, number, was)
 	w.count(nacks)
+	if w.Leases {
+		w.back[record] |= 1 << number
+	}
 }
 
 // counted looks at an answer that was taken.
@@ -179,12 +186,20 @@ func (w *queueWorld) counted(record, number int, was recordState) {
 	}
 }
 
-// refused looks at an answer that was not.
+// refused looks at an answer that was not. It changes nothing.
 func (w *queueWorld) refused(record, number int, was recordState) {
+	w.tell("the worker of delivery %d of record %d is refused", number, record)
 	w.count(refusals)
 	if !was.over() && number == w.latest(record) && int(was.Number) <= number {
 		w.violate(LastCounts, "what delivery %d of record %d says is refused, and there is no later one", number, record)
 	}
+	given := was.done || w.back[record]&(1<<number) != 0 // it was answered already
+	for i := range w.brokers[:w.Brokers] {
+		if b := &w.brokers[i]; !given && w.owns(b) && b.keeps[record] == uint8(number) {
+			w.violate(LeaseKept, "what delivery %d of record %d says is refused, though %c keeps its lease", number, record, b.name)
+		}
+	}
+	w.undo = w.wrong == nil
 }
 
 // refusedUnlooked lets a broker refuse an acknowledgement by what it knows.
@@ -196,7 +211,7 @@ func (w *queueWorld) refusedUnlooked(record, number int, c change) bool {
 	if _, taken := w.folds.try(b.view, c); taken {
 		return false
 	}
-	w.tell("%c refuses an acknowledgement of delivery %d of record %d", b.name, number, record)
+	w.tell("%c knows nothing of delivery %d of record %d", b.name, number, record)
 	w.refused(record, number, w.known().records[record])
 	return true
 }

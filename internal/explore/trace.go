@@ -38,6 +38,7 @@ const (
 	retries       // acknowledgements of what was done already
 	nacks
 	redrives
+	extensions
 	releases // with records that are out
 	ownerLosses
 	events
@@ -62,7 +63,7 @@ func (c Counts) String() string {
 		"losses", "alarms",
 		"records in doubt", "first hand-outs", "hand-outs by who was the owner", "further hand-outs", "parkings",
 		"commits of lost owners refused", "answers without an owner", "late answers refused", "acknowledgements again",
-		"put back", "redriven", "releases with records out", "owners crashed"}
+		"put back", "redriven", "leases extended", "releases with records out", "owners crashed"}
 	var list []string
 	for i, n := range c {
 		if n > 0 {
