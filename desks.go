@@ -27,6 +27,7 @@ type desks struct {
 	taking singleflight.Group
 
 	mu   sync.Mutex
+	over bool // the broker goes: it takes nothing over any more
 	byID map[uint64]*desk
 	lost map[uint64]time.Time // queues that other brokers took over, by when
 	done doneLately
@@ -293,27 +294,62 @@ func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, _ erro
 }
 
 // takeOver makes this broker the owner after the one that is known here, unless there is
-// another by now.
+// another by now. That goes on when the caller goes away: an owner that does not know that
+// it is one would have to take over from itself, and leave its whole window in doubt.
 func (q *Queue) takeOver(ctx context.Context, o owner) error {
-	b := q.b
-	_, err, _ := b.desks.taking.Do(q.topic+"/"+q.name, func() (any, error) {
-		var taken bool // the commit loop's until the outcome is known
-		err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
-			topic, id, refusal := q.find(d)
-			if refusal != nil {
-				return nil, refusal
-			}
-			epoch, _ := d.QueueEpoch(id)
-			if taken = id == o.queue && epoch == o.epoch; !taken {
-				return nil, nil // somebody was faster
-			}
-			return []commitlog.Item{&commitlog.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, windowRecords), Address: b.opts.Address}}, nil
-		})
-		if err == nil && taken {
-			b.openDesk(o.queue, o.epoch+1)
-		}
-		return nil, err
+	taken := make(chan error, 1)
+	begun := q.b.desks.begin(&q.b.tasks, func() {
+		_, err, _ := q.b.desks.taking.Do(q.topic+"/"+q.name, func() (any, error) { return nil, q.commitOwner(o) })
+		taken <- err
 	})
+	if !begun {
+		return errClosed()
+	}
+	select {
+	case err := <-taken:
+		return err
+	case <-ctx.Done():
+		return canceled(ctx, Unknown)
+	}
+}
+
+// begin runs a takeover, unless the broker goes.
+func (x *desks) begin(tasks *sync.WaitGroup, takeover func()) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over {
+		return false
+	}
+	tasks.Go(takeover)
+	return true
+}
+
+// end has no takeover begin any more, and returns the desks that there are.
+func (x *desks) end() []*desk {
+	x.mu.Lock()
+	x.over = true
+	x.mu.Unlock()
+	return x.all()
+}
+
+// commitOwner has the log say that this broker is the next owner, and opens its desk.
+func (q *Queue) commitOwner(o owner) error {
+	b := q.b
+	var taken bool // the commit loop's until the outcome is known
+	err := b.change(b.life, func(d *state.Draft) ([]commitlog.Item, *Error) {
+		topic, id, refusal := q.find(d)
+		if refusal != nil {
+			return nil, refusal
+		}
+		epoch, _ := d.QueueEpoch(id)
+		if taken = id == o.queue && epoch == o.epoch; !taken {
+			return nil, nil // somebody was faster
+		}
+		return []commitlog.Item{&commitlog.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, windowRecords), Address: b.opts.Address}}, nil
+	})
+	if err == nil && taken {
+		b.openDesk(o.queue, o.epoch+1)
+	}
 	return err
 }
 

@@ -1,0 +1,56 @@
+package seb_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// TestReceiverThatGoesAwayDuringATakeoverCostsNoAttempt: whoever asks first makes the
+// broker take the queue over. If it does not wait for that, the broker still has the queue.
+func TestReceiverThatGoesAwayDuringATakeoverCostsNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, storetest.Slow(objstore.NewMemory(), 50*time.Millisecond), immediate())
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
+		appendTo(t, b, 0, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 75*time.Millisecond)
+		defer cancel()
+		if got, err := q.Receive(ctx, seb.ReceiveOptions{Wait: time.Minute}); err == nil {
+			t.Fatalf("received %s, before the queue was taken over", handed(got))
+		}
+		time.Sleep(time.Second)
+		ms := mustReceive(t, q, 1, time.Second)
+		wantHanded(t, ms, "[0#1]")
+		mustAck(t, q, ms...)
+	})
+}
+
+// TestReceiverThatGoesAwayDuringATakeoverTakesNobodyWithIt: another one waits for the same
+// takeover.
+func TestReceiverThatGoesAwayDuringATakeoverTakesNobodyWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, storetest.Slow(objstore.NewMemory(), 50*time.Millisecond), immediate())
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		appendTo(t, b, 0, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 75*time.Millisecond)
+			defer cancel()
+			if got, err := q.Receive(ctx, seb.ReceiveOptions{Wait: time.Minute}); err == nil {
+				t.Errorf("received %s, before the queue was taken over", handed(got))
+			}
+		}()
+		synctest.Wait()
+		ms := mustReceive(t, q, 1, time.Minute)
+		wantHanded(t, ms, "[0#1]")
+		mustAck(t, q, ms...)
+	})
+}
