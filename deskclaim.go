@@ -186,7 +186,7 @@ func (d *desk) windowItems(dr *state.Draft, moves []*commitlog.WindowMoved) (ite
 // releaseQueues says of the queues that this broker owns which records are out, so that
 // its going leaves none in doubt.
 func (b *Broker) releaseQueues(ctx context.Context) {
-	for _, d := range b.desks.end() {
+	for _, d := range b.desks.end(ctx, &b.tasks) {
 		out := d.retire()
 		err := b.join(ctx, &request{looked: true, change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
 			return d.releases(dr, out)

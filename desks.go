@@ -24,7 +24,8 @@ const (
 
 // desks are those of the queues that this broker owns.
 type desks struct {
-	taking singleflight.Group
+	taking    singleflight.Group
+	takeovers sync.WaitGroup // those that are under way
 
 	mu   sync.Mutex
 	over bool // the broker goes: it takes nothing over any more
@@ -320,15 +321,29 @@ func (x *desks) begin(tasks *sync.WaitGroup, takeover func()) bool {
 	if x.over {
 		return false
 	}
-	tasks.Go(takeover)
+	x.takeovers.Add(1)
+	tasks.Go(func() {
+		defer x.takeovers.Done()
+		takeover()
+	})
 	return true
 }
 
-// end has no takeover begin any more, and returns the desks that there are.
-func (x *desks) end() []*desk {
+// end has no takeover begin any more, waits for those under way as long as ctx lasts, and
+// returns the desks that there are then.
+func (x *desks) end(ctx context.Context, tasks *sync.WaitGroup) []*desk {
 	x.mu.Lock()
 	x.over = true
 	x.mu.Unlock()
+	settled := make(chan struct{})
+	tasks.Go(func() {
+		x.takeovers.Wait()
+		close(settled)
+	})
+	select {
+	case <-settled:
+	case <-ctx.Done():
+	}
 	return x.all()
 }
 

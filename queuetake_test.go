@@ -54,3 +54,27 @@ func TestReceiverThatGoesAwayDuringATakeoverTakesNobodyWithIt(t *testing.T) {
 		mustAck(t, q, ms...)
 	})
 }
+
+// TestBrokerThatGoesDuringATakeoverLeavesNoDoubt: the takeover is on its way when the broker
+// is told to go.
+func TestBrokerThatGoesDuringATakeoverLeavesNoDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		b := openOnly(t, storetest.Slow(store, 50*time.Millisecond), immediate())
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
+		appendTo(t, b, 0, 1)
+		time.AfterFunc(75*time.Millisecond, func() {
+			if err := b.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		if got, err := q.Receive(t.Context(), seb.ReceiveOptions{Wait: time.Minute}); err == nil && len(got) > 0 {
+			t.Fatalf("received %s from a broker that goes", handed(got))
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		wantHanded(t, mustReceive(t, open(t, store, immediate()).Queue("t", "work"), 1, time.Second), "[0#1]")
+	})
+}
