@@ -58,13 +58,10 @@ func acknowledge(d *state.Draft, acks []queueAck) (items []commitlog.Item, _ *Er
 		if refusal != nil {
 			return nil, refusal.of(a.name)
 		}
-		good := a.queue.answerable(d, topic, id, a.answers)
+		good := a.queue.answerable(d, topic, id, a.answers, false)
 		for i, x := range a.answers {
-			switch {
-			case x.err != nil:
+			if x.err != nil { // also if it was done before: the rest must not be done twice
 				return nil, x.err.of(a.token(i))
-			case !d.IsLast(id, uint32(x.partition), x.offset, x.number): // done before: the rest must not be done twice
-				return nil, leaseLost(x.receipt, whyLost(d, id, x.receipt)).of(a.token(i))
 			}
 		}
 		items = append(items, doneItems(id, good)...)

@@ -50,9 +50,10 @@ type desk struct {
 	config       QueueConfig
 	table        *leases.Table
 	parts        []deskPart
-	turn         int             // the partition to look into next
-	delayed      delays          // records passed over, since they were not due
-	waiting      []chan struct{} // receivers, the longest-waiting first
+	turn         int                        // the partition to look into next
+	delayed      delays                     // records passed over, since they were not due
+	extended     map[leases.Place]time.Time // leases of records that were not looked at yet
+	waiting      []chan struct{}            // receivers, the longest-waiting first
 	chunks       chunks
 	moving       bool      // the window is being moved
 	shown        time.Time // when the log last heard of this owner
@@ -71,7 +72,7 @@ func (b *Broker) deskOf(q *state.Queue, t *state.Topic, now time.Time) *desk {
 	d := &desk{
 		b: b, queue: q.ID, topic: t.ID, topicName: t.Name, queueName: q.Name, epoch: q.Epoch,
 		config: queueConfigOf(q.Config), gone: make(chan struct{}), loading: make(chan struct{}, 1), shown: now,
-		table: leases.New(q.Config.Ordered), ahead: map[int32][]state.Delayed{},
+		table: leases.New(q.Config.Ordered), ahead: map[int32][]state.Delayed{}, extended: map[leases.Place]time.Time{},
 	}
 	d.held = now.Add(d.config.Lease)
 	d.growLocked(len(t.Partitions))
@@ -98,13 +99,6 @@ func (d *desk) close() {
 		d.closed = true
 		close(d.gone)
 	}
-}
-
-// leased returns how many records are with workers.
-func (d *desk) leased(now time.Time) int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return int64(d.table.Leased(now))
 }
 
 // wakeLocked lets the receiver look again that has waited the longest.

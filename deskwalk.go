@@ -102,7 +102,12 @@ func (d *desk) meetLocked(q *state.Queue, at leases.Place, key uint64, now time.
 	case listed && (a.Tries() == 0 || a.NotBefore > 0):
 		d.table.AddAgain(delivery, key, fromWall(now, max(a.NotBefore, now.UnixMicro()-1)))
 	case a.Number > 0:
-		d.table.AddAgain(delivery, key, d.held) // its worker may still be at it
+		from := d.held // its worker may still be at it
+		if until := d.extended[at]; until.After(from) {
+			from = until
+		}
+		delete(d.extended, at)
+		d.table.AddAgain(delivery, key, from)
 	default:
 		d.table.Add(at, key)
 	}

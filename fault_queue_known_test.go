@@ -265,3 +265,44 @@ func TestReceiveWaitsAsLongAsItWasAsked(t *testing.T) {
 		wantCode(t, err, seb.CodeCanceled)
 	})
 }
+
+// TestLeaseIsExtendedRightAfterATakeover has a worker keep its record whose broker was lost,
+// before anybody has received from the next one.
+func TestLeaseIsExtendedRightAfterATakeover(t *testing.T) {
+	for _, order := range []seb.QueueOrder{seb.OrderNone, seb.OrderKey} {
+		synctest.Test(t, func(t *testing.T) {
+			memory := objstore.NewMemory()
+			opts := seb.InVirtualTime(immediate())
+			b := openOnly(t, memory, opts)
+			mustCreateTopic(t, b, "t", 1)
+			q := b.Queue("t", "work")
+			mustSet(t, q, seb.QueueUpdate{Order: &order})
+			appendTo(t, b, 0, 2)
+			ms := mustReceive(t, q, 2, 0)
+			kill(t, b)
+			b = openOnly(t, memory, opts)
+			q = b.Queue("t", "work")
+			if _, err := q.Extend(t.Context(), 5*time.Minute, ms[1].Token); err != nil {
+				t.Fatal(err)
+			}
+			again := mustReceive(t, q, 2, 4*time.Minute)
+			wantHanded(t, again, "[0#2]")
+			mustAck(t, q, again...)
+			wantHanded(t, mustReceive(t, q, 2, 4*time.Minute), "[]")
+			mustAck(t, q, ms[1])
+			wantLeft(t, q, 0)
+			kill(t, b)
+		})
+	}
+}
+
+// TestPutBackAfterDoneIsRefused has no worker believe that a record comes again which is done.
+func TestPutBackAfterDoneIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, q := openQueue(t, 1, seb.QueueUpdate{})
+		ms := mustReceive(t, q, 1, 0)
+		mustAck(t, q, ms...)
+		wantLost(t, q.Nack(t.Context(), seb.NackOptions{}, ms[0].Token))
+		mustAck(t, q, ms...)
+	})
+}

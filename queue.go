@@ -373,18 +373,25 @@ func (q *Queue) Describe(ctx context.Context) (QueueInfo, error) {
 }
 
 func (q *Queue) describe() (QueueInfo, error) {
+	info, d, err := q.known()
+	d.tell(&info)
+	return info, err
+}
+
+// known returns what the log says of the queue, and its desk if there is one here.
+func (q *Queue) known() (QueueInfo, *desk, error) {
 	b := q.b
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	t := b.state.Topic(q.topic)
 	if t == nil {
-		return QueueInfo{}, topicNotFound(q.topic)
+		return QueueInfo{}, nil, topicNotFound(q.topic)
 	}
 	found := b.state.Queue(t.ID, q.name)
 	if found == nil {
-		return QueueInfo{}, queueNotFound(q.topic, q.name)
+		return QueueInfo{}, nil, queueNotFound(q.topic, q.name)
 	}
-	return b.describeQueue(t, found, time.Now()), nil
+	return b.describeQueue(t, found, time.Now()), b.desks.of(found.ID), nil
 }
 
 func (b *Broker) describeQueue(t *state.Topic, q *state.Queue, now time.Time) QueueInfo {
@@ -414,13 +421,22 @@ func (b *Broker) describeQueue(t *state.Topic, q *state.Queue, now time.Time) Qu
 			info.Delayed += int64(d.Count) - q.DoneCount(d)
 		}
 	}
-	if d := b.desks.of(q.ID); d != nil && q.Owned && d.epoch == q.Epoch {
-		info.Exact = true
-		info.Leased = d.leased(now)
-		info.Received, info.Acknowledged = d.received.perSecond(now), d.acknowledged.perSecond(now)
-	}
-	info.Ready = max(0, info.Ready-info.Delayed-info.Leased)
+	info.Ready = max(0, info.Ready-info.Delayed)
 	return info
+}
+
+// tell adds what only the queue's owner knows. It locks the desk, so b.mu must not be held.
+func (d *desk) tell(info *QueueInfo) {
+	if d == nil || d.epoch != info.Epoch {
+		return
+	}
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	info.Exact = !d.closed
+	info.Leased = int64(d.table.Leased(now))
+	info.Ready = max(0, info.Ready-info.Leased)
+	info.Received, info.Acknowledged = d.received.perSecond(now), d.acknowledged.perSecond(now)
 }
 
 // Queues iterates over the queues of a topic, by name. An error ends it, and comes with

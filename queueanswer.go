@@ -27,7 +27,7 @@ const (
 // whose record may be with another worker by now is refused with CodeLeaseLost; one whose
 // lease merely ran out is not.
 func (q *Queue) Ack(ctx context.Context, tokens ...string) error {
-	answers, err := q.answer(ctx, tokens, doneItems)
+	answers, err := q.answer(ctx, tokens, true, doneItems)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) error
 	if o.Delay != nil && (*o.Delay < 0 || *o.Delay > delayMax) {
 		return refused(CodeInvalidRequest, "a delay of %v; it must be 0s to %v", *o.Delay, delayMax)
 	}
-	answers, err := q.answer(ctx, tokens, func(id uint64, of []*answer) (items []commitlog.Item) {
+	answers, err := q.answer(ctx, tokens, false, func(id uint64, of []*answer) (items []commitlog.Item) {
 		for _, a := range of {
 			if a.dies() && a.config.DeadLetterTopic != "" {
 				a.dead = true // it takes more than an item
@@ -146,7 +146,7 @@ func (c QueueConfig) backoff(tries int) time.Duration {
 }
 
 // answer has items committed about those deliveries among tokens that may be answered.
-func (q *Queue) answer(ctx context.Context, tokens []string, items func(id uint64, of []*answer) []commitlog.Item) ([]*answer, error) {
+func (q *Queue) answer(ctx context.Context, tokens []string, done bool, items func(id uint64, of []*answer) []commitlog.Item) ([]*answer, error) {
 	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.usable()); err != nil {
 		return nil, notSent(err)
 	}
@@ -154,7 +154,7 @@ func (q *Queue) answer(ctx context.Context, tokens []string, items func(id uint6
 	if err != nil {
 		return nil, err
 	}
-	if err := q.lookUnlessKnown(ctx, answers); err != nil {
+	if err := q.lookUnlessLast(ctx, answers); err != nil {
 		return nil, notSent(err)
 	}
 	return answers, q.b.join(ctx, &request{change: func(d *state.Draft) ([]commitlog.Item, *Error) {
@@ -162,7 +162,7 @@ func (q *Queue) answer(ctx context.Context, tokens []string, items func(id uint6
 		if refusal != nil {
 			return nil, refusal
 		}
-		return items(id, q.answerable(d, topic, id, answers)), nil
+		return items(id, q.answerable(d, topic, id, answers, done)), nil
 	}})
 }
 
@@ -203,16 +203,16 @@ func (q *Queue) parseOne(token string) (*answer, error) {
 	return &answer{receipt: t}, err
 }
 
-// lookUnlessKnown looks at the log if some delivery can't be answered as far as is known
+// lookUnlessLast looks at the log if some delivery can't be answered as far as is known
 // here: perhaps it is not known here yet. What is refused after that is refused for good.
-func (q *Queue) lookUnlessKnown(ctx context.Context, answers []*answer) error {
-	if q.known(answers) {
+func (q *Queue) lookUnlessLast(ctx context.Context, answers []*answer) error {
+	if q.allLast(answers) {
 		return nil
 	}
 	return q.b.lookNow(ctx, false)
 }
 
-func (q *Queue) known(answers []*answer) bool {
+func (q *Queue) allLast(answers []*answer) bool {
 	q.b.mu.RLock()
 	defer q.b.mu.RUnlock()
 	t := q.b.state.Topic(q.topic)
@@ -230,8 +230,9 @@ func (q *Queue) known(answers []*answer) bool {
 }
 
 // answerable returns the answers that are about the last delivery of a record, in order,
-// and notes what is wrong with the others.
-func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer) []*answer {
+// and notes what is wrong with the others; nothing if the answer is that the work is done,
+// and that was said before.
+func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer, done bool) []*answer {
 	config := queueConfigOf(d.QueueConfig(id))
 	good := make([]*answer, 0, len(answers))
 	for _, a := range answers {
@@ -243,7 +244,7 @@ func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer) 
 			_, last, _ := d.RecordState(id, uint32(a.partition), a.offset)
 			a.tries = int(a.number) - int(last.Redriven)
 			good = append(good, a)
-		case q.b.desks.doneBy(a.receipt): // it is said again
+		case done && q.b.desks.doneBy(a.receipt): // it is said again
 		default:
 			a.err = leaseLost(a.receipt, whyLost(d, id, a.receipt))
 		}
@@ -293,21 +294,38 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	if err != nil {
 		return time.Time{}, asRead(err)
 	}
-	if err := q.lookUnlessKnown(ctx, answers); err != nil {
+	if err := q.lookUnlessLast(ctx, answers); err != nil {
 		return time.Time{}, asRead(err)
 	}
-	until = time.Now().Add(cmp.Or(lease, d.handed(0).Lease))
-	return until.UTC(), tokensError(d.extend(answers, until))
+	until, errs := d.extend(answers, lease)
+	return until.UTC(), tokensError(errs)
 }
 
-func (d *desk) extend(answers []*answer, until time.Time) []error {
+func (d *desk) extend(answers []*answer, lease time.Duration) (until time.Time, errs []error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	errs := make([]error, len(answers))
+	until = time.Now().Add(cmp.Or(lease, d.config.Lease))
+	errs = make([]error, len(answers))
 	for i, a := range answers {
-		if a.queue != d.queue || !d.table.Extend(a.delivery(), until) {
+		if a.queue != d.queue || !d.table.Extend(a.delivery(), until) && !d.extendUnmetLocked(a.delivery(), until) {
 			errs[i] = asRead(leaseLost(a.receipt, "is not of a delivery that is out"))
 		}
 	}
-	return errs
+	return until, errs
+}
+
+// extendUnmetLocked moves the end of a lease that an owner before this one has given, of a
+// record that was not looked at yet. It returns false if there is none.
+func (d *desk) extendUnmetLocked(x leases.Delivery, until time.Time) bool {
+	if int(x.Partition) < len(d.parts) && x.Offset < d.parts[x.Partition].next || d.table.Len()+len(d.extended) >= knownMax {
+		return false
+	}
+	d.b.mu.RLock()
+	defer d.b.mu.RUnlock()
+	q := d.b.state.QueueByID(d.queue)
+	if q == nil || !q.IsLast(x.Partition, x.Offset, x.Number) {
+		return false
+	}
+	d.extended[x.Place] = until
+	return true
 }

@@ -148,7 +148,7 @@ func (r *receiver) take(ctx context.Context, d *desk) (got []Message, turn chan 
 
 func (r *receiver) takeNow(ctx context.Context, d *desk) (_ []Message, turn chan struct{}, _ error) {
 	for {
-		got, turn, need := d.take(time.Now(), r.opts)
+		got, until, turn, need := d.take(time.Now(), r.opts)
 		switch {
 		case need != nil:
 			if _, err := d.load(ctx, *need); err != nil {
@@ -156,7 +156,7 @@ func (r *receiver) takeNow(ctx context.Context, d *desk) (_ []Message, turn chan
 				return nil, nil, err
 			}
 		case len(got) > 0:
-			messages, err := d.hand(ctx, got, r.opts)
+			messages, err := d.hand(ctx, got, until, r.opts)
 			if err != nil || len(messages) > 0 {
 				return messages, nil, err
 			}
@@ -197,27 +197,28 @@ func (r *receiver) wait(ctx context.Context, d *desk, turn chan struct{}) error 
 
 // take leases what is there. If that is nothing, it puts the caller in line; turn is nil if
 // the desk is closed. With need, the caller has to load that first.
-func (d *desk) take(now time.Time, opts ReceiveOptions) (out []leases.Delivery, turn chan struct{}, need *leases.Place) {
+func (d *desk) take(now time.Time, opts ReceiveOptions) (out []leases.Delivery, until time.Time, turn chan struct{}, need *leases.Place) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return nil, nil, nil
+		return nil, until, nil, nil
 	}
 	if !d.config.Paused {
 		if need = d.walkLocked(now, opts.Max); need != nil {
-			return nil, nil, need
+			return nil, until, nil, need
 		}
-		got := d.table.Take(now, now.Add(opts.lease(d.config)), opts.Max)
+		until = now.Add(opts.lease(d.config))
+		got := d.table.Take(now, until, opts.Max)
 		d.claimLocked(got.Claims)
 		d.moveWindowLocked(now)
 		if len(got.Out) > 0 {
 			d.wakeLocked() // there may be more
-			return got.Out, nil, nil
+			return got.Out, until, nil, nil
 		}
 	}
 	turn = make(chan struct{})
 	d.waiting = append(d.waiting, turn)
-	return nil, turn, nil
+	return nil, until, turn, nil
 }
 
 func (o ReceiveOptions) lease(c QueueConfig) time.Duration {
@@ -256,7 +257,7 @@ func (d *desk) nextDue() (at time.Time, ok bool) {
 
 // hand reads the records of deliveries. Those that can't be read now are not handed out,
 // and are no attempt; those that never can be run out of their lease.
-func (d *desk) hand(ctx context.Context, out []leases.Delivery, opts ReceiveOptions) ([]Message, error) {
+func (d *desk) hand(ctx context.Context, out []leases.Delivery, until time.Time, opts ReceiveOptions) ([]Message, error) {
 	messages := make([]Message, 0, len(out))
 	left := opts.MaxBytes
 	for i, x := range out {
@@ -271,21 +272,17 @@ func (d *desk) hand(ctx context.Context, out []leases.Delivery, opts ReceiveOpti
 			}
 			break // the error, if it lasts, meets the next call
 		}
-		messages = append(messages, Message{Record: record, Token: d.receipt(x).String(), Attempt: d.tries(x)})
+		messages = append(messages, Message{Record: record, Token: d.receipt(x).String(), Attempt: d.tries(x), LeasedUntil: until.UTC()})
 	}
-	until := time.Now().Add(opts.lease(d.handed(len(messages))))
-	for i := range messages {
-		messages[i].LeasedUntil = until.UTC()
-	}
+	d.handed(len(messages))
 	return messages, nil
 }
 
-// handed counts records that are handed out, and returns the queue's config.
-func (d *desk) handed(n int) QueueConfig {
+// handed counts records that receivers get.
+func (d *desk) handed(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.received.add(time.Now(), int64(n))
-	return d.config
 }
 
 // putBack has deliveries handed out that could not be read, when that is better. Those of

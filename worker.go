@@ -57,6 +57,7 @@ func (e *RetryIn) Unwrap() error { return e.Err }
 
 const (
 	workerWait     = 20 * time.Second
+	workerExtends  = QueueLeaseDefault / 3 // or sooner: after its broker was lost a record has no more than the queue's lease
 	workerRetryMin = 100 * time.Millisecond
 	workerRetryMax = 5 * time.Second
 )
@@ -165,14 +166,15 @@ func (w *Worker) handle(ctx context.Context, m Message) {
 // keep extends the lease until the work is done.
 func (w *Worker) keep(work context.Context, m Message, lose context.CancelCauseFunc) {
 	ends := time.Now().Add(w.Lease)
-	for wait := w.Lease / 3; ; {
+	every := min(w.Lease/3, workerExtends)
+	for wait := every; ; {
 		if sleep(work, wait); work.Err() != nil {
 			return
 		}
 		_, err := w.Source.Extend(work, w.Lease, m.Token)
 		switch {
 		case err == nil:
-			ends, wait = time.Now().Add(w.Lease), w.Lease/3
+			ends, wait = time.Now().Add(w.Lease), every
 		case work.Err() != nil:
 			return
 		case CodeOf(err) == CodeLeaseLost:
