@@ -1,6 +1,26 @@
 package seb
 
-import "time"
+import (
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/push"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// PushQueue returns q as a pusher knows it.
+func PushQueue(q *Queue) push.Queue { return pushQueue{q} }
+
+// NotBefore returns for how long records of partition 0 that were put back have to wait
+// from now on, by offset.
+func NotBefore(q *Queue) map[int64]time.Duration {
+	q.b.mu.RLock()
+	defer q.b.mu.RUnlock()
+	waits := map[int64]time.Duration{}
+	q.b.state.Queue(q.b.state.Topic(q.topic).ID, q.name).EachAttempt(0, func(offset int64, a state.Attempt) {
+		waits[offset] = time.Until(time.UnixMicro(a.NotBefore))
+	})
+	return waits
+}
 
 // InVirtualTime returns o with a boot-time clock that follows package time, and
 // so the bubble of a testing/synctest test. The kernel's does not.

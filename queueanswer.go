@@ -57,6 +57,8 @@ type NackOptions struct {
 	Delay *time.Duration
 	// Reason is kept until the record is done, and shown with it if it is parked. At most 1 KiB.
 	Reason string
+
+	atLeast time.Duration // the least delay, if the queue's backoff is less
 }
 
 // Nack says that the work on records failed: they are handed out again after a time, or
@@ -127,6 +129,7 @@ func (a *answer) putBack(queue uint64, o NackOptions, now time.Time) *commitlog.
 	if o.Delay != nil {
 		delay = *o.Delay
 	}
+	delay = max(delay, o.atLeast)
 	return &commitlog.RecordPutBack{
 		Queue: queue, Partition: uint32(a.partition), Attempt: commitlog.Attempt{Offset: a.offset, Number: a.number},
 		NotBefore: now.Add(delay).UnixMicro(), Parked: a.dies(), Reason: o.Reason,

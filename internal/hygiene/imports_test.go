@@ -77,7 +77,7 @@ var layers = []layer{
 		why: "what may be handed out next is decided without the log and without a clock",
 	},
 	{
-		pkg: ".", may: []string{"objstore", "internal/record", "internal/commitlog", "internal/state", "internal/cache", "internal/leases"},
+		pkg: ".", may: []string{"objstore", "internal/record", "internal/commitlog", "internal/state", "internal/cache", "internal/leases", "internal/push"},
 		why: "the broker must not depend on who speaks to it or on where its objects lie",
 	},
 	{

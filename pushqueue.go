@@ -1,0 +1,82 @@
+package seb
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/push"
+)
+
+// pushQueue is a queue as a pusher of this broker knows it.
+type pushQueue struct{ q *Queue }
+
+// Receive implements [push.Queue].
+func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, error) {
+	got, err := p.q.Receive(ctx, ReceiveOptions{Max: min(limit, receiveMax), Wait: ReceiveWaitMax})
+	messages := make([]push.Message, len(got))
+	for i := range got {
+		messages[i] = pushed(&got[i])
+	}
+	switch CodeOf(err) {
+	case CodeQueueElsewhere, CodeQueueNotFound, CodeTopicNotFound, CodeBrokerClosed, CodeBrokerStopped:
+		return messages, fmt.Errorf("%w: %w", push.ErrNoQueue, err)
+	default: // none, or one that may pass
+		return messages, err
+	}
+}
+
+func pushed(m *Message) push.Message {
+	p := push.Message{
+		Token: m.Token, Attempt: m.Attempt, LeasedUntil: m.LeasedUntil,
+		Partition: m.Partition, Offset: int64(m.Offset), Key: m.Key, Value: m.Value, Timestamp: m.Timestamp,
+	}
+	for _, h := range m.Headers {
+		p.Headers = append(p.Headers, push.Header(h))
+	}
+	return p
+}
+
+// Ack implements [push.Queue].
+func (p pushQueue) Ack(ctx context.Context, token string) error {
+	return ifLost(p.q.Ack(ctx, token))
+}
+
+// Nack implements [push.Queue].
+func (p pushQueue) Nack(ctx context.Context, token string, atLeast time.Duration, reason string) error {
+	return ifLost(p.q.Nack(ctx, NackOptions{Reason: reason, atLeast: atLeast}, token))
+}
+
+// Extend implements [push.Queue].
+func (p pushQueue) Extend(ctx context.Context, token string) (until time.Time, err error) {
+	lease, err := p.q.lease()
+	if err == nil {
+		until, err = p.q.Extend(ctx, lease, token)
+	}
+	return until, ifLost(err)
+}
+
+// ifLost tells a pusher which errors are for good.
+func ifLost(err error) error {
+	switch CodeOf(err) {
+	case CodeLeaseLost, CodeQueueNotFound, CodeTopicNotFound, CodeInvalidRequest:
+		return fmt.Errorf("%w: %w", push.ErrLost, err)
+	default:
+		return err
+	}
+}
+
+// lease returns how long the queue leases records, as far as is known here.
+func (q *Queue) lease() (time.Duration, error) {
+	q.b.mu.RLock()
+	defer q.b.mu.RUnlock()
+	t := q.b.state.Topic(q.topic)
+	if t == nil {
+		return 0, topicNotFound(q.topic)
+	}
+	found := q.b.state.Queue(t.ID, q.name)
+	if found == nil {
+		return 0, queueNotFound(q.topic, q.name)
+	}
+	return queueConfigOf(found.Config).Lease, nil
+}
