@@ -47,12 +47,14 @@ func (p pushQueue) Nack(ctx context.Context, token string, atLeast time.Duration
 	return ifLost(p.q.Nack(ctx, NackOptions{Reason: reason, atLeast: atLeast}, token))
 }
 
+// Return implements [push.Queue].
+func (p pushQueue) Return(token string) error {
+	return p.q.Return([]Message{{Token: token}})
+}
+
 // Extend implements [push.Queue].
 func (p pushQueue) Extend(ctx context.Context, token string) (until time.Time, err error) {
-	lease, err := p.q.lease()
-	if err == nil {
-		until, err = p.q.Extend(ctx, lease, token)
-	}
+	until, err = p.q.Extend(ctx, 0, token)
 	return until, ifLost(err)
 }
 
@@ -64,19 +66,4 @@ func ifLost(err error) error {
 	default:
 		return err
 	}
-}
-
-// lease returns how long the queue leases records, as far as is known here.
-func (q *Queue) lease() (time.Duration, error) {
-	q.b.mu.RLock()
-	defer q.b.mu.RUnlock()
-	t := q.b.state.Topic(q.topic)
-	if t == nil {
-		return 0, topicNotFound(q.topic)
-	}
-	found := q.b.state.Queue(t.ID, q.name)
-	if found == nil {
-		return 0, queueNotFound(q.topic, q.name)
-	}
-	return queueConfigOf(found.Config).Lease, nil
 }

@@ -125,6 +125,14 @@ func TestPusherPutsBackForTheLongerTime(t *testing.T) {
 	if err != nil || len(got) != 2 {
 		t.Fatalf("%v, %v", got, err)
 	}
+	if err := work.Return(got[1].Token); err != nil {
+		t.Fatal(err)
+	}
+	again, err := work.Receive(t.Context(), 2)
+	if err != nil || len(again) != 1 || again[0].Offset != got[1].Offset || again[0].Attempt != 1 {
+		t.Fatalf("one was returned, and received were %v, %v", again, err)
+	}
+	got[1] = again[0]
 	if until, err := work.Extend(t.Context(), got[0].Token); err != nil || time.Until(until) < 20*time.Second {
 		t.Errorf("extended until %v, %v", until, err)
 	}
@@ -132,6 +140,9 @@ func TestPusherPutsBackForTheLongerTime(t *testing.T) {
 		if err := work.Nack(t.Context(), got[i].Token, atLeast, "no"); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := work.Return(got[0].Token); err != nil { // it is late for that, and no harm
+		t.Error(err)
 	}
 	if err := work.Ack(t.Context(), got[0].Token+"x"); !errors.Is(err, push.ErrLost) {
 		t.Errorf("a token that is none: %v", err)

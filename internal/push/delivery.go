@@ -15,10 +15,17 @@ const (
 	extendEvery    = 100 * time.Millisecond // at most
 )
 
-// deliver sees one message through: its turn, its request, its outcome. It may begin as
-// long as begin goes on, and go on as long as work does.
+// deliver sees one message through: its request and its outcome. It may begin as long as
+// begin goes on, and go on as long as work does.
 func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFunc, m *Message) {
 	defer p.gate.settled()
+	era, ok := p.gate.enter(begin)
+	if !ok {
+		if err := p.queue.Return(m.Token); err != nil {
+			p.log.Info("can't return a message that was not sent: it is left to its lease", "partition", m.Partition, "offset", m.Offset, "err", err)
+		}
+		return
+	}
 	leased, release := context.WithCancel(work)
 	extended := make(chan struct{})
 	go func() {
@@ -30,10 +37,6 @@ func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFu
 		<-extended
 	}()
 
-	era, err := p.gate.enter(begin)
-	if err != nil {
-		return
-	}
 	began := time.Now()
 	a := p.send(work, m)
 	if a.outcome == Gone {

@@ -10,8 +10,8 @@
 //   - A message is acknowledged only if its target answered 2xx, and put back for
 //     every other answer; where there was no time for one it is left to its lease.
 //   - No more requests are under way than the target's MaxInFlight, and no more
-//     messages are taken than can be sent at once, except for those that were on
-//     their way when the target asked to slow down.
+//     messages are kept than can be sent at once: those that came when the target had
+//     just asked to slow down are returned.
 //   - A target that asks to slow down, or can't be reached, is left alone as a whole:
 //     its messages don't use up their attempts one after another.
 //   - No connection is made to an address that [Networks] doesn't allow, whatever a

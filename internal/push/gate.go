@@ -66,20 +66,18 @@ func (g *gate) receiving(giveUp context.CancelFunc) (received func(n int)) {
 	}
 }
 
-// enter waits for a received message's turn.
-func (g *gate) enter(ctx context.Context) (era int, err error) {
-	err = g.wait(ctx, func() bool {
-		if g.inFlight >= g.limit {
-			return false
+// enter lets a received message through, unless ctx has ended, or the gate has closed or
+// narrowed since it was received: then it is to be returned.
+func (g *gate) enter(ctx context.Context) (era int, ok bool) {
+	g.change(func() {
+		if ok = ctx.Err() == nil && !time.Now().Before(g.until) && g.inFlight < g.limit; !ok {
+			g.taken--
+			return
 		}
 		g.inFlight++
 		era = g.era
-		return true
 	})
-	if err != nil {
-		g.change(func() { g.taken-- })
-	}
-	return era, err
+	return era, ok
 }
 
 // leave ends a request that entered in that era. It returns how long the gate is closed

@@ -13,9 +13,9 @@ func enter(t *testing.T, g *gate, n int) (era int) {
 	t.Helper()
 	g.receiving(func() {})(n)
 	for range n {
-		var err error
-		if era, err = g.enter(t.Context()); err != nil {
-			t.Fatal(err)
+		var ok bool
+		if era, ok = g.enter(t.Context()); !ok {
+			t.Fatal("a request may not begin")
 		}
 	}
 	return era
@@ -146,4 +146,36 @@ func TestGateClosesWhileReceiving(t *testing.T) {
 			t.Error("messages are received from behind a closed gate")
 		}
 	})
+}
+
+// A message that was received before the gate narrowed, or its pusher ended, may not
+// begin, and takes up no room.
+func TestGateRefusesWhatItHasNoRoomFor(t *testing.T) {
+	g := newGate(3)
+	era := enter(t, g, 2)
+	g.receiving(func() {})(1) // on its way
+	leave(g, era, 1, TimedOut)
+	leave(g, enterOne(t, g), 1, TimedOut)
+	g.receiving(func() {})(2)
+	if _, ok := g.enter(t.Context()); ok {
+		t.Error("a request begins beside the only one that may be under way")
+	}
+	leave(g, era, 1, Delivered)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, ok := g.enter(ctx); ok {
+		t.Error("a request begins after the end")
+	}
+	if n := room(t, g); n != 2 {
+		t.Errorf("room for %d", n)
+	}
+}
+
+func enterOne(t *testing.T, g *gate) int {
+	t.Helper()
+	era, ok := g.enter(t.Context())
+	if !ok {
+		t.Fatal("a request may not begin")
+	}
+	return era
 }

@@ -54,6 +54,8 @@ type Queue interface {
 	// Nack puts a message back. It comes again after the queue's own backoff, and not
 	// before atLeast. The reason has at most [ReasonBytesMax] bytes.
 	Nack(ctx context.Context, token string, atLeast time.Duration, reason string) error
+	// Return gives back a message that was not sent: it comes again as the same attempt.
+	Return(token string) error
 	// Extend prolongs a message's lease by the queue's own, and returns its new end.
 	Extend(ctx context.Context, token string) (until time.Time, err error)
 }

@@ -93,7 +93,8 @@ func (p *Pusher) Status() Status { return p.gate.status() }
 
 // Run pushes until ctx ends, and then returns nil; until the queue says [ErrNoQueue];
 // or until the target wants no more, which is an [ErrGone]. What is under way then has
-// Options.Grace to end; what has not by then, or has not begun, is left to its lease.
+// Options.Grace to end; what has not by then is left to its lease, and what has not begun
+// is returned.
 // Run may be called once.
 func (p *Pusher) Run(ctx context.Context) error {
 	defer p.close()

@@ -33,11 +33,12 @@ type fakeQueue struct {
 	added                        chan struct{}
 	asked                        []int // limits of Receive
 	receives, acks, extends, out int
-	late                         int // messages that the next Receive hands out when it is given up
+	handed                       map[string]Message // handed out, by token
+	late                         int                // messages that the next Receive hands out when it is given up
 }
 
 func newQueue() *fakeQueue {
-	return &fakeQueue{told: make(chan outcomeOf, 4096), added: make(chan struct{})}
+	return &fakeQueue{told: make(chan outcomeOf, 4096), added: make(chan struct{}), handed: map[string]Message{}}
 }
 
 // add makes messages with these values ready.
@@ -75,6 +76,9 @@ func (q *fakeQueue) Receive(ctx context.Context, limit int) ([]Message, error) {
 		n, added := min(limit, len(q.ready)), q.added
 		taken := slices.Clone(q.ready[:n])
 		q.ready = q.ready[n:]
+		for _, m := range taken {
+			q.handed[m.Token] = m
+		}
 		q.mu.Unlock()
 		for i := range taken {
 			taken[i].LeasedUntil = time.Now().Add(lease)
@@ -94,10 +98,21 @@ func (q *fakeQueue) handOutLate() (ms []Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for ; q.late > 0; q.late-- {
-		ms = append(ms, Message{Token: strconv.Itoa(q.out), Offset: int64(q.out), Attempt: 1, LeasedUntil: time.Now().Add(lease)})
+		m := Message{Token: strconv.Itoa(q.out), Offset: int64(q.out), Attempt: 1, LeasedUntil: time.Now().Add(lease)}
+		q.handed[m.Token] = m
+		ms = append(ms, m)
 		q.out++
 	}
 	return ms
+}
+
+func (q *fakeQueue) Return(token string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ready = append(q.ready, q.handed[token])
+	close(q.added)
+	q.added = make(chan struct{})
+	return nil
 }
 
 func (q *fakeQueue) Ack(_ context.Context, token string) error {
