@@ -89,6 +89,8 @@ func (m *metrics) register(r prometheus.Registerer, b *Broker) error {
 	gauge("seb_state_limit_bytes", "Memory that the state may take before appends are refused.", func() float64 { return float64(b.opts.StateMemory) })
 	gauge("seb_topics", "Topics.", state(func() float64 { return float64(b.state.TopicCount()) }))
 	gauge("seb_consumers", "Consumers of all topics.", state(func() float64 { return float64(b.state.ConsumerCount()) }))
+	gauge("seb_queues", "Queues of all topics.", state(func() float64 { return float64(b.state.QueueCount()) }))
+	gauge("seb_delayed_appends", "Appends with a delay whose time has not come.", state(func() float64 { return float64(b.state.DelayedCount(time.Now().UnixMicro())) }))
 	gauge("seb_batches", "Batches that the state knows.", state(func() float64 { return float64(b.state.Batches()) }))
 	gauge("seb_cache_memory_bytes", "Memory taken by the cache.", func() float64 { return float64(b.cache.Stats().MemoryBytes) })
 	gauge("seb_cache_disk_bytes", "Size of the disk cache.", func() float64 { return float64(b.cache.Stats().DiskBytes) })
@@ -101,7 +103,7 @@ func (m *metrics) register(r prometheus.Registerer, b *Broker) error {
 	counter("seb_foreign_commits_total", "Commits of other brokers applied.", func() float64 { return float64(stats.ForeignCommits.Load()) })
 	counter("seb_checkpoint_loads_total", "Checkpoints loaded.", func() float64 { return float64(stats.Loads.Load()) })
 
-	m.funcs = append(m.funcs, consumerMetrics{b})
+	m.funcs = append(m.funcs, consumerMetrics{b}, queueMetrics{b})
 	for i, c := range m.collectors() {
 		if err := r.Register(c); err != nil {
 			for _, done := range m.collectors()[:i] {

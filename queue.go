@@ -352,6 +352,8 @@ type QueueInfo struct {
 	Epoch uint64
 	// Received and Acknowledged are records a second in about the last minute, if Exact.
 	Received, Acknowledged float64
+
+	received, acknowledged int64 // in all, if Exact
 }
 
 // Describe tells how the queue is.
@@ -402,14 +404,10 @@ func (b *Broker) describeQueue(t *state.Topic, q *state.Queue, now time.Time) Qu
 		info.Owner = q.Address
 	}
 	for i, p := range t.Partitions {
-		c := q.Count(int32(i), p.Start, p.End)
+		c := q.Count(int32(i), p.Start, p.End, now.UnixMicro())
 		info.Dead += c.Parked
+		info.Delayed += c.Later
 		info.Ready += c.Left - c.Parked
-		q.EachAttempt(int32(i), func(_ int64, a state.Attempt) {
-			if !a.Parked && a.NotBefore > now.UnixMicro() {
-				info.Delayed++
-			}
-		})
 		if ms, ok := b.state.TimeAt(t, int32(i), c.First); ok && c.Left > c.Parked {
 			if at := time.UnixMilli(ms).UTC(); info.Oldest.IsZero() || at.Before(info.Oldest) {
 				info.Oldest = at
@@ -437,6 +435,7 @@ func (d *desk) tell(info *QueueInfo) {
 	info.Leased = int64(d.table.Leased(now))
 	info.Ready = max(0, info.Ready-info.Leased)
 	info.Received, info.Acknowledged = d.received.perSecond(now), d.acknowledged.perSecond(now)
+	info.received, info.acknowledged = d.received.total, d.acknowledged.total
 }
 
 // Queues iterates over the queues of a topic, by name. An error ends it, and comes with

@@ -7,6 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -217,6 +220,57 @@ func TestParkedRecordIsCopiedToTheDeadLetterTopicInTheSameCommit(t *testing.T) {
 		dead, _, _, err := q.Dead(t.Context(), seb.DeadOptions{})
 		if err != nil || len(dead) != 3 {
 			t.Fatalf("%+v, %v", dead, err)
+		}
+	})
+}
+
+func TestMetricsTellHowQueuesAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		opts := seb.InVirtualTime(immediate())
+		opts.Metrics = registry
+		b := open(t, objstore.NewMemory(), opts)
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
+		appendTo(t, b, 0, 6)
+		if _, err := b.Append(t.Context(), "t", values("later", "later"), seb.Delay(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		ms := mustReceive(t, q, 4, 0)
+		mustAck(t, q, ms[0], ms[1])
+		if err := q.Nack(t.Context(), seb.NackOptions{}, ms[2].Token); err != nil {
+			t.Fatal(err)
+		}
+		err := testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP seb_delayed_appends Appends with a delay whose time has not come.
+# TYPE seb_delayed_appends gauge
+seb_delayed_appends 1
+# HELP seb_queue_acknowledged_records_total Records that were acknowledged through any broker since this one last took the queue over.
+# TYPE seb_queue_acknowledged_records_total counter
+seb_queue_acknowledged_records_total{queue="work",topic="t"} 2
+# HELP seb_queue_dead_records Records that are parked.
+# TYPE seb_queue_dead_records gauge
+seb_queue_dead_records{queue="work",topic="t"} 1
+# HELP seb_queue_delayed_records Records that are not to be handed out yet.
+# TYPE seb_queue_delayed_records gauge
+seb_queue_delayed_records{queue="work",topic="t"} 2
+# HELP seb_queue_leased_records Records that are with workers, of queues that this broker hands out.
+# TYPE seb_queue_leased_records gauge
+seb_queue_leased_records{queue="work",topic="t"} 1
+# HELP seb_queue_left_records Records that are neither done nor parked, those that are leased or delayed included.
+# TYPE seb_queue_left_records gauge
+seb_queue_left_records{queue="work",topic="t"} 5
+# HELP seb_queue_received_records_total Records that this broker has handed out since it last took the queue over.
+# TYPE seb_queue_received_records_total counter
+seb_queue_received_records_total{queue="work",topic="t"} 4
+# HELP seb_queues Queues of all topics.
+# TYPE seb_queues gauge
+seb_queues 1
+`), "seb_delayed_appends", "seb_queue_acknowledged_records_total", "seb_queue_dead_records", "seb_queue_delayed_records", "seb_queue_leased_records",
+			"seb_queue_left_records", "seb_queue_received_records_total", "seb_queues")
+		if err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -8,11 +8,13 @@ const rateSpan = 30 * time.Second
 type rate struct {
 	since     time.Time // beginning of the span under way
 	now, past int64     // events in it, and in the whole one before
+	total     int64
 }
 
 func (r *rate) add(now time.Time, n int64) {
 	r.turn(now)
 	r.now += n
+	r.total += n
 }
 
 func (r *rate) turn(now time.Time) {

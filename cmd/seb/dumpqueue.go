@@ -114,7 +114,7 @@ func (d *dumper) queue(t *state.Topic, q *state.Queue) {
 	}
 	for i, p := range t.Partitions {
 		n := int32(i)
-		c := q.Count(n, p.Start, p.End)
+		c := q.Count(n, p.Start, p.End, 0)
 		d.line("", "partition %d: %d records left, %d of them parked; the first is %d; fresh ones below %d may be handed out, below %d may have been",
 			i, c.Left, c.Parked, c.First, q.Window(n), q.Doubt(n))
 		for _, a := range listed(q, n) {

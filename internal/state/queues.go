@@ -1,6 +1,8 @@
 package state
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"unsafe"
@@ -139,6 +141,16 @@ func (s *State) Queues(topic uint64) []*Queue {
 	qs := slices.Clone(s.queues.byTopic[topic])
 	slices.SortFunc(qs, func(a, b *Queue) int { return strings.Compare(a.Name, b.Name) })
 	return qs
+}
+
+// QueueCount returns the number of queues of all topics.
+func (s *State) QueueCount() int { return len(s.queues.byID) }
+
+// OldestQueues returns queues of all topics, by id, at most the given number: those with
+// the smallest ids.
+func (s *State) OldestQueues(most int) []*Queue {
+	qs := slices.SortedFunc(maps.Values(s.queues.byID), func(a, b *Queue) int { return cmp.Compare(a.ID, b.ID) })
+	return qs[:min(most, len(qs))]
 }
 
 const (

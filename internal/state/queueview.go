@@ -43,16 +43,21 @@ func (q *Queue) IsLast(partition int32, offset int64, number uint32) bool {
 type Counts struct {
 	Left   int64 // records that are not done, the parked included
 	Parked int64
+	Later  int64 // records that were put back, and are not to be handed out before a time
 	First  int64 // the first offset that is not done
 }
 
-// Count counts the work in a partition that holds offsets from start to end-1.
-func (q *Queue) Count(partition int32, start, end int64) Counts {
+// Count counts the work in a partition that holds offsets from start to end-1, as it is at a
+// time in microseconds since 1970.
+func (q *Queue) Count(partition int32, start, end, now int64) Counts {
 	p := q.part(partition)
 	c := Counts{Left: end - start - p.done.count(start), First: p.done.next(start)}
 	for _, a := range p.attempts {
-		if a.Parked {
+		switch {
+		case a.Parked:
 			c.Parked++
+		case a.NotBefore > now:
+			c.Later++
 		}
 	}
 	return c
