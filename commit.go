@@ -35,7 +35,12 @@ type CommitPositions struct {
 	// Expect is where the consumer must be: else the commit fails with
 	// CodePositionConflict. Of two workers that have read the same records, one writes
 	// what it made of them. Empty is anywhere.
-	Expect  Offsets
+	Expect Offsets
+	// Version is what [ConsumerInfo.Version] must be, unless it is empty: then nobody
+	// else has moved the consumer at all. Who writes what depends on the records of all
+	// partitions, such as a sum, needs that: each partition that Expect does not name
+	// may be anywhere.
+	Version string
 	Offsets Offsets
 }
 
@@ -50,6 +55,9 @@ type CommitAcks struct {
 // Committed tells where the records of a commit stand.
 type Committed struct {
 	Appends []Appended // one for each of the commit's
+	// Versions are those of the consumers that it moved, in their order. A replayed
+	// answer has none.
+	Versions []string
 	// Replayed tells that nothing was done: an earlier commit had the same idempotency
 	// key, and this is its answer.
 	Replayed bool
@@ -72,15 +80,15 @@ func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (Co
 }
 
 // PendingCommit is a commit whose outcome is not known yet.
-type PendingCommit struct{ p *Pending }
+type PendingCommit struct {
+	p     *Pending
+	moves []consumerMove // the commit loop's until the outcome is known
+}
 
 // CommitAsync is Commit without the wait; see [Broker.AppendAsync].
 func (b *Broker) CommitAsync(ctx context.Context, c Commit, opts ...AppendOption) (*PendingCommit, error) {
 	p, err := b.commitAsync(ctx, c, newAppendOptions(opts))
-	if err != nil {
-		return nil, notSent(err)
-	}
-	return &PendingCommit{p}, nil
+	return p, notSent(err)
 }
 
 // Done is closed when the outcome is known.
@@ -91,10 +99,16 @@ func (c *PendingCommit) Wait(ctx context.Context) (Committed, error) {
 	if err := c.p.wait(ctx); err != nil {
 		return Committed{}, err
 	}
-	return Committed{Appends: slices.Clone(c.p.r.results), Replayed: c.p.replayed()}, nil
+	done := Committed{Appends: slices.Clone(c.p.r.results), Replayed: c.p.replayed()}
+	if !done.Replayed {
+		for _, m := range c.moves {
+			done.Versions = append(done.Versions, m.moved)
+		}
+	}
+	return done, nil
 }
 
-func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*Pending, error) {
+func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*PendingCommit, error) {
 	if err := b.usable(); err != nil {
 		return nil, err
 	}
@@ -133,13 +147,13 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if o.keyed {
 		r.key = c.key(o.key, each)
 		if b.replay(r, time.Now().UnixMicro()) { // which no later commit takes back
-			return b.send(ctx, r)
+			return b.sendCommit(ctx, r, moves)
 		}
 	}
 	for i, a := range pieces {
 		if err := b.place(ctx, a, each[i]); err != nil {
 			if r.key != nil && b.replay(r, b.foldTime()) { // the topic may be gone since
-				return b.send(ctx, r)
+				return b.sendCommit(ctx, r, moves)
 			}
 			return nil, a.named(err)
 		}
@@ -147,7 +161,15 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if err := b.checkConditions(ctx, r); err != nil {
 		return nil, err
 	}
-	return b.send(ctx, r)
+	return b.sendCommit(ctx, r, moves)
+}
+
+func (b *Broker) sendCommit(ctx context.Context, r *request, moves []consumerMove) (*PendingCommit, error) {
+	p, err := b.send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &PendingCommit{p, moves}, nil
 }
 
 // check refuses what is no commit, whatever its parts are.
@@ -209,6 +231,7 @@ func (c Commit) key(key string, each []appendOptions) *idempotencyKey {
 		d.bytes([]byte(p.Consumer))
 		d.offsets(p.Expect)
 		d.offsets(p.Offsets)
+		d.bytes([]byte(p.Version))
 	}
 	if len(c.Acks) > 0 {
 		d.acks(c.Acks)

@@ -69,7 +69,7 @@ func TestCommitDoesAllOfItInOneSlot(t *testing.T) {
 			{Topic: "b", Count: 1, Ranges: []seb.Range{{Offset: 0, Count: 1}}},
 			{Topic: "a", Count: 2, Ranges: []seb.Range{{Partition: 1, Count: 1}, {Partition: 2, Count: 1}}},
 			{Topic: "b", Count: 2, Ranges: []seb.Range{{Offset: 1, Count: 2}}},
-		}}
+		}, Versions: []string{wantAt(t, worker, 2).Version}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("the answer (-want +got):\n%s", diff)
 		}
@@ -94,6 +94,7 @@ func TestCommitIsRefusedAsAWhole(t *testing.T) {
 		part  string
 	}{
 		"position is elsewhere":          {func(c *seb.Commit) { c.Positions[0].Expect[0] = 1 }, seb.CodePositionConflict, "positions/0"},
+		"position of another version":    {func(c *seb.Commit) { c.Positions[0].Version = "1.7" }, seb.CodePositionConflict, "positions/0"},
 		"position in no partition":       {func(c *seb.Commit) { c.Positions[0].Expect[7] = 0 }, seb.CodePartitionNotFound, "positions/0"},
 		"position beyond the end":        {func(c *seb.Commit) { c.Positions[0].Offsets[0] = 4 }, seb.CodeOffsetOutOfRange, "positions/0"},
 		"position of no offsets":         {func(c *seb.Commit) { c.Positions[0].Offsets = nil }, seb.CodeInvalidRequest, "positions/0"},
@@ -271,7 +272,7 @@ func TestRetryOfACommitGetsTheFirstAnswer(t *testing.T) {
 		again := func(b *seb.Broker) {
 			t.Helper()
 			want := first
-			want.Replayed = true
+			want.Replayed, want.Versions = true, nil
 			if diff := cmp.Diff(want, mustCommitAll(t, b, c(), seb.IdempotencyKey("k"))); diff != "" {
 				t.Errorf("the retry's answer (-want +got):\n%s", diff)
 			}
@@ -430,6 +431,33 @@ func TestCommitOfAllThatIsGivenUp(t *testing.T) {
 		if n := b.MemoryInUse(); n != 0 {
 			t.Errorf("%d bytes are still taken", n)
 		}
+	})
+}
+
+// Of two that have read partitions of one consumer, one commits if both go by its version.
+func TestCommitOfAVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, objstore.NewMemory(), immediate())
+		mustCreateTopic(t, b, "in", 2)
+		for p := range int32(2) {
+			if _, err := b.Append(t.Context(), "in", values("v", "v"), seb.ToPartition(p)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		worker := b.Consumer("in", "worker")
+		version := mustReset(t, worker, seb.Earliest).Version
+		moves := func(partition int32, version string) seb.Commit {
+			return seb.Commit{Appends: []seb.CommitAppend{appends("out", "v")}, Positions: []seb.CommitPositions{
+				{Topic: "in", Consumer: "worker", Version: version, Offsets: seb.Offsets{partition: 1}},
+			}}
+		}
+		done := mustCommitAll(t, b, moves(0, version))
+		_, err := b.Commit(t.Context(), moves(1, version))
+		wantPart(t, err, seb.CodePositionConflict, "positions/0")
+		wantAt(t, worker, 1, 0)
+		mustCommitAll(t, b, moves(1, done.Versions[0]))
+		wantAt(t, worker, 1, 1)
+		wantValues(t, b, "out", "v", "v")
 	})
 }
 

@@ -13,7 +13,9 @@ const moveBytes = 32 // about what a position of a commit takes while it waits
 type consumerMove struct {
 	name       string // of the part
 	consumer   *Consumer
+	version    string
 	expect, to []commitlog.Position
+	moved      string // its version behind the commit
 }
 
 // moves returns what the commit does to consumers.
@@ -21,7 +23,7 @@ func (b *Broker) moves(c Commit) ([]consumerMove, error) {
 	moves := make([]consumerMove, len(c.Positions))
 	first := map[Consumer]string{}
 	for i, p := range c.Positions {
-		m := consumerMove{name: fmt.Sprintf("positions/%d", i), consumer: b.Consumer(p.Topic, p.Consumer)}
+		m := consumerMove{name: fmt.Sprintf("positions/%d", i), consumer: b.Consumer(p.Topic, p.Consumer), version: p.Version}
 		if before, twice := first[*m.consumer]; twice {
 			e := refused(CodeInvalidRequest, "the consumer is that of %s", before)
 			e.Hint = "name each consumer once, with all of its offsets"
@@ -46,11 +48,13 @@ func (b *Broker) moves(c Commit) ([]consumerMove, error) {
 // move returns the items that move consumers, or the refusal of the first that can't be.
 func move(d *state.Draft, moves []consumerMove) ([]commitlog.Item, *Error) {
 	items := make([]commitlog.Item, len(moves))
-	for i, m := range moves {
-		id, refusal := m.consumer.mayCommit(d, m.to, commitOptions{expect: m.expect})
+	for i := range moves {
+		m := &moves[i]
+		id, refusal := m.consumer.mayCommit(d, m.to, commitOptions{version: m.version, expect: m.expect})
 		if refusal != nil {
 			return nil, refusal.of(m.name)
 		}
+		m.moved = versionOf(id, d.ConsumerVersion(id)+1)
 		items[i] = &commitlog.PositionsMoved{Consumer: id, Positions: m.to}
 	}
 	return items, nil

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+	"unicode"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// recordsMax is how many records one commit deals with. Each commit takes a write to the
+// store, so more of them make it faster, and fewer make counts appear sooner.
+const recordsMax = 500
+
+// counter counts the words in one topic into another.
+type counter struct {
+	broker   *seb.Broker
+	from, to string
+	log      *slog.Logger
+}
+
+// count goes on from where the consumer is until a commit fails.
+func (c *counter) count(ctx context.Context) error {
+	// First the version, then place and counts: they are of that version, or of a later
+	// one that another counter has made. Then the commit is refused. The other way round
+	// counts from before could be taken for those of a later version.
+	consumer := c.broker.Consumer(c.from, "wordcount")
+	info, _, err := consumer.Create(ctx)
+	if err != nil {
+		return err
+	}
+	version := info.Version
+	lines, err := consumer.Follower(ctx, seb.AllPartitions)
+	if err != nil {
+		return err
+	}
+	counts, err := c.load(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		records, err := lines.Next(ctx, seb.FetchOptions{Limit: recordsMax, Wait: time.Minute})
+		if err != nil {
+			return err
+		}
+		if len(records) == 0 {
+			continue
+		}
+		if version, err = c.commit(ctx, counts, records, version); err != nil {
+			return err
+		}
+		c.log.Info("counted", "lines", len(records), "different_words", len(counts))
+	}
+}
+
+// load returns what was counted so far: the last record of each word tells.
+func (c *counter) load(ctx context.Context) (map[string]int64, error) {
+	counts := map[string]int64{}
+	for r, err := range c.broker.Read(ctx, c.to, 0, seb.Earliest) {
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseInt(string(r.Value), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the record at %d of topic %s is no count: %w", r.Offset, c.to, err)
+		}
+		counts[string(r.Key)] = n
+	}
+	return counts, nil
+}
+
+// commit writes the counts that records change together with the place behind them, if
+// the consumer still has that version, and returns the next one. The place of these
+// records alone would not do: another counter may have counted those of other partitions.
+func (c *counter) commit(ctx context.Context, counts map[string]int64, records []seb.Record, version string) (string, error) {
+	changed := map[string]bool{}
+	for _, r := range records {
+		for _, word := range words(r.Value) {
+			counts[word]++
+			changed[word] = true
+		}
+	}
+	commit := seb.Commit{Positions: []seb.CommitPositions{
+		{Topic: c.from, Consumer: "wordcount", Version: version, Offsets: seb.After(records...)},
+	}}
+	if len(changed) > 0 {
+		out := seb.CommitAppend{Topic: c.to, Options: []seb.AppendOption{seb.ToPartition(0)}}
+		for _, word := range slices.Sorted(maps.Keys(changed)) {
+			out.Records = append(out.Records, seb.Record{Key: []byte(word), Value: strconv.AppendInt(nil, counts[word], 10)})
+		}
+		commit.Appends = []seb.CommitAppend{out}
+	}
+	done, err := c.broker.Commit(ctx, commit)
+	if err != nil {
+		return "", err
+	}
+	return done.Versions[0], nil
+}
+
+// words returns the words of a line, in lower case.
+func words(line []byte) []string {
+	var list []string
+	for _, word := range bytes.FieldsFunc(bytes.ToLower(line), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		list = append(list, string(word))
+	}
+	return list
+}

@@ -1,0 +1,94 @@
+// Command wordcount counts the words in a topic's records into another topic, each record
+// exactly once, wherever it is killed.
+//
+// It reads as the consumer "wordcount" of the topic of lines. What it has counted stands
+// in the topic of counts and nowhere else: a record for each change, with the word as the
+// key and how often it was seen as the value. The new counts and how far it has read go
+// into one commit, so neither is ever there without the other. When it starts it reads
+// the counts back.
+//
+// It works on a directory, beside any brokers that do. Several of it do no harm: of two
+// that have read the same lines one gets to commit, and the other begins anew where that
+// one has got to.
+//
+//	seb serve --store seb-data &
+//	seb produce lines < book.txt
+//	go run -C examples ./wordcount ../seb-data &
+//	seb consume counts --follow
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "wordcount:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("wordcount", flag.ContinueOnError)
+	from := flags.String("from", "lines", "the topic to count the words of")
+	to := flags.String("to", "counts", "the topic to write counts to")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	if flags.NArg() != 1 {
+		return errors.New("name one directory: wordcount [-from TOPIC] [-to TOPIC] DIRECTORY")
+	}
+	dir, err := objstore.OpenDir(flags.Arg(0))
+	if err != nil {
+		return err
+	}
+	broker, err := seb.Open(ctx, dir, seb.Options{})
+	if err != nil {
+		return err
+	}
+	err = (&counter{broker: broker, from: *from, to: *to, log: slog.New(slog.NewTextHandler(out, nil))}).run(ctx)
+	return errors.Join(err, broker.Close())
+}
+
+// pause is how long the counter waits before it begins anew.
+const pause = time.Second
+
+// run counts until ctx ends. Whatever goes wrong, it begins anew with what the log has.
+func (c *counter) run(ctx context.Context) error {
+	for _, topic := range []string{c.from, c.to} {
+		_, _, err := c.broker.CreateTopic(ctx, topic, seb.TopicOptions{})
+		if err != nil && seb.CodeOf(err) != seb.CodeTopicExists { // with other partitions, which is fine
+			return err
+		}
+	}
+	for ctx.Err() == nil {
+		err := c.count(ctx)
+		if ctx.Err() != nil || seb.CodeOf(err) == seb.CodePositionConflict {
+			continue // it is to end, or another one was faster
+		}
+		c.log.Warn("beginning anew", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
