@@ -117,6 +117,7 @@ func TestCommitWithATokenThatIsRefused(t *testing.T) {
 // outcome is written once.
 func TestEveryRecordOfAQueueIsWrittenOnce(t *testing.T) {
 	const records = 40
+	late := 0 // commits of workers that had lost their lease
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -188,10 +189,14 @@ func TestEveryRecordOfAQueueIsWrittenOnce(t *testing.T) {
 						t.Errorf("%s was written %d times", v, n)
 					}
 				}
-				if len(seen) != records || lost == 0 {
-					t.Errorf("%d of %d records were written; %d commits were too late", len(seen), records, lost)
+				if len(seen) != records {
+					t.Errorf("%d of %d records were written", len(seen), records)
 				}
+				late += lost
 			})
 		})
+	}
+	if late == 0 {
+		t.Error("no commit was too late: nothing was tried")
 	}
 }

@@ -62,24 +62,29 @@ func (h *Handler) submitCommit(w *response, r *http.Request) (*seb.PendingCommit
 func (h *Handler) mayCommit(w *response, c seb.Commit) error {
 	for i, a := range c.Appends {
 		if err := h.mayDo(w, seb.ScopeWrite, a.Topic); err != nil {
-			return ofPart("appends", i, err)
+			return ofPart(fmt.Sprintf("appends/%d", i), err)
 		}
 	}
 	for i, p := range c.Positions {
 		if err := h.mayDo(w, seb.ScopeRead, p.Topic); err != nil {
-			return ofPart("positions", i, err)
+			return ofPart(fmt.Sprintf("positions/%d", i), err)
+		}
+	}
+	for i, a := range c.Acks {
+		if err := h.mayDo(w, seb.ScopeRead, a.Topic); err != nil {
+			return ofPart(fmt.Sprintf("acks/%d", i), err)
 		}
 	}
 	return nil
 }
 
 // ofPart says in err which part of a commit it is about.
-func ofPart(list string, index int, err error) error {
+func ofPart(name string, err error) error {
 	var e *seb.Error
 	if !errors.As(err, &e) || e.Code == seb.CodeOverMemoryBudget || e.Code == seb.CodeRequestTooLarge {
 		return err
 	}
 	told := *e
-	told.Part = fmt.Sprintf("%s/%d", list, index)
+	told.Part = name
 	return &told
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -132,7 +133,7 @@ func TestCommitOverHTTPIsRefusedAsAWhole(t *testing.T) {
 		})
 	}
 	s.t = t
-	for _, body := range []string{"", "{", "[]", "{}", `{"appends":null}`, `{"appends":[]}`, `{"appends":{}}`, `{"acks":1}`, `{"positions":[],"positions":[]}`, `{"appends":[]} x`, "\xff"} {
+	for _, body := range []string{"", "{", "[]", "{}", `{"appends":null}`, `{"appends":[]}`, `{"appends":{}}`, `{"acks":1}`, `{"nacks":[]}`, `{"positions":[],"positions":[]}`, `{"appends":[]} x`, "\xff"} {
 		if p := s.post(commitsPath, body).wantProblem(t, 400, seb.CodeInvalidRequest); p.Part != "" || p.Outcome != string(seb.NotCommitted) {
 			t.Errorf("%q: the problem is %+v", body, p)
 		}
@@ -180,6 +181,48 @@ func TestRetryOfACommitOverHTTP(t *testing.T) {
 	}
 }
 
+func TestCommitOverHTTPAcknowledges(t *testing.T) {
+	bubble(t, seb.Options{Limits: seb.Limits{CommitParts: 4}}, func(t *testing.T, s *server) {
+		s.prepareCommits()
+		s.setQueue("mail", `{"lease":"10s"}`, http.StatusCreated)
+		ms := s.wantHanded(`{"max":3}`, "0#1 1#1 2#1")
+		commit := func(tokens, append string) string {
+			return `{"acks":[{"topic":"orders","queue":"mail","tokens":` + tokens + `}],"appends":[{"topic":"payments","partition":0,"records":[` + append + `]}]}`
+		}
+		const v = `{"value":"v"}`
+		for name, c := range map[string]struct {
+			body   string
+			status int
+			code   seb.Code
+			part   string
+		}{
+			"no tokens":       {commit(`[]`, v), 400, seb.CodeInvalidRequest, "acks/0"},
+			"no token":        {commit(`["x"]`, v), 400, seb.CodeInvalidRequest, "acks/0/tokens/0"},
+			"null":            {commit(`[null]`, v), 400, seb.CodeInvalidRequest, "acks/0/tokens/0"},
+			"too many":        {commit(`["1","2","3","4"]`, v), 413, seb.CodeRequestTooLarge, ""},
+			"a long token":    {commit(`["`+strings.Repeat("t", 300)+`"]`, v), 400, seb.CodeInvalidRequest, "acks/0"},
+			"no queue":        {strings.Replace(commit(tokensOf(t, ms), v), "mail", "none", 1), 404, seb.CodeQueueNotFound, "acks/0"},
+			"something else":  {commit(tokensOf(t, ms), `{}`), 400, seb.CodeInvalidRequest, "appends/0"},
+			"unknown":         {strings.Replace(commit(`[]`, v), "queue", "que", 1), 400, seb.CodeInvalidRequest, "acks/0"},
+			"queue left out":  {`{"acks":[{"topic":"orders","tokens":` + tokensOf(t, ms) + `}]}`, 400, seb.CodeInvalidRequest, "acks/0"},
+			"the queue twice": {`{"acks":[{"topic":"orders","queue":"mail","tokens":["x"]},{"topic":"orders","queue":"mail","tokens":["x"]}]}`, 400, seb.CodeInvalidRequest, "acks/0/tokens/0"},
+		} {
+			if p := s.post(commitsPath, c.body).wantProblem(t, c.status, c.code); p.Part != c.part || p.Outcome != string(seb.NotCommitted) {
+				t.Errorf("%s: the problem is %+v, want it of part %q", name, p, c.part)
+			}
+		}
+		s.post(commitsPath, commit(tokensOf(t, ms[:2]), v)).want(t, http.StatusOK)
+		if p := s.post(commitsPath, commit(tokensOf(t, []wireMessage{ms[2], ms[1]}), v)).wantProblem(t, 409, seb.CodeLeaseLost); p.Part != "acks/0/tokens/1" {
+			t.Errorf("the part is %q", p.Part)
+		}
+		time.Sleep(time.Minute) // fake
+		s.wantHanded(`{"max":3,"wait":"1s"}`, "2#2")
+		if got := s.values("payments", 0); got != "v" {
+			t.Errorf("payments holds %s", got)
+		}
+	})
+}
+
 // An append needs write, a position read, each for its own topic.
 func TestEachPartOfACommitNeedsItsOwn(t *testing.T) {
 	s := newCommitServer(t, seb.Options{})
@@ -203,19 +246,24 @@ func TestEachPartOfACommitNeedsItsOwn(t *testing.T) {
 		"position": `{"positions":[` + position + `]}`,
 		"payment":  `{"appends":[` + payment + `]}`,
 		"all":      `{"appends":[` + payment + `],"positions":[` + position + `]}`,
+		"ack":      `{"acks":[{"topic":"orders","queue":"mail","tokens":["x"]}]}`,
 		"order":    `{"appends":[` + payment + `,{"topic":"orders","records":[{"value":"o"}]}]}`,
 	}
 	for key, want := range map[string]map[string]string{ // the part that is refused, "" if none is
 		"ops":             {"position": "", "payment": "", "all": "", "order": ""},
-		"reads orders":    {"position": "", "payment": "appends/0", "all": "appends/0", "order": "appends/0"},
-		"writes payments": {"position": "positions/0", "payment": "", "all": "positions/0", "order": "appends/1"},
+		"reads orders":    {"ack": "", "position": "", "payment": "appends/0", "all": "appends/0", "order": "appends/0"},
+		"writes payments": {"ack": "acks/0", "position": "positions/0", "payment": "", "all": "positions/0", "order": "appends/1"},
 		"both, orders":    {"position": "", "payment": "appends/0", "all": "appends/0", "order": "appends/0"},
-		"both, payments":  {"position": "positions/0", "payment": "", "all": "positions/0", "order": "appends/1"},
+		"both, payments":  {"ack": "acks/0", "position": "positions/0", "payment": "", "all": "positions/0", "order": "appends/1"},
 		"both, both":      {"position": "", "payment": "", "all": "", "order": ""},
 	} {
 		for body, part := range want {
 			before := s.broker.Status().Applied
 			a := s.post(commitsPath, bodies[body], shown[key]...)
+			if body == "ack" && part == "" {
+				a.wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest) // let in, and no token
+				continue
+			}
 			if part == "" {
 				a.want(t, http.StatusOK)
 				continue
@@ -299,6 +347,7 @@ func FuzzCommitJSON(f *testing.F) {
 	f.Add([]byte(`{"positions":[{"topic":"a","consumer":"c","expect":{"0":1},"offsets":{"0":41,"2147483647":9223372036854775807}}]}`))
 	f.Add([]byte(`{"appends":[{"topic":null,"partition":null,"if_offset":null,"records":[{"value":"\u0041"}]}],"positions":[]}`))
 	f.Add([]byte(`{"appends":[{"topic":"a"}]}`))
+	f.Add([]byte(`{"acks":[{"topic":"a","queue":"q","tokens":["1","\u0032"]}]}`))
 	s := newServer(f, seb.Options{Memory: 16 << 20}, Options{})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		c, err := s.handler.commitJSONOf(t.Context(), bytes.Clone(body))
@@ -321,8 +370,12 @@ func FuzzCommitJSON(f *testing.F) {
 				Topic, Consumer string
 				Expect, Offsets map[string]int64
 			}
+			Acks []struct {
+				Topic, Queue string
+				Tokens       []string
+			}
 		}
-		if err := json.Unmarshal(body, &want); err != nil || len(want.Appends) != len(c.commit.Appends) || len(want.Positions) != len(c.commit.Positions) {
+		if err := json.Unmarshal(body, &want); err != nil || len(want.Appends) != len(c.commit.Appends) || len(want.Positions) != len(c.commit.Positions) || len(want.Acks) != len(c.commit.Acks) {
 			t.Fatalf("%q is taken as %+v: %v", body, c.commit, err)
 		}
 		for i, a := range want.Appends {
@@ -350,6 +403,11 @@ func FuzzCommitJSON(f *testing.F) {
 			}
 			wantOffsets(t, body, p.Expect, got.Expect)
 			wantOffsets(t, body, p.Offsets, got.Offsets)
+		}
+		for i, a := range want.Acks {
+			if got := c.commit.Acks[i]; got.Topic != a.Topic || got.Queue != a.Queue || !slices.Equal(got.Tokens, a.Tokens) {
+				t.Fatalf("acknowledgement %d of %q is taken as %+v", i, body, got)
+			}
 		}
 		c.out.free()
 		s.t = t

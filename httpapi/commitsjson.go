@@ -13,9 +13,10 @@ import (
 const (
 	partBytes   = 512
 	offsetBytes = 64
+	tokenBytes  = 320
 )
 
-const nameBytesMax = 255 // at least what any name may have
+const nameBytesMax = 255 // at least what any name, or token, may have
 
 // commitJSONOf reads a commit from body, of which its strings are slices. Free its out.
 func (h *Handler) commitJSONOf(ctx context.Context, body []byte) (*commitParser, error) {
@@ -38,6 +39,7 @@ type commitParser struct {
 	*recordsParser
 	commit   seb.Commit
 	ends     []int // of each append's records in the list
+	parts    int
 	partsMax int
 }
 
@@ -48,8 +50,10 @@ func (p *commitParser) parse() error {
 			return p.list("appends", p.append)
 		case "positions":
 			return p.list("positions", p.position)
+		case "acks":
+			return p.list("acks", p.acks)
 		default:
-			return p.json.unknown("a commit", name, "appends, positions")
+			return p.json.unknown("a commit", name, "appends, positions, acks")
 		}
 	})
 	if err == nil {
@@ -66,17 +70,22 @@ func (p *commitParser) parse() error {
 // list reads a list of parts.
 func (p *commitParser) list(what string, part func() error) error {
 	return p.json.list(what, func(index int) error {
-		if len(p.commit.Appends)+len(p.commit.Positions) == p.partsMax {
-			return &seb.Error{
-				Code: seb.CodeRequestTooLarge, Limit: int64(p.partsMax), Detail: fmt.Sprintf("the commit has more than %d parts", p.partsMax),
-				Hint: "make several commits of it, or have --commit-parts-max of seb serve raised",
-			}
-		}
-		if err := p.owe(partBytes); err != nil {
+		if err := p.count(partBytes); err != nil {
 			return err
 		}
-		return ofPart(what, index, part())
+		return ofPart(fmt.Sprintf("%s/%d", what, index), part())
 	})
+}
+
+// count counts a part, or a token, that takes so many bytes.
+func (p *commitParser) count(bytes int) error {
+	if p.parts++; p.parts > p.partsMax {
+		return &seb.Error{
+			Code: seb.CodeRequestTooLarge, Limit: int64(p.partsMax), Detail: fmt.Sprintf("the commit has more than %d parts", p.partsMax),
+			Hint: "make several commits of it, or have --commit-parts-max of seb serve raised",
+		}
+	}
+	return p.owe(bytes)
 }
 
 func (p *commitParser) append() error {
@@ -147,11 +156,40 @@ func (p *commitParser) position() error {
 	return err
 }
 
+// acks reads what was handed out by a queue and is done.
+func (p *commitParser) acks() error {
+	var a seb.CommitAcks
+	err := p.json.object("an acknowledgement", func(name []byte) (err error) {
+		switch string(name) {
+		case "topic":
+			a.Topic, err = p.name("topic")
+		case "queue":
+			a.Queue, err = p.name("queue")
+		case "tokens":
+			err = p.json.list("tokens", func(index int) error {
+				if index > 0 { // the first counts as the part
+					if err := p.count(tokenBytes); err != nil {
+						return err
+					}
+				}
+				token, err := p.name("token")
+				a.Tokens = append(a.Tokens, token)
+				return err
+			})
+		default:
+			err = p.json.unknown("an acknowledgement", name, "topic, queue, tokens")
+		}
+		return err
+	})
+	p.commit.Acks = append(p.commit.Acks, a)
+	return err
+}
+
 // name reads what may be a name, which is copied out of the body.
 func (p *commitParser) name(what string) (string, error) {
 	s, err := p.json.string(what)
 	if len(s) > nameBytesMax {
-		return "", invalid("names have no more than 249", "the name of the %s has %d bytes", what, len(s))
+		return "", invalid("names have no more than 249", "the %s has %d bytes", what, len(s))
 	}
 	return string(s), err
 }
