@@ -188,3 +188,37 @@ func TestExtendByTheQueuesOwnLease(t *testing.T) {
 		wantHanded(t, mustReceive(t, q, 1, 2*time.Minute), "[0#2]")
 	})
 }
+
+// Two brokers that are told to be at one address must not take a queue from each other
+// in turn.
+func TestBrokersOfOneAddressDoNotTakeQueuesInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		var queues []*seb.Queue
+		for range 2 {
+			o := seb.InVirtualTime(immediate())
+			o.Address = "http://127.0.0.1:1"
+			b := open(t, store, o)
+			if queues == nil {
+				queueOf(t, b, 0, 0)
+			}
+			queues = append(queues, b.Queue("t", "work"))
+		}
+		for i := range 6 {
+			time.Sleep(2 * time.Second)
+			_, err := queues[i%2].Receive(t.Context(), seb.ReceiveOptions{})
+			var e *seb.Error
+			switch {
+			case i < 2 || i%2 == 1:
+				if err != nil {
+					t.Errorf("%d: %v", i, err)
+				}
+			case !errors.As(err, &e) || e.Code != seb.CodeQueueElsewhere || e.Address != "":
+				t.Errorf("%d: %v", i, err)
+			}
+		}
+		if _, epoch, err := queues[0].Owner(t.Context()); err != nil || epoch != 2 {
+			t.Errorf("the owner is %d, %v", epoch, err)
+		}
+	})
+}
