@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -29,6 +30,9 @@ type Options struct {
 	// Prices are what the broker's store asks, for GET /v1/bill. Default: it tells
 	// what was used, not what that costs.
 	Prices *Prices
+	// PeerTLS is how other brokers are reached whose address is https: the roots that are
+	// trusted, and the certificate to show. Default: the system's roots, and none.
+	PeerTLS *tls.Config
 	// Version is what GET /v1/version tells.
 	Version string
 }
@@ -48,6 +52,9 @@ type Handler struct {
 	version string
 	prices  *Prices
 	tempo   tempo
+	peers   *http.Transport
+
+	firstSignMax time.Duration // of a broker that a request is passed on to
 
 	attempts *attempts
 	declared map[string]methods // every route, by pattern
@@ -70,7 +77,11 @@ func New(b *seb.Broker, opts Options) *Handler {
 		origins: newOrigins(opts.AllowOrigins),
 		version: opts.Version,
 		prices:  opts.Prices,
-		tempo:   tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
+		peers:   newPeers(opts.PeerTLS),
+
+		firstSignMax: firstSignMax,
+
+		tempo: tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
 
 		attempts: newAttempts(),
 		declared: map[string]methods{},

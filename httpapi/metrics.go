@@ -19,7 +19,15 @@ type metrics struct {
 	refusals *prometheus.CounterVec   // reason
 	streams  prometheus.Gauge
 	events   prometheus.Counter
+	passedOn *prometheus.CounterVec // result
 }
+
+// What became of a request that was passed on to the broker that owns its queue.
+const (
+	passedAnswered = "answered"
+	passedRefused  = "refused" // it isn't the owner, or is going
+	passedDeaf     = "deaf"    // it gave no sign
+)
 
 // Why a request was refused before an action saw it.
 const (
@@ -57,12 +65,18 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "seb_http_events_total", Help: "Records sent as server-sent events.",
 		}),
+		passedOn: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "seb_http_passed_on_total", Help: "Requests passed on to the broker that hands out a queue's records, by what became of that.",
+		}, []string{"result"}),
 	}
 	for _, reason := range []string{refusedMissing, refusedWrong, refusedThrottled, refusedForbidden} {
 		m.refusals.WithLabelValues(reason) // so that an alert sees the first
 	}
+	for _, result := range []string{passedAnswered, passedRefused, passedDeaf} {
+		m.passedOn.WithLabelValues(result)
+	}
 	if reg != nil {
-		reg.MustRegister(m.inFlight, m.requests, m.duration, m.bytesIn, m.bytesOut, m.refusals, m.streams, m.events)
+		reg.MustRegister(m.inFlight, m.requests, m.duration, m.bytesIn, m.bytesOut, m.refusals, m.streams, m.events, m.passedOn)
 	}
 	return m
 }

@@ -24,10 +24,10 @@ func parseQuery(r *http.Request, known ...string) (query, error) {
 	return parseParameters(r, known...)
 }
 
-// refuseHeaders refuses Seb- headers but the request's id.
-func refuseHeaders(header http.Header) error {
+// refuseHeaders refuses Seb- headers but the request's id, and those that are known.
+func refuseHeaders(header http.Header, known ...string) error {
 	for name := range header {
-		if strings.HasPrefix(name, "Seb-") && name != requestIDHeader {
+		if strings.HasPrefix(name, "Seb-") && name != requestIDHeader && !slices.Contains(known, name) {
 			return invalid("leave it out; headers of records go with appends", "the header %.100s means nothing here", name)
 		}
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,8 +22,11 @@ type answerSpec struct {
 const tokensMax = 1000
 
 // readAnswer reads the tokens, and what else fields knows.
-func (h *Handler) readAnswer(w *response, r *http.Request, what string, fields func(*answerSpec) map[string]fieldReader) (s answerSpec, _ error) {
-	if _, err := parseQuery(r); err != nil {
+func (h *Handler) readAnswer(w *response, r *http.Request, what string, fields func(*answerSpec) map[string]fieldReader, headers ...string) (s answerSpec, _ error) {
+	if err := refuseHeaders(r.Header, headers...); err != nil {
+		return s, err
+	}
+	if _, err := parseParameters(r); err != nil {
 		return s, err
 	}
 	body, err := h.readBody(w, r, queueBodyBytesMax)
@@ -94,7 +98,7 @@ func (h *Handler) nack(w *response, r *http.Request) error {
 
 // extend says that work takes longer.
 func (h *Handler) extend(w *response, r *http.Request) error {
-	s, err := h.readAnswer(w, r, "an extension", extendFields)
+	s, err := h.readAnswer(w, r, "an extension", extendFields, forwardedHeader)
 	if err != nil {
 		return err
 	}
@@ -104,8 +108,30 @@ func (h *Handler) extend(w *response, r *http.Request) error {
 			return invalid("leave it out to have the queue's", "lease is 0s; it must be 1s to 12h")
 		}
 	}
-	until, err := h.queue(r).Extend(r.Context(), lease, s.tokens...)
-	return writeResults(w, s.tokens, until, err)
+	return h.atOwner(w, r, ownerCall{
+		queue: h.queue(r),
+		body:  func() []byte { return s.extension() },
+		here: func() error {
+			until, err := h.queue(r).Extend(r.Context(), lease, s.tokens...)
+			return writeResults(w, s.tokens, until, err)
+		},
+	})
+}
+
+// extension returns s as a request to another broker.
+func (s answerSpec) extension() []byte {
+	spec := struct {
+		Tokens []string `json:"tokens"`
+		Lease  string   `json:"lease,omitempty"`
+	}{Tokens: s.tokens}
+	if s.lease != nil {
+		spec.Lease = s.lease.String()
+	}
+	body, err := json.Marshal(spec)
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return body
 }
 
 // tokenResult is what became of one token.

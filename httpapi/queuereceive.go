@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -63,9 +64,21 @@ func parseReceive(body []byte) (receiveSpec, error) {
 // receiveMax is how many records one request gets at most.
 const receiveMax = 1000
 
+// body returns s as a request to another broker, which waits for no longer than is left.
+func (s receiveSpec) body(left time.Duration) []byte {
+	b := fmt.Appendf(nil, `{"max":%d,"max_bytes":%d,"wait":%q`, s.max, s.maxBytes, max(0, left))
+	if s.lease != 0 {
+		b = fmt.Appendf(b, `,"lease":%q`, s.lease)
+	}
+	return append(b, '}')
+}
+
 // receive hands records to a worker.
 func (h *Handler) receive(w *response, r *http.Request) error {
-	if _, err := parseQuery(r); err != nil {
+	if err := refuseHeaders(r.Header, forwardedHeader); err != nil {
+		return err
+	}
+	if _, err := parseParameters(r); err != nil {
 		return err
 	}
 	body, err := h.readBody(w, r, queueBodyBytesMax)
@@ -81,11 +94,29 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 	ctx, leave := h.broker.While(w.presence.Context(), w.access)
 	defer leave()
 	w.presence = w.presence.WithContext(ctx)
-	messages, release, err := h.take(w, r, spec)
-	if err != nil {
-		return err
-	}
-	defer release()
+	deadline := time.Now().Add(spec.wait)
+	signs := r.Header.Get(forwardedHeader) != ""
+	return h.atOwner(w, r, ownerCall{
+		queue: h.queue(r),
+		waits: true,
+		body: func() []byte {
+			if h.drained() {
+				return spec.body(0)
+			}
+			return spec.body(time.Until(deadline))
+		},
+		here: func() error {
+			messages, release, err := h.take(w, r, spec, deadline, signs)
+			if err != nil {
+				return err
+			}
+			defer release()
+			return writeMessages(w, messages)
+		},
+	})
+}
+
+func writeMessages(w *response, messages []seb.Message) error {
 	w.Header().Set("Content-Type", typeJSON)
 	out := newChunks(w)
 	defer out.free()
@@ -101,31 +132,32 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 }
 
 // take receives messages, with the memory that they take reserved until release is
-// called. While it waits for the first of them it holds none.
-func (h *Handler) take(w *response, r *http.Request, spec receiveSpec) (messages []seb.Message, release func(), err error) {
-	deadline := time.Now().Add(spec.wait)
+// called. While it waits for the first of them it holds none. With signs, it shows who
+// has passed the request on that it goes on waiting.
+func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline time.Time, signs bool) (messages []seb.Message, release func(), err error) {
 	messages, release, err = h.takeWithin(r.Context(), h.queue(r), spec, 0)
-	wait := time.Until(deadline)
-	if err != nil || len(messages) > 0 || wait <= 0 || h.drained() {
-		return messages, release, err
-	}
-	err = h.untilDrained(w.presence.Context(), func(ctx context.Context) error {
-		messages, release, err = h.takeWithin(ctx, h.queue(r), spec, wait)
-		return err
-	})
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case len(messages) == 0:
-		return nil, func() {}, nil
-	case w.presence.Context().Err() != nil: // nobody will see them
-		release()
-		if err := h.queue(r).Return(messages); err != nil {
-			return nil, nil, err
+	for {
+		wait := time.Until(deadline)
+		if err != nil || len(messages) > 0 || wait <= 0 || h.drained() {
+			break
 		}
-		return nil, nil, context.Cause(w.presence.Context())
+		if signs {
+			w.sign()
+			wait = min(wait, signInterval)
+		}
+		err = h.untilDrained(w.presence.Context(), func(ctx context.Context) error {
+			messages, release, err = h.takeWithin(ctx, h.queue(r), spec, wait)
+			return err
+		})
+		if len(messages) > 0 && w.presence.Context().Err() != nil { // nobody will see them
+			release()
+			if err := h.queue(r).Return(messages); err != nil {
+				return nil, nil, err
+			}
+			return nil, nil, context.Cause(w.presence.Context())
+		}
 	}
-	return messages, release, nil
+	return messages, release, err
 }
 
 // takeWithin receives messages within a time.

@@ -95,13 +95,28 @@ func (h *Handler) listQueues(w *response, r *http.Request) error {
 	return out.flush()
 }
 
+// getQueue has the owner tell, which alone knows all, if it can be asked.
 func (h *Handler) getQueue(w *response, r *http.Request) error {
-	if _, err := parseQuery(r); err != nil {
+	if err := refuseHeaders(r.Header, forwardedHeader); err != nil {
+		return err
+	}
+	if _, err := parseParameters(r); err != nil {
+		return err
+	}
+	forwarded, err := h.takeForwarded(r, h.queue(r))
+	if err != nil {
 		return err
 	}
 	q, err := h.queue(r).Describe(r.Context())
 	if err != nil {
 		return err
+	}
+	if !q.Exact && q.Owner != "" && !forwarded {
+		owner := &seb.Error{Code: seb.CodeQueueElsewhere, Address: q.Owner, Epoch: q.Epoch}
+		_, err := h.passOn(w, r, owner, ownerCall{queue: h.queue(r), body: func() []byte { return nil }})
+		if err == nil || w.status != 0 {
+			return err
+		}
 	}
 	return writeQueue(w, http.StatusOK, q)
 }

@@ -1,0 +1,276 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const (
+	// forwardedHeader marks a request that another broker has passed on, with the bucket's
+	// tag and the owner that is meant: such a request is never passed on again.
+	forwardedHeader = "Seb-Forwarded"
+	// ownerTries is how often a request looks for the owner of its queue.
+	ownerTries = 4
+
+	ownerDialMax = 2 * time.Second
+	// An owner says at once that it has a request that was passed on, and from time to
+	// time that it still works on it. One that doesn't is taken for lost.
+	firstSignMax = 3 * time.Second
+	signInterval = 5 * time.Second
+	nextSignMax  = 12 * time.Second
+	// Once its answer has begun, it sends something as often as this: event streams do.
+	bodySignMax = 3 * commentInterval
+	// ownerIdle is shorter than what any broker keeps idle connections for.
+	ownerIdle = 5 * time.Second
+	// An owner's reason not to answer is no longer.
+	reasonBytesMax = 64 << 10
+)
+
+// Why an owner did not answer a request that was passed on to it.
+var (
+	errDeaf    = errors.New("the owner gives no sign")
+	errDrained = errors.New("the handler drains")
+)
+
+// newPeers returns what reaches other brokers: directly, and no other way than their
+// address says.
+func newPeers(config *tls.Config) *http.Transport {
+	return &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: ownerDialMax}).DialContext,
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    ownerDialMax,
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    64,
+		IdleConnTimeout:        ownerIdle,
+		MaxResponseHeaderBytes: headerBytesMax,
+	}
+}
+
+// ownerCall is a request that only the owner of its queue can answer.
+type ownerCall struct {
+	queue *seb.Queue
+	here  func() error  // answers it, if this broker is the owner
+	body  func() []byte // as it is to be passed on now
+	waits bool          // it may take long, and ends with a drain
+}
+
+// atOwner has a call answered by the owner of its queue: this broker, or the one that it
+// passes the request on to. If that one is gone this broker takes its place.
+func (h *Handler) atOwner(w *response, r *http.Request, c ownerCall) error {
+	forwarded, err := h.takeForwarded(r, c.queue)
+	if err != nil {
+		return err
+	}
+	if forwarded {
+		w.sign()
+	}
+	var last error
+	for range ownerTries {
+		last = c.here()
+		var e *seb.Error
+		if forwarded || w.status != 0 || !errors.As(last, &e) || e.Code != seb.CodeQueueElsewhere || e.Address == "" {
+			return last
+		}
+		epoch, err := h.passOn(w, r, e, c)
+		switch {
+		case err == nil:
+			return nil
+		case w.status != 0 || w.presence.Context().Err() != nil || errors.Is(err, errByCertificate):
+			return err
+		case errors.Is(err, errDrained):
+		case epoch > e.Epoch: // it had to give the queue away
+			_, _, err = c.queue.Owner(r.Context())
+		default:
+			h.log.LogAttrs(r.Context(), slog.LevelWarn, "the broker that hands out a queue's records does not answer: taking its place",
+				slog.String("request_id", w.id), slog.String("path", withoutSecrets(r.URL.Path)), slog.String("owner", e.Address), slog.String("error", err.Error()))
+			err = c.queue.TakeOver(r.Context(), e.Epoch)
+		}
+		if err != nil && !errors.Is(err, errDrained) {
+			return err
+		}
+	}
+	return last
+}
+
+// takeForwarded tells whether another broker has passed r on, and takes the mark off it.
+// If it knows of a later owner of the queue, this one looks.
+func (h *Handler) takeForwarded(r *http.Request, q *seb.Queue) (bool, error) {
+	mark := r.Header.Get(forwardedHeader)
+	if mark == "" {
+		return false, nil
+	}
+	r.Header.Del(forwardedHeader)
+	cluster, text, _ := strings.Cut(mark, ".")
+	epoch, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return true, invalid("leave it out; brokers send it to each other", "%s is %.100q", forwardedHeader, mark)
+	}
+	if !strings.HasPrefix(h.broker.TopicTag(epoch), cluster+".") {
+		return true, &seb.Error{Code: seb.CodeQueueElsewhere, Detail: "the request is for a broker of another bucket", RetryAfter: time.Second}
+	}
+	info, err := q.Describe(r.Context())
+	if err == nil && info.Epoch < epoch {
+		_, _, err = q.Owner(r.Context())
+	}
+	return true, err
+}
+
+// sign tells the broker that has passed a request on that it is being worked on: as
+// information ahead of the answer (RFC 9110, section 15.2).
+func (w *response) sign() {
+	if w.presence.ProtoAtLeast(1, 1) {
+		w.sent = progress{}
+		w.extendDeadline()
+		w.ResponseWriter.WriteHeader(http.StatusProcessing)
+		_ = w.conn.SetWriteDeadline(time.Time{}) // as with writes, where there is none nothing can stall
+	}
+}
+
+// errByCertificate says that a request can't be passed on.
+var errByCertificate = errors.New("its sender is known by a certificate")
+
+// passOn has the owner that e names answer r. If it returns an error and nothing is
+// answered yet, epoch is of the owner that the other broker knows of, if any.
+func (h *Handler) passOn(w *response, r *http.Request, e *seb.Error, c ownerCall) (epoch uint64, err error) {
+	ctx, cancel := context.WithCancelCause(w.presence.Context())
+	defer cancel(nil)
+	if c.waits && !h.drained() {
+		defer context.AfterFunc(h.draining, func() { cancel(errDrained) })()
+	}
+	method, path, body := r.Method, r.URL.EscapedPath(), c.body()
+	byCertificate := r.Header.Get("Authorization") == "" && !w.access.Open()
+	if byCertificate {
+		method, path, body = http.MethodGet, "/livez", nil
+	}
+	if r.URL.RawQuery != "" && !byCertificate {
+		path += "?" + r.URL.RawQuery
+	}
+	silence := time.AfterFunc(h.firstSignMax, func() { cancel(errDeaf) })
+	defer silence.Stop()
+	resp, err := h.ask(ctx, silence, w, r, method, e, path, body)
+	if err != nil {
+		h.metrics.passedOn.WithLabelValues(passedDeaf).Inc()
+		return 0, err
+	}
+	defer resp.Body.Close()
+	if byCertificate {
+		told := *e
+		told.Hint = "send the request to that broker, or use an API key: a client certificate can't be passed on"
+		told.RetryAfter, told.Err = time.Second, errByCertificate
+		return 0, &told
+	}
+	if epoch, err := refusesToAnswer(resp); err != nil {
+		h.metrics.passedOn.WithLabelValues(passedRefused).Inc()
+		return epoch, err
+	}
+	h.metrics.passedOn.WithLabelValues(passedAnswered).Inc()
+	return 0, passBack(w, resp, silence)
+}
+
+// passedHeaders are those of a request that its owner has to see.
+var passedHeaders = []string{"Authorization", "Accept", "Content-Type", "User-Agent", "Traceparent", "Tracestate"}
+
+// ask sends a request to an owner, and returns its answer, unless the owner gives no sign
+// of working on it.
+func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *http.Request, method string, e *seb.Error, path string, body []byte) (*http.Response, error) {
+	trace := &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
+		silence.Reset(nextSignMax)
+		return nil
+	}}
+	target, err := url.Parse(e.Address)
+	if err != nil {
+		return nil, fmt.Errorf("parse the owner's address: %w", err)
+	}
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, strings.TrimSuffix(target.String(), "/")+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("pass the request on: %w", err)
+	}
+	for _, name := range passedHeaders {
+		if values := r.Header.Values(name); len(values) > 0 {
+			req.Header[name] = values
+		}
+	}
+	if path == "/livez" {
+		req.Header.Del("Authorization")
+	}
+	req.Header.Set(requestIDHeader, w.id)
+	req.Header.Set(forwardedHeader, h.broker.TopicTag(e.Epoch))
+	req.Header["Idempotency-Key"] = []string{} // is not sent: a connection that was closed meanwhile is no sign that the owner is gone
+	resp, err := h.peers.RoundTrip(req)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return nil, cause
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pass the request on: %w", err)
+	}
+	if resp.Header.Get(requestIDHeader) != w.id || resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("pass the request on: what answers there with %d is no broker", resp.StatusCode)
+	}
+	return resp, nil
+}
+
+// refusesToAnswer returns an error if the answer is that the broker isn't the owner, or
+// is going; with it which owner it knows of.
+func refusesToAnswer(resp *http.Response) (epoch uint64, _ error) {
+	if resp.StatusCode != http.StatusServiceUnavailable {
+		return 0, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, reasonBytesMax))
+	if err != nil {
+		return 0, fmt.Errorf("read why the owner does not answer: %w", err)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	var p problem
+	if err := json.Unmarshal(text, &p); err != nil {
+		return 0, fmt.Errorf("read why the owner does not answer: %w", err)
+	}
+	if p.Code == seb.CodeQueueElsewhere || p.Code == seb.CodeBrokerClosed || p.Code == seb.CodeBrokerStopped {
+		return p.Epoch, fmt.Errorf("pass the request on: %s: %s", p.Code, p.Detail)
+	}
+	return 0, nil
+}
+
+// passBack answers with what the owner has answered.
+func passBack(w *response, resp *http.Response, silence *time.Timer) error {
+	for _, name := range []string{"Content-Type", "Content-Length", "Retry-After", "Www-Authenticate", "Vary", topicIDHeader} {
+		for _, value := range resp.Header.Values(name) {
+			w.Header().Add(name, value)
+		}
+	}
+	w.WriteHeader(resp.StatusCode)
+	c := newChunks(w)
+	defer c.free()
+	buf := c.buf[:cap(c.buf)]
+	for {
+		silence.Reset(bodySignMax)
+		n, err := resp.Body.Read(buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return fmt.Errorf("pass the answer back: %w", err)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("pass the answer back: %w", err)
+		}
+	}
+}

@@ -1,0 +1,376 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// newPeer returns a server on a loopback port, whose broker is one of the store's and
+// tells the others where it is.
+func newPeer(t *testing.T, store objstore.Store) *server {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := openBroker(t, store, seb.Options{Address: "http://" + l.Addr().String()})
+	h := New(b, Options{})
+	ts := httptest.NewUnstartedServer(nil)
+	_ = ts.Listener.Close() // nobody knows of it
+	ts.Listener, ts.Config = l, NewServer(h, nil)
+	ts.Start()
+	t.Cleanup(ts.Close)
+	return &server{t: t, broker: b, handler: h, url: ts.URL, client: ts.Client(), stop: func() {
+		ts.CloseClientConnections()
+		ts.Close()
+	}}
+}
+
+// newPeers returns servers of one store, the first of which owns queue mail of topic
+// orders, which has some records.
+func newPeersWithQueue(t *testing.T, n, records int, stores ...objstore.Store) []*server {
+	t.Helper()
+	shared := objstore.NewMemory()
+	peers := make([]*server, n)
+	for i := range peers {
+		var store objstore.Store = shared
+		if i < len(stores) {
+			store = stores[i]
+		}
+		peers[i] = newPeer(t, store)
+	}
+	peers[0].ownQueue(records)
+	return peers
+}
+
+func (s *server) ownQueue(records int) {
+	s.t.Helper()
+	s.createOrders(1)
+	s.setQueue("mail", `{"lease":"1m","backoff":"0s"}`, http.StatusCreated)
+	s.received("mail", "")
+	if records > 0 {
+		s.append("orders", strings.Repeat("x\n", records), "Content-Type", typeNDJSON)
+	}
+}
+
+// wantOwner looks which owner queue mail has.
+func (s *server) wantOwner(epoch uint64) {
+	s.t.Helper()
+	if _, now, err := s.broker.Queue("orders", "mail").Owner(s.t.Context()); err != nil || now != epoch {
+		s.t.Errorf("the owner is %d, want %d: %v", now, epoch, err)
+	}
+}
+
+func TestAnyBrokerServesAQueue(t *testing.T) {
+	peers := newPeersWithQueue(t, 3, 9)
+	var all []wireMessage
+	for i, s := range peers {
+		all = append(all, s.wantHanded(`{"max":3,"lease":"5m"}`, fmt.Sprintf("%d#1 %d#1 %d#1", 3*i, 3*i+1, 3*i+2))...)
+	}
+	for i, s := range peers {
+		peers[0].wantOwner(1) // which looks what the others have done
+		s.wantCounts("mail", int64(i), int64(9-2*i), 0, 0)
+		s.answered("ack", 200, all[(3*i+3)%9]) // of another broker's
+		extended := s.post(mailPath+"/extend", `{"lease":"10m","tokens":`+tokensOf(t, all[(3*i+4)%9:(3*i+4)%9+1])+`}`)
+		extended.want(t, 200)
+		s.answered("nack", 200, all[(3*i+5)%9])
+	}
+	for _, s := range peers {
+		s.wantHanded(`{"wait":"10s"}`, handedAgain(all, s, peers))
+		s.wantOwner(1)
+	}
+	peers[0].answered("ack", 200, all[4], all[7], all[1])
+	peers[2].answered("extend", http.StatusConflict, all[4]).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)
+}
+
+// handedAgain returns how the record comes that was put back through the i-th server.
+func handedAgain(all []wireMessage, s *server, peers []*server) string {
+	for i := range peers {
+		if peers[i] == s {
+			return fmt.Sprintf("%d#2", all[(3*i+5)%9].Offset)
+		}
+	}
+	return ""
+}
+
+func TestLongPollThroughAnotherBrokerGetsWhatComes(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 0)
+	for i, through := range []*server{peers[0], peers[1]} {
+		got := make(chan answer)
+		go func() { got <- peers[1].post(mailPath+"/receive", `{"wait":"30s"}`) }()
+		peers[0].untilWaiting(1)
+		through.append("orders", "x")
+		if ms := (<-got).messages(t); handed(ms) != fmt.Sprintf("%d#1", i) {
+			t.Errorf("got %s", handed(ms))
+		}
+	}
+	peers[0].wantOwner(1)
+}
+
+// untilWaiting returns when so many requests are being served.
+func (s *server) untilWaiting(n float64) {
+	s.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for testutil.ToFloat64(s.handler.metrics.inFlight) != n {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%v requests are served", testutil.ToFloat64(s.handler.metrics.inFlight))
+		}
+	}
+}
+
+// untilOwned returns when queue mail has that owner.
+func (s *server) untilOwned(epoch uint64) {
+	s.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		_, now, err := s.broker.Queue("orders", "mail").Owner(s.t.Context())
+		if err == nil && now == epoch {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("the owner is %d, want %d: %v", now, epoch, err)
+		}
+	}
+}
+
+// What a client waits for through another broker goes on when the owner dies: that
+// broker takes its place within the wait.
+func TestOwnerThatDiesIsReplacedWithinTheWait(t *testing.T) {
+	shared := objstore.NewMemory()
+	dying := &brokenStore{Store: shared}
+	peers := newPeersWithQueue(t, 3, 0, dying, shared, shared)
+	defer dying.down.Store(false)
+	got := make(chan answer, 2)
+	for _, s := range peers[1:] {
+		go func() { got <- s.post(mailPath+"/receive", `{"wait":"20s"}`) }()
+	}
+	peers[0].untilWaiting(2)
+	dying.down.Store(true)
+	peers[0].stop()
+	peers[1].untilOwned(2)
+	peers[1].append("orders", "a\nb\n", "Content-Type", typeNDJSON)
+	seen := map[string]bool{}
+	for range 2 {
+		a := <-got
+		a.want(t, 200)
+		seen[handed(a.messages(t))] = true
+	}
+	if !seen["0#1"] || !seen["1#1"] {
+		t.Errorf("handed out were %v", seen)
+	}
+}
+
+// An owner that shuts down gives its queue away, with what it knows.
+func TestOwnerThatShutsDownIsReplaced(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 2)
+	first := peers[1].wantHanded("", "0#1")
+	if err := peers[0].broker.Close(); err != nil {
+		t.Fatal(err)
+	}
+	peers[1].wantHanded(`{"max":2}`, "1#1")
+	peers[1].answered("ack", 200, first...)
+	peers[1].wantOwner(2)
+}
+
+// fakeOwner is a queue whose owner says to be at an address where something else is.
+func fakeOwner(t *testing.T, handler http.HandlerFunc) *server {
+	t.Helper()
+	ts := httptest.NewServer(handler)
+	t.Cleanup(ts.Close)
+	return ownedAt(t, ts.URL)
+}
+
+func ownedAt(t *testing.T, address string) *server {
+	t.Helper()
+	store := objstore.NewMemory()
+	owner := serve(t, openBroker(t, store, seb.Options{Address: address}), Options{})
+	owner.ownQueue(0)
+	s := newPeer(t, store)
+	s.handler.firstSignMax = 200 * time.Millisecond
+	return s
+}
+
+func elsewhere(epoch int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprintf(w, `{"code":"queue_elsewhere","status":503,"epoch":%d}`, epoch) // who left needs none
+	}
+}
+
+// Whatever is where the owner should be: the queue goes on being served.
+func TestOwnerThatDoesNotAnswerAsOneIsReplaced(t *testing.T) {
+	var led atomic.Int32
+	trap := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { led.Add(1) }))
+	defer trap.Close()
+	stranger := newServer(t, seb.Options{}, Options{})
+	stranger.ownQueue(0)
+	for name, handler := range map[string]http.HandlerFunc{
+		"it hangs": func(_ http.ResponseWriter, r *http.Request) {
+			if _, err := io.Copy(io.Discard, r.Body); err != nil { // else the server does not see its client go
+				t.Error(err)
+			}
+			<-r.Context().Done()
+		},
+		"it hangs after a sign": func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusProcessing)
+			panic(http.ErrAbortHandler)
+		},
+		"it redirects": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
+			http.Redirect(w, r, trap.URL, http.StatusTemporaryRedirect)
+		},
+		"it is no broker":     func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
+		"it isn't the owner":  elsewhere(1),
+		"it knows an earlier": elsewhere(0),
+		"it is closing": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprint(w, `{"code":"broker_closed","status":503}`)
+		},
+		"it answers nonsense": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
+			w.WriteHeader(http.StatusServiceUnavailable)
+		},
+		"it is of another bucket": stranger.handler.ServeHTTP,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fakeOwner(t, handler)
+			s.wantReplaced()
+			s.wantCounts("mail", 0, 1, 0, 0)
+		})
+	}
+	t.Run("it is not there", func(t *testing.T) {
+		ts := httptest.NewServer(nil)
+		ts.Close()
+		ownedAt(t, ts.URL).wantReplaced()
+	})
+	if led.Load() > 0 {
+		t.Error("a redirect was followed")
+	}
+}
+
+// wantReplaced has a server take the place of an owner, and checks that the request that
+// made it do so gets what comes then.
+func (s *server) wantReplaced() {
+	s.t.Helper()
+	got := make(chan answer)
+	go func() { got <- s.post(mailPath+"/receive", `{"wait":"20s"}`) }()
+	s.untilOwned(2)
+	s.append("orders", "x")
+	if ms := (<-got).messages(s.t); handed(ms) != "0#1" {
+		s.t.Errorf("handed out %s", handed(ms))
+	}
+}
+
+// What the owner answers is passed back as it is, and nothing but that is asked of it.
+func TestRequestIsPassedOnAsItIs(t *testing.T) {
+	asked := make(chan *http.Request, 1)
+	s := fakeOwner(t, func(w http.ResponseWriter, r *http.Request) {
+		asked <- r
+		w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.Header().Set("Set-Cookie", "a=b")
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = fmt.Fprint(w, `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"no","code":"over_memory_budget","hint":"wait"}`)
+	})
+	a := s.post(mailPath+"/receive", `{"wait":"20s","lease":"1m"}`, requestIDHeader, "mine", "Traceparent", "00-a-b-00", "Cookie", "c=d", "Connection", "X-Mine", "X-Mine", "1")
+	a.wantProblem(t, http.StatusTooManyRequests, seb.CodeOverMemoryBudget)
+	a.wantHeader(t, "Retry-After", "7")
+	a.wantHeader(t, "Set-Cookie", "")
+	a.wantHeader(t, requestIDHeader, "mine")
+	r := <-asked
+	if r.URL.Path != mailPath+"/receive" || r.Method != "POST" || r.Header.Get("Traceparent") == "" || r.Header.Get("Cookie")+r.Header.Get("X-Mine") != "" ||
+		r.Header.Get(forwardedHeader) != s.broker.TopicTag(1) {
+		t.Errorf("asked was %s %s %v", r.Method, r.URL, r.Header)
+	}
+	s.wantOwner(1)
+}
+
+// A broker that has the request from another one says where the queue is, and no more.
+func TestRequestIsPassedOnOnce(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 1)
+	mark := peers[1].broker.TopicTag(1)
+	a := peers[1].post(mailPath+"/receive", `{}`, forwardedHeader, mark)
+	a.wantProblem(t, http.StatusServiceUnavailable, seb.CodeQueueElsewhere)
+	var told problem
+	a.json(t, &told)
+	if told.Owner != peers[0].url || told.Epoch != 1 {
+		t.Errorf("the problem is %s", a.body)
+	}
+	peers[0].wantHanded("", "0#1")
+	peers[1].post(mailPath+"/receive", `{}`, forwardedHeader, "7").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	peers[1].post(mailPath+"/ack", `{}`, forwardedHeader, mark).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	// One that tells of an owner whom nobody knows is asked no more than a few times.
+	var asked atomic.Int32
+	liar := fakeOwner(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		elsewhere(99)(w, r)
+	})
+	liar.post(mailPath+"/receive", `{}`).wantProblem(t, http.StatusServiceUnavailable, seb.CodeQueueElsewhere)
+	if n := asked.Load(); n != ownerTries {
+		t.Errorf("it was asked %d times", n)
+	}
+	liar.wantOwner(1)
+}
+
+func TestReceiveThroughAnotherBrokerEndsWithItsClient(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		req, err := http.NewRequestWithContext(ctx, "POST", peers[1].url+mailPath+"/receive", strings.NewReader(`{"wait":"5m"}`))
+		if err == nil {
+			_, err = peers[1].client.Do(req) //nolint:bodyclose // there is none
+		}
+		done <- err
+	}()
+	peers[0].untilWaiting(1)
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("it was answered")
+	}
+	peers[0].untilWaiting(0)
+	peers[1].untilWaiting(0)
+	peers[0].append("orders", "x")
+	peers[1].wantHanded("", "0#1")
+}
+
+func TestDrainEndsReceivesThroughAnotherBroker(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 0)
+	got := make(chan answer)
+	go func() { got <- peers[1].post(mailPath+"/receive", `{"wait":"5m"}`) }()
+	peers[0].untilWaiting(1)
+	peers[1].handler.Drain()
+	if a := <-got; a.StatusCode != 200 || a.body != `{"messages":[]}`+"\n" {
+		t.Errorf("drained: %d %s", a.StatusCode, a.body)
+	}
+}
+
+func TestKeyIsShownToTheOwner(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 1)
+	_, ops := newKey(t, peers[0].broker, "ops", seb.ScopeAdmin)
+	_, worker := newKey(t, peers[0].broker, "worker", seb.ScopeRead, "orders")
+	peers[1].wantOwner(1) // which looks: until then it knows of no keys
+	if got := peers[1].received("mail", "", bearer(worker)...); handed(got) != "0#1" {
+		t.Errorf("got %s", handed(got))
+	}
+	peers[1].post(mailPath+"/receive", "").wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
+	q := peers[1].get(mailPath, bearer(ops)...)
+	if !strings.Contains(q.body, `"leased":1`) {
+		t.Errorf("the queue is %s", q.body)
+	}
+}
