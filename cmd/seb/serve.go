@@ -35,6 +35,7 @@ const (
 type serveCmd struct {
 	storeFlag
 	HTTP       string        `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
+	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to pass on what only the owner of a queue can answer, such as http://10.0.0.5:51313 (default: the address that it listens on, unless that is a wildcard)."`
 	AutoCreate bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
 	StaleMax   time.Duration `default:"1s" help:"How old the last look at the log may be when its end is told (default ${default})."`
 	Prices     pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"What the store asks, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (not known), or dollars for a million requests of class A, of class B, and a GB and month (default: by the store's address)."`
@@ -62,6 +63,8 @@ type serveCmd struct {
 	PartitionsMax      int  `group:"limits" default:"1000" placeholder:"N" help:"Most partitions of a topic (default ${default})."`
 	CommitPartsMax     int  `group:"limits" default:"1000" placeholder:"N" help:"Most parts of one commit of several things (default ${default})."`
 	ConsumersMax       int  `group:"limits" default:"100000" placeholder:"N" help:"Most consumers, of all topics together (default ${default})."`
+	QueuesMax          int  `group:"limits" default:"10000" placeholder:"N" help:"Most queues, of all topics together (default ${default})."`
+	DelayedMax         int  `group:"limits" default:"1000000" placeholder:"N" help:"Most appends with a delay that wait for their time (default ${default})."`
 	KeysMax            int  `group:"limits" default:"1000" placeholder:"N" help:"Most API keys (default ${default})."`
 	IdempotencyKeysMax int  `group:"limits" default:"1000000" placeholder:"N" help:"Most idempotency keys that are remembered, for a day each (default ${default})."`
 
@@ -127,7 +130,9 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	prices := c.Prices.of(store)
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	broker, err := seb.Open(ctx, store, c.options(batching(c.Batch, linger, c.CommitBytes), log, metrics))
+	options := c.options(batching(c.Batch, linger, c.CommitBytes), log, metrics)
+	options.Address = c.advertised(listener.Addr())
+	broker, err := seb.Open(ctx, store, options)
 	if err != nil {
 		err = fmt.Errorf("open the log in %s: %w", c.Store, err)
 		if seb.CodeOf(err) == seb.CodeInvalidRequest { // what the flags ask for, which no restart changes
@@ -140,6 +145,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	}
 	server := httpapi.NewServer(httpapi.New(broker, httpapi.Options{
 		Logger: log, Registerer: metrics, Gatherer: metrics, AllowOrigins: c.AllowOrigin, Prices: prices, Version: version(),
+		PeerTLS: c.peerConfig(secure),
 	}), log)
 	failed := make(chan error, 1)
 	limited := httpapi.LimitConnections(server, listener, c.MaxConnections)
@@ -244,6 +250,8 @@ func (c *serveCmd) options(b seb.Batching, log *slog.Logger, metrics prometheus.
 			Partitions:      c.PartitionsMax,
 			CommitParts:     c.CommitPartsMax,
 			Consumers:       c.ConsumersMax,
+			Queues:          c.QueuesMax,
+			Delayed:         c.DelayedMax,
 			Keys:            c.KeysMax,
 			IdempotencyKeys: c.IdempotencyKeysMax,
 		},
@@ -309,6 +317,9 @@ func (c *serveCmd) checkAddresses(ctx context.Context) error {
 	if c.HTTP == "" {
 		return usage(errors.New("--http is empty"))
 	}
+	if err := c.checkAdvertise(); err != nil {
+		return err
+	}
 	for _, origin := range c.AllowOrigin {
 		if err := httpapi.CheckOrigin(origin); err != nil {
 			return usage(fmt.Errorf("--allow-origin: %w", err))
@@ -353,7 +364,8 @@ func (c *serveCmd) checkPositive() error {
 		{"--stale-max", int64(c.StaleMax)}, {"--memory", int64(c.Memory)}, {"--state-memory", int64(c.StateMemory)},
 		{"--cache-bytes", int64(c.CacheBytes)}, {"--headers-max", int64(c.HeadersMax)}, {"--topics-max", int64(c.TopicsMax)},
 		{"--partitions-max", int64(c.PartitionsMax)}, {"--commit-parts-max", int64(c.CommitPartsMax)},
-		{"--consumers-max", int64(c.ConsumersMax)}, {"--keys-max", int64(c.KeysMax)}, {"--idempotency-keys-max", int64(c.IdempotencyKeysMax)},
+		{"--consumers-max", int64(c.ConsumersMax)}, {"--queues-max", int64(c.QueuesMax)}, {"--delayed-max", int64(c.DelayedMax)},
+		{"--keys-max", int64(c.KeysMax)}, {"--idempotency-keys-max", int64(c.IdempotencyKeysMax)},
 		{"--delete-delay", int64(c.DeleteDelay)}, {"--margin", int64(c.Margin)},
 	} {
 		if flag.value <= 0 {

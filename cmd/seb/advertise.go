@@ -1,0 +1,63 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/url"
+)
+
+// checkAdvertise refuses what is no address of a broker.
+func (c *serveCmd) checkAdvertise() error {
+	if c.Advertise == "" {
+		return nil
+	}
+	u, err := url.Parse(c.Advertise)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+		return usageError{hinted(fmt.Errorf("--advertise %q is no address of a broker", c.Advertise), "write scheme, host and port alone, such as http://10.0.0.5:51313")}
+	}
+	return nil
+}
+
+// advertised returns where other brokers reach this one, "" if that isn't known.
+func (c *serveCmd) advertised(listening net.Addr) string {
+	if c.Advertise != "" {
+		return c.Advertise
+	}
+	if tcp, ok := listening.(*net.TCPAddr); !ok || tcp.IP.IsUnspecified() {
+		return ""
+	}
+	return c.scheme() + "://" + listening.String()
+}
+
+// peerConfig is how other brokers are reached: they are shown the certificate that this
+// one serves with, and believed if they have one of the system's authorities, or of those
+// that stand in this one's own file.
+func (f tlsFlags) peerConfig(secure *tls.Config) *tls.Config {
+	if secure == nil {
+		return nil // the system's roots
+	}
+	current := func() (*tls.Certificate, error) {
+		now, err := secure.GetConfigForClient(nil)
+		if err != nil {
+			return nil, fmt.Errorf("show the server's certificate: %w", err)
+		}
+		return &now.Certificates[0], nil
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool() // there are none
+	}
+	if own, err := current(); err == nil {
+		for _, der := range own.Certificate {
+			if c, err := x509.ParseCertificate(der); err == nil { // else it would not have been loaded
+				roots.AddCert(c)
+			}
+		}
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, RootCAs: roots,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return current() },
+	}
+}
