@@ -54,8 +54,7 @@ type Handler struct {
 	tempo   tempo
 	peers   *http.Transport
 
-	firstSignMax time.Duration // of a broker that a request is passed on to
-
+	patience patience
 	attempts *attempts
 	declared map[string]methods // every route, by pattern
 
@@ -79,9 +78,8 @@ func New(b *seb.Broker, opts Options) *Handler {
 		prices:  opts.Prices,
 		peers:   newPeers(opts.PeerTLS),
 
-		firstSignMax: firstSignMax,
-
-		tempo: tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
+		patience: patience{first: 3 * time.Second, later: 12 * time.Second},
+		tempo:    tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
 
 		attempts: newAttempts(),
 		declared: map[string]methods{},
@@ -221,6 +219,9 @@ func (h *Handler) route(pattern string, m methods) {
 
 // serve has r served by s, if its sender may be.
 func (h *Handler) serve(w *response, r *http.Request, s served) {
+	if r.Header.Get(forwardedHeader) != "" {
+		w.sign() // before anything that may take long
+	}
 	r, leave, err := h.admit(w, r, s.need)
 	if err != nil {
 		h.fail(w, r, err)

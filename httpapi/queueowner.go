@@ -29,11 +29,9 @@ const (
 	ownerTries = 4
 
 	ownerDialMax = 2 * time.Second
-	// An owner says at once that it has a request that was passed on, and from time to
-	// time that it still works on it. One that doesn't is taken for lost.
-	firstSignMax = 3 * time.Second
+	// signInterval is how often an owner says that it still works on a request that was
+	// passed on to it.
 	signInterval = 5 * time.Second
-	nextSignMax  = 12 * time.Second
 	// Once its answer has begun, it sends something as often as this: event streams do.
 	bodySignMax = 3 * commentInterval
 	// ownerIdle is shorter than what any broker keeps idle connections for.
@@ -41,6 +39,10 @@ const (
 	// An owner's reason not to answer is no longer.
 	reasonBytesMax = 64 << 10
 )
+
+// patience is how long an owner may be silent that a request was passed on to, first and
+// later on, before it is taken for lost.
+type patience struct{ first, later time.Duration }
 
 // Why an owner did not answer a request that was passed on to it.
 var (
@@ -76,9 +78,6 @@ func (h *Handler) atOwner(w *response, r *http.Request, c ownerCall) error {
 	forwarded, err := h.takeForwarded(r, c.queue)
 	if err != nil {
 		return err
-	}
-	if forwarded {
-		w.sign()
 	}
 	var last error
 	for range ownerTries {
@@ -161,7 +160,7 @@ func (h *Handler) passOn(w *response, r *http.Request, e *seb.Error, c ownerCall
 	if r.URL.RawQuery != "" && !byCertificate {
 		path += "?" + r.URL.RawQuery
 	}
-	silence := time.AfterFunc(h.firstSignMax, func() { cancel(errDeaf) })
+	silence := time.AfterFunc(h.patience.first, func() { cancel(errDeaf) })
 	defer silence.Stop()
 	resp, err := h.ask(ctx, silence, w, r, method, e, path, body)
 	if err != nil {
@@ -190,7 +189,7 @@ var passedHeaders = []string{"Authorization", "Accept", "Content-Type", "User-Ag
 // of working on it.
 func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *http.Request, method string, e *seb.Error, path string, body []byte) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
-		silence.Reset(nextSignMax)
+		silence.Reset(h.patience.later)
 		return nil
 	}}
 	target, err := url.Parse(e.Address)

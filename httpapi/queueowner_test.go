@@ -2,11 +2,16 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -198,7 +203,7 @@ func ownedAt(t *testing.T, address string) *server {
 	owner := serve(t, openBroker(t, store, seb.Options{Address: address}), Options{})
 	owner.ownQueue(0)
 	s := newPeer(t, store)
-	s.handler.firstSignMax = 200 * time.Millisecond
+	s.handler.patience = patience{200 * time.Millisecond, 300 * time.Millisecond}
 	return s
 }
 
@@ -225,6 +230,13 @@ func TestOwnerThatDoesNotAnswerAsOneIsReplaced(t *testing.T) {
 			<-r.Context().Done()
 		},
 		"it hangs after a sign": func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				t.Error(err)
+			}
+			w.WriteHeader(http.StatusProcessing)
+			<-r.Context().Done()
+		},
+		"it dies after a sign": func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusProcessing)
 			panic(http.ErrAbortHandler)
 		},
@@ -373,4 +385,63 @@ func TestKeyIsShownToTheOwner(t *testing.T) {
 	if !strings.Contains(q.body, `"leased":1`) {
 		t.Errorf("the queue is %s", q.body)
 	}
+}
+
+// A client certificate can't be shown to another broker. That costs its bearer a word of
+// where the owner is, but not the queue.
+func TestCertificateIsNotPassedOn(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 1)
+	newKey(t, peers[0].broker, "ops", seb.ScopeAdmin)
+	newKey(t, peers[0].broker, "worker", seb.ScopeRead)
+	peers[1].wantOwner(1) // which looks: until then it knows of no keys
+	shown := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "worker"}}}}}
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.TLS = shown
+		peers[1].handler.ServeHTTP(w, r)
+	}))
+	defer ts.Close()
+	peers[1].url = ts.URL
+	a := peers[1].post(mailPath+"/receive", "")
+	if p := a.wantProblem(t, http.StatusServiceUnavailable, seb.CodeQueueElsewhere); !strings.Contains(p.Hint, "certificate") || !strings.Contains(a.body, peers[0].url) {
+		t.Errorf("the problem is %s", a.body)
+	}
+	if q := peers[1].describeQueue("mail"); q.Leased != nil || q.Received != nil || q.Ready != 1 || q.Owner == nil {
+		t.Errorf("the queue is %+v", q)
+	}
+	peers[0].stop()
+	peers[1].received("mail", "")
+	peers[1].wantOwner(2)
+}
+
+// Who has passed a request on sees that the owner works on it, for as long as it waits.
+func TestOwnerShowsThatItWaits(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		s.ownQueue(0)
+		signs := 0
+		trace := &httptrace.ClientTrace{Got1xxResponse: func(status int, _ textproto.MIMEHeader) error {
+			if status == http.StatusProcessing {
+				signs++
+			}
+			return nil
+		}}
+		ctx := httptrace.WithClientTrace(t.Context(), trace)
+		req, err := http.NewRequestWithContext(ctx, "POST", s.url+mailPath+"/receive", strings.NewReader(`{"wait":"42s"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(forwardedHeader, s.broker.TopicTag(1))
+		began := time.Now()
+		resp, err := s.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if string(body) != `{"messages":[]}`+"\n" || err != nil || time.Since(began) != 42*time.Second {
+			t.Errorf("got %s after %v, %v", body, time.Since(began), err)
+		}
+		if most := s.handler.patience.later / signInterval; signs < 9 || most < 2 {
+			t.Errorf("there were %d signs, and patience for %d", signs, most)
+		}
+	})
 }
