@@ -17,7 +17,7 @@ func TestPostgresIsMeasured(t *testing.T) {
 		t.Skip(err)
 	}
 	var out bytes.Buffer
-	args := []string{"-messages", "300", "-workers", "8", "-sides", "postgres-locked,postgres-leased"}
+	args := []string{"-messages", "300", "-workers", "8", "-sides", "postgres-locked,postgres-leased,seb-immediate"}
 	if err := run(t.Context(), args, &out); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestPostgresIsMeasured(t *testing.T) {
 
 func TestMistakesAreTold(t *testing.T) {
 	for want, args := range map[string][]string{
-		`there is no "kafka"; there are postgres-locked, postgres-leased, seb`: {"-sides", "kafka"},
+		`there is no "kafka"; there are postgres-locked, postgres-leased, seb, seb-immediate`: {"-sides", "kafka"},
 		`"ten" is no number`: {"-batches", "1,ten"},
 		"at least 1":         {"-messages", "0"},
 	} {

@@ -43,10 +43,11 @@ var openers = map[string]func(context.Context, options) (side, error){
 	"postgres-locked": openLocked,
 	"postgres-leased": openLeased,
 	"seb":             openSeb,
+	"seb-immediate":   openSebImmediate,
 }
 
 // sideNames are in the order in which they are measured.
-var sideNames = []string{"postgres-locked", "postgres-leased", "seb"}
+var sideNames = []string{"postgres-locked", "postgres-leased", "seb", "seb-immediate"}
 
 // measured is what came out of one run.
 type measured struct {

@@ -27,16 +27,23 @@ const (
 
 // seb is a queue of a broker.
 type seb struct {
-	url  string
-	own  *servers.Seb // nil if it isn't ours
-	dir  string       // of our own
-	http *http.Client
+	url   string
+	own   *servers.Seb // nil if it isn't ours
+	dir   string       // of our own
+	flags []string     // of seb serve
+	http  *http.Client
 }
 
-func openSeb(ctx context.Context, o options) (side, error) {
+func openSeb(ctx context.Context, o options) (side, error) { return openSebWith(ctx, o) }
+
+func openSebImmediate(ctx context.Context, o options) (side, error) {
+	return openSebWith(ctx, o, "--batch", "immediate")
+}
+
+func openSebWith(ctx context.Context, o options, flags ...string) (side, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = o.workers, o.workers
-	s := &seb{url: o.seb, http: &http.Client{Transport: transport}}
+	s := &seb{url: o.seb, flags: flags, http: &http.Client{Transport: transport}}
 	if s.url != "" {
 		return s, nil
 	}
@@ -55,8 +62,7 @@ func (s *seb) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// All settings are Seb's own.
-	if s.own, err = servers.StartSeb(ctx, binary, s.dir+"/log"); err != nil {
+	if s.own, err = servers.StartSeb(ctx, binary, s.dir+"/log", s.flags...); err != nil {
 		return err
 	}
 	s.url = s.own.URL
@@ -97,7 +103,7 @@ func (s *seb) Describe(ctx context.Context) (string, error) {
 	}
 	store := "the store of that broker"
 	if s.own != nil {
-		store = "a directory, with the defaults of `seb serve`"
+		store = fmt.Sprintf("a directory, with the defaults of `seb serve` but for %q", s.flags)
 	}
 	return fmt.Sprintf("%s, over %s, on %s", text, s.url, store), nil
 }
