@@ -191,11 +191,13 @@ func checkTokens(tokens []string) error {
 // parse reads tokens. If one is none, nothing is done with the others either.
 func (q *Queue) parse(tokens []string) ([]*answer, error) {
 	answers := make([]*answer, len(tokens))
-	errs := make([]error, len(tokens))
 	for i, s := range tokens {
-		answers[i], errs[i] = q.parseOne(s)
+		var err error
+		if answers[i], err = q.parseOne(s); err != nil {
+			return nil, err
+		}
 	}
-	return answers, notSent(tokensError(errs))
+	return answers, nil
 }
 
 func (q *Queue) parseOne(token string) (*answer, error) {
