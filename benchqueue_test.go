@@ -2,6 +2,7 @@ package seb_test
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -63,4 +64,52 @@ func BenchmarkQueue(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 		})
 	}
+}
+
+// BenchmarkQueueBacklog receives a thousand records from backlogs of different sizes, and
+// tells what heap that takes.
+func BenchmarkQueueBacklog(b *testing.B) {
+	for _, backlog := range []int{1_000, 100_000, 10_000_000} {
+		b.Run(fmt.Sprintf("backlog=%d", backlog), func(b *testing.B) {
+			store, err := objstore.OpenDir(b.TempDir())
+			if err != nil {
+				b.Fatal(err)
+			}
+			opts := immediate()
+			opts.Memory = 16 << 20 // the cache's part of it is full in any case
+			broker := open(b, store, opts)
+			mustCreateTopic(b, broker, "t", 1)
+			records := batchOf(min(backlog, 50_000), 20)
+			for n := 0; n < backlog; n += len(records) {
+				if _, err := broker.Append(b.Context(), "t", records); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for i := range b.N {
+				q := broker.Queue("t", fmt.Sprint("work", i))
+				mustSet(b, q, seb.QueueUpdate{})
+				before := heap()
+				slowest := time.Duration(0)
+				for range 100 {
+					began := time.Now()
+					ms, err := q.Receive(b.Context(), seb.ReceiveOptions{Max: 10})
+					if err != nil || len(ms) != 10 {
+						b.Fatal(len(ms), err)
+					}
+					slowest = max(slowest, time.Since(began))
+				}
+				b.ReportMetric(float64(heap()-before), "heap-bytes")
+				b.ReportMetric(float64(slowest.Microseconds())/1000, "slowest-ms")
+			}
+		})
+	}
+}
+
+// heap returns the bytes of what is reachable.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
