@@ -88,3 +88,48 @@ func TestCatchingUpSendsFewCreates(t *testing.T) {
 		})
 	}
 }
+
+// Queues ride in the commits of what flows: neither a receive nor an acknowledgement has
+// requests of its own then, and a queue that nobody uses has none at all.
+func TestRequestsOfQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, faulty := newFaulty()
+		opts := seb.InVirtualTime(seb.Options{Batching: seb.Timed(50*time.Millisecond, 1<<20)})
+		b := open(t, storetest.Slow(faulty, 20*time.Millisecond), opts)
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		count := func(work bool, span time.Duration) (creates, gets int) {
+			creates, gets = faulty.Count(objstore.VerbCreate, ""), faulty.Count(objstore.VerbGet, "")
+			ctx, cancel := context.WithTimeout(t.Context(), span)
+			defer cancel()
+			if work {
+				stop := workOn(t, &seb.Worker{Source: q, Concurrency: 50, Handle: func(context.Context, seb.Message) error { return nil }})
+				defer func() {
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+			for ctx.Err() == nil { // 100 a second
+				if _, err := b.AppendAsync(t.Context(), "t", values("v")); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			return faulty.Count(objstore.VerbCreate, "") - creates, faulty.Count(objstore.VerbGet, "") - gets
+		}
+		without, _ := count(false, time.Minute)
+		with, gets := count(true, time.Minute)
+		t.Logf("a minute of 100 appends a second: %d creates; of 100 acknowledgements as well: %d creates, %d gets", without, with, gets)
+		if with > without+without/50 || gets > 10 {
+			t.Error("acknowledging has requests of its own")
+		}
+		time.Sleep(time.Minute)
+		creates, gets := faulty.Count(objstore.VerbCreate, ""), faulty.Count(objstore.VerbGet, "")
+		time.Sleep(24 * time.Hour)
+		if c, g := faulty.Count(objstore.VerbCreate, "")-creates, faulty.Count(objstore.VerbGet, "")-gets; c > 0 || g > 0 {
+			t.Errorf("a day of an idle queue: %d creates, %d gets", c, g)
+		}
+	})
+}
