@@ -187,6 +187,8 @@ func (c *client) unsure(method, u string, err error) error {
 	switch {
 	case strings.Contains(u, "/consumers/"):
 		look = "look with `seb consumer show` before you try again"
+	case strings.Contains(u, "/queues/"):
+		look = "look with `seb queue show` before you try again"
 	case strings.HasPrefix(u, c.url(nil, "keys")):
 		look = "look with `seb key list`, with --store if that needs a key, and revoke a key that was made but never shown"
 	}

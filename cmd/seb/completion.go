@@ -216,7 +216,7 @@ func (l *commandLine) candidates(ctx context.Context) []candidate {
 	return all
 }
 
-// values adds what an argument can be: one of a list, or a topic or a consumer there is.
+// values adds what an argument can be: one of a list, or a topic, a consumer or a queue there is.
 func (l *commandLine) values(ctx context.Context, argument *kong.Positional, add func(word, meaning string)) {
 	for _, value := range argument.EnumSlice() {
 		add(value, "")
@@ -224,7 +224,9 @@ func (l *commandLine) values(ctx context.Context, argument *kong.Positional, add
 	switch {
 	case argument.Name == "consumer":
 		l.consumers(ctx, add)
-	case argument.Name == "topic" && l.command.Name != "create":
+	case argument.Name == "queue" && l.command.Name != "create":
+		l.queues(ctx, add)
+	case argument.Name == "topic" && l.command.FullPath() != "seb topic create":
 		var answer struct {
 			Topics []topicInfo `json:"topics"`
 		}
@@ -246,6 +248,20 @@ func (l *commandLine) consumers(ctx context.Context, add func(word, meaning stri
 	l.ask(ctx, &answer, "topics", l.args[0], "consumers")
 	for _, c := range answer.Consumers {
 		add(c.Name, fmt.Sprintf("lag %d", c.Lag))
+	}
+}
+
+// queues adds those of the topic that was typed before.
+func (l *commandLine) queues(ctx context.Context, add func(word, meaning string)) {
+	if len(l.args) == 0 {
+		return
+	}
+	var answer struct {
+		Queues []queueInfo `json:"queues"`
+	}
+	l.ask(ctx, &answer, "topics", l.args[0], "queues")
+	for _, q := range answer.Queues {
+		add(q.Name, fmt.Sprintf("%d ready", q.Ready))
 	}
 }
 

@@ -32,6 +32,9 @@ func TestCompletionKnowsWhatCanStandThere(t *testing.T) {
 		{"pro", "produce"},
 		{"topic .", "create list show update trim delete"},
 		{"consumer .", "list show reset delete"},
+		{"queue .", "create update list show pause resume dead redrive purge delete"},
+		{"queue create --or", "--order"},
+		{"work --dr", "--drain"},
 		{"consume --consumer .", ""},
 		{"topic create --", "--help --server --key --key-file --ca --cert --cert-key --output --retention --retention-bytes --partitions"},
 		{"topic trim --b", "--before"},
@@ -89,6 +92,20 @@ func TestCompletionAsksTheBrokerForTopics(t *testing.T) {
 		if got := completed(t, words...); !slices.Equal(got, []string{"billing", "search"}) {
 			t.Errorf("%q: %q", words, got)
 		}
+	}
+	for _, name := range []string{"mail", "thumbs"} {
+		runSeb(t, nil, "queue", "create", "clicks", name).want(t, exitOK)
+	}
+	for _, words := range [][]string{{"queue", "show", "clicks", ""}, {"queue", "redrive", "--offset", "1", "clicks", ""}, {"work", "clicks", ""}} {
+		if got := completed(t, words...); !slices.Equal(got, []string{"mail", "thumbs"}) {
+			t.Errorf("%q: %q", words, got)
+		}
+	}
+	if got := completed(t, "queue", "create", "c"); !slices.Equal(got, []string{"clicks"}) {
+		t.Errorf("a queue is created on a topic there is: %q", got)
+	}
+	if got := completed(t, "queue", "create", "clicks", ""); len(got) > 0 {
+		t.Errorf("a queue to be created can't be one there is: %q", got)
 	}
 	if got := completed(t, "consumer", "show", "orders", ""); len(got) > 0 {
 		t.Errorf("consumers of another topic: %q", got)

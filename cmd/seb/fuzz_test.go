@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -179,6 +180,28 @@ func FuzzParseFetchedLines(f *testing.F) {
 		}
 		if !bytes.Equal(all, body) {
 			t.Fatalf("%q is taken for %q", body, all)
+		}
+	})
+}
+
+// Whatever a record holds, what a command gets to know of it fits an environment, and is
+// nothing but variables with seb's prefix, each once.
+func FuzzMessageEnvironment(f *testing.F) {
+	f.Add([]byte(`{"token":"t","attempt":1,"leased_until":"2026-01-31T12:00:30.250Z","partition":0,"offset":1,"timestamp":"2026-01-31T12:00:00.250Z","key":"42","value":"x","headers":{"a b":["1","2"],"PATH":"/"},"headers_base64":{"grün":"/w=="}}`))
+	f.Add([]byte(`{"key_base64":"AA==","value":null,"headers":{"=":"\u0000"}}`))
+	name := regexp.MustCompile(`^SEB_MESSAGE_[A-Z0-9_]*$`)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var m messageJSON
+		if json.Unmarshal(text, &m) != nil {
+			return
+		}
+		seen := map[string]bool{}
+		for _, variable := range (&handler{cmd: &workCmd{}}).environment(m.message()) {
+			key, value, _ := strings.Cut(variable, "=")
+			if !name.MatchString(key) || seen[key] || strings.ContainsRune(value, 0) || len(variable) > variableBytesMax+len(variablePrefix)+1 {
+				t.Fatalf("%.100q", variable)
+			}
+			seen[key] = true
 		}
 	})
 }

@@ -1,5 +1,5 @@
 // Command seb is the Simple Event Broker: the broker itself (serve), a client
-// for a shell (topic, produce, consume, key), and the tools an operator needs when
+// for a shell (topic, produce, consume, queue, work, key), and the tools an operator needs when
 // in doubt about a store (doctor), a log (fsck) or an object (dump).
 //
 // It wires packages together and talks to people; what a broker does lives in
@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -29,6 +30,7 @@ acknowledged once the store has it, and readers get it as often as they like.
     partition   an ordered part of a topic, which has one or more; records with one key go to one partition
     offset      where a record stands in its partition: 0, 1, 2 and so on; a reader says from which it reads
     consumer    a reader's place in a topic, kept under a name
+    queue       a topic's records as work to be done: each is handed to one worker until it is done
 
 First steps, all but the first in another terminal:
 
@@ -60,6 +62,8 @@ type cli struct {
 	Produce  produceCmd  `cmd:"" group:"data" help:"Append records to a topic, one for each line of the input."`
 	Consume  consumeCmd  `cmd:"" group:"data" help:"Write a topic's records to the output, a line each."`
 	Consumer consumerCmd `cmd:"" group:"data" help:"List, show, reset and delete consumers: named places in a topic."`
+	Queue    queueCmd    `cmd:"" group:"data" help:"Create, show, change and delete queues: a topic's records as work to be done."`
+	Work     workCmd     `cmd:"" group:"data" help:"Run a command for each record of a queue."`
 	Import   importCmd   `cmd:"" group:"data" help:"Bring over topics of the original Seb, offsets kept."`
 	Top      topCmd      `cmd:"" group:"operations" help:"Show live what a broker and its topics do."`
 	Bill     billCmd     `cmd:"" group:"operations" help:"Show what a broker's use of its store costs."`
@@ -98,17 +102,39 @@ type streams struct {
 }
 
 func main() {
-	ctx, cancel := context.WithCancelCause(context.Background())
+	second := &secondSignal{}
+	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), secondSignalKey{}, second))
 	signals := make(chan os.Signal, 2) // none is lost while the other is handled
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		cancel(interruption{<-signals}) // asks the command to end
-		os.Exit(interruption{<-signals}.exitCode())
+		s := <-signals
+		if do := second.do.Load(); do != nil {
+			(*do)()
+			s = <-signals
+		}
+		os.Exit(interruption{s}.exitCode())
 	}()
 	// A reader that went away shows as an error of Write instead of a kill,
 	// so that `seb consume | head` succeeds.
 	signal.Ignore(syscall.SIGPIPE)
 	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+// secondSignal is what a second signal does before a third ends the process: nothing as
+// a rule, and then the second ends it already.
+type secondSignal struct{ do atomic.Pointer[func()] }
+
+type secondSignalKey struct{}
+
+// onSecondSignal has do done at the second signal, until undo is called.
+func onSecondSignal(ctx context.Context, do func()) (undo func()) {
+	second, ok := ctx.Value(secondSignalKey{}).(*secondSignal)
+	if !ok {
+		return func() {} // nobody sends signals
+	}
+	second.do.Store(&do)
+	return func() { second.do.Store(nil) }
 }
 
 // run executes one command line and returns the exit code. Whatever went wrong

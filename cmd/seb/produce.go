@@ -28,6 +28,8 @@ type produceCmd struct {
 	BatchBytes   size          `default:"8MiB" help:"Largest request to send (default ${default})."`
 	BatchRecords int           `default:"50000" help:"Most records in a request (default ${default})."`
 	RetryFor     time.Duration `default:"2m" help:"How long to retry what is certain not to have been appended (default ${default})."`
+	Delay        time.Duration `env:"-" placeholder:"DURATION" help:"Have queues hand the records out so long after their append, such as 10m (default: at once)."`
+	DeliverAt    *time.Time    `env:"-" placeholder:"TIME" help:"Have queues hand the records out from then on, such as 2026-01-31T12:00:00Z (default: at once)."`
 	Idempotent   bool          `help:"Retry also what may have been appended: the log knows each request again, and appends it once."`
 }
 
@@ -43,6 +45,7 @@ Examples:
     seb produce events --file events.log --idempotent
     tail -F app.log | seb produce app --partition 0
     printf 'alice\tpaid\n' | seb produce orders --key-separator '\t'
+    echo reminder | seb produce orders --delay 24h
     seb produce pictures --format raw --file cat.png
     seb consume orders --format json | seb produce copy --format json
 
@@ -50,6 +53,8 @@ Examples:
 
 As json, fields may be left out but for a value, and value_json holds JSON to be the value as it stands;
 offset is ignored. With raw, all of the input is one record.
+
+With --delay or --deliver-at queues hand the records out later; who reads the topic sees them at once.
 
 With --idempotent each request has a key that the log remembers for a day, so that a retry after a lost answer
 appends nothing twice. The log remembers a million keys: input that comes drop by drop, many times a second for
@@ -67,6 +72,9 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	}
 	if c.BatchBytes < 1 || c.BatchRecords < 1 || c.Skip < 0 {
 		return usage(errors.New("--batch-bytes and --batch-records must be at least 1, --skip at least 0"))
+	}
+	if c.Delay < 0 || c.Delay > 0 && c.DeliverAt != nil {
+		return usage(errors.New("--delay must be at least 0, and does not go with --deliver-at"))
 	}
 	if err := c.checkFormat(); err != nil {
 		return err
@@ -244,6 +252,12 @@ func (p *producer) post(ctx context.Context, batch *recordBatch) error {
 	}
 	req.ContentLength = int64(batch.size())
 	req.Header.Set("Content-Type", batch.mediaType())
+	if p.cmd.Delay > 0 {
+		req.Header.Set("Seb-Delay", p.cmd.Delay.String())
+	}
+	if p.cmd.DeliverAt != nil {
+		req.Header.Set("Seb-Deliver-At", p.cmd.DeliverAt.Format(time.RFC3339Nano))
+	}
 	if p.cmd.Idempotent {
 		req.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%d", p.run, p.acked))
 	}

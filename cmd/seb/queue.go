@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+type queueCmd struct {
+	Create  queueCreateCmd  `cmd:"" help:"Create a queue on a topic."`
+	Update  queueUpdateCmd  `cmd:"" help:"Change how a queue hands out records."`
+	List    queueListCmd    `cmd:"" help:"List the queues of a topic, and what there is to do."`
+	Show    queueShowCmd    `cmd:"" help:"Show what there is to do in a queue, and its config."`
+	Pause   queuePauseCmd   `cmd:"" help:"Hand out nothing until it is resumed."`
+	Resume  queueResumeCmd  `cmd:"" help:"Hand out records again."`
+	Dead    queueDeadCmd    `cmd:"" help:"Show the records that are parked, and why."`
+	Redrive queueRedriveCmd `cmd:"" help:"Take parked records back to work."`
+	Purge   queuePurgeCmd   `cmd:"" help:"Do away with all the work that is there."`
+	Delete  queueDeleteCmd  `cmd:"" help:"Forget a queue."`
+}
+
+// Help tells what queues are.
+func (queueCmd) Help() string {
+	return `A queue is a view of a topic's records as work to be done: each is handed to one worker for a time, its lease, and
+handed out again unless the worker has said by then that it is done. A record that keeps failing is parked: it is
+dead until it is redriven. The records stay in the topic as they are, and a topic may have many queues. Every record
+is handed out at least once. seb work TOPIC QUEUE --exec CMD is a worker for a shell.
+
+What purges and deletes does so at once, without asking.`
+}
+
+// queueInfo is a queue as the API describes it.
+type queueInfo struct {
+	Topic        string          `json:"topic"`
+	Name         string          `json:"name"`
+	Config       queueConfigInfo `json:"config"`
+	Ready        int64           `json:"ready"`
+	Leased       *int64          `json:"leased"` // nil where the broker doesn't know
+	Delayed      int64           `json:"delayed"`
+	Dead         int64           `json:"dead"`
+	OldestAge    *string         `json:"oldest_age"`
+	Received     *float64        `json:"received_per_second"`
+	Acknowledged *float64        `json:"acknowledged_per_second"`
+	Owner        *string         `json:"owner"`
+	Epoch        uint64          `json:"epoch"`
+}
+
+type queueConfigInfo struct {
+	Lease           string  `json:"lease"`
+	MaxAttempts     int     `json:"max_attempts"`
+	Backoff         string  `json:"backoff"`
+	DeadLetterTopic *string `json:"dead_letter_topic"`
+	Order           string  `json:"order"`
+	Paused          bool    `json:"paused"`
+}
+
+// String says how the queue hands out records.
+func (c queueConfigInfo) String() string {
+	s := fmt.Sprintf("lease: %s; attempts: %d; backoff: %s; order: %s; dead-letter topic: %s",
+		c.Lease, c.MaxAttempts, c.Backoff, c.Order, orDash(c.DeadLetterTopic, "none"))
+	if c.Paused {
+		s += "; paused"
+	}
+	return s
+}
+
+// orDash returns what is known as text, or what stands for nothing.
+func orDash[T any](v *T, nothing string) string {
+	if v == nil {
+		return nothing
+	}
+	return fmt.Sprint(*v)
+}
+
+// age is how old the oldest record is that waits, in what a person reads.
+func (q queueInfo) age() string {
+	d, err := time.ParseDuration(orDash(q.OldestAge, "-"))
+	switch {
+	case err != nil:
+		return orDash(q.OldestAge, "-")
+	case d > time.Minute:
+		d = d.Truncate(time.Second)
+	default:
+		d = d.Truncate(100 * time.Millisecond)
+	}
+	return d.String()
+}
+
+// queueFlags name a queue, and the broker that knows it.
+type queueFlags struct {
+	serverFlag
+	outputFlag
+	Topic string `arg:"" type:"topic" help:"Name of the topic."`
+	Queue string `arg:"" help:"Name of the queue."`
+}
+
+func (f queueFlags) path(more ...string) []string {
+	return append([]string{"topics", f.Topic, "queues", f.Queue}, more...)
+}
+
+// ask sends a request about the queue, and returns the whole answer. doing says what
+// for, where it fails.
+func (f queueFlags) ask(ctx context.Context, doing, method string, body any, more ...string) (json.RawMessage, int, error) {
+	broker, err := f.client()
+	if err != nil {
+		return nil, 0, err
+	}
+	var whole json.RawMessage
+	answer := any(&whole)
+	if method == http.MethodDelete {
+		answer = nil
+	}
+	status, err := broker.call(ctx, method, broker.url(nil, f.path(more...)...), body, answer)
+	if err != nil {
+		return nil, 0, f.failed(doing, err)
+	}
+	return whole, status, nil
+}
+
+func (f queueFlags) failed(doing string, err error) error {
+	return fmt.Errorf("%s queue %s of %s: %w", doing, f.Queue, f.Topic, err)
+}
+
+// tell writes what became of the queue: the whole answer for programs, a line for people.
+func (f queueFlags) tell(std streams, doing string, whole json.RawMessage, line func(queueInfo) string) error {
+	if f.json() {
+		return printJSON(std.out, whole)
+	}
+	var q queueInfo
+	if err := json.Unmarshal(whole, &q); err != nil {
+		return f.failed(doing, err)
+	}
+	_, err := fmt.Fprintf(std.out, "queue %s of %s %s\n", f.Queue, f.Topic, line(q))
+	return err
+}
+
+type queueListCmd struct {
+	serverFlag
+	outputFlag
+	Topic string `arg:"" type:"topic" help:"Name of the topic."`
+}
+
+const queueColumnsHelp = `READY may be handed out now, DELAYED later: not due yet, or waiting for another attempt. LEASED is with workers; - is not
+known to this broker, and counted as ready. DEAD is parked. OLDEST is how long the oldest of them is there.`
+
+// Help shows examples.
+func (queueListCmd) Help() string {
+	return `Examples:
+
+    seb queue list orders
+    seb queue list orders --output json | jq -r '.queues[] | select(.dead > 0) | .name'
+
+` + queueColumnsHelp
+}
+
+// Run prints a line per queue.
+func (c *queueListCmd) Run(ctx context.Context, std streams) error {
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	var whole json.RawMessage
+	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic, "queues"), nil, &whole); err != nil {
+		return fmt.Errorf("list queues of %s: %w", c.Topic, err)
+	}
+	if c.json() {
+		return printJSON(std.out, whole)
+	}
+	var answer struct {
+		Queues []queueInfo `json:"queues"`
+	}
+	if err := json.Unmarshal(whole, &answer); err != nil {
+		return fmt.Errorf("list queues of %s: %w", c.Topic, err)
+	}
+	out := newPrinter(std.out)
+	out.table(func(row *printer) {
+		row.printf("QUEUE\tREADY\tLEASED\tDELAYED\tDEAD\tOLDEST\tORDER\tSTATE\n")
+		for _, q := range answer.Queues {
+			state := "open"
+			if q.Config.Paused {
+				state = "paused"
+			}
+			row.printf("%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Name, q.Ready, orDash(q.Leased, "-"), q.Delayed, q.Dead, q.age(), q.Config.Order, state)
+		}
+	})
+	return out.err
+}
+
+type queueShowCmd struct{ queueFlags }
+
+// Help shows examples.
+func (queueShowCmd) Help() string {
+	return `Examples:
+
+    seb queue show orders mail
+    seb queue show orders mail --output json | jq .ready
+
+` + queueColumnsHelp + ` RECEIVED and DONE are
+records in a second, lately. The owner is the broker that hands out the records; any broker takes requests.`
+}
+
+// Run prints what there is to do, and the config.
+func (c *queueShowCmd) Run(ctx context.Context, std streams) error {
+	whole, _, err := c.ask(ctx, "show", http.MethodGet, nil)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printJSON(std.out, whole)
+	}
+	var q queueInfo
+	if err := json.Unmarshal(whole, &q); err != nil {
+		return c.failed("show", err)
+	}
+	rate := func(r *float64) string {
+		if r == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.1f/s", *r)
+	}
+	out := newPrinter(std.out)
+	out.table(func(row *printer) {
+		row.printf("READY\tLEASED\tDELAYED\tDEAD\tOLDEST\tRECEIVED\tDONE\n")
+		row.printf("%d\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Ready, orDash(q.Leased, "-"), q.Delayed, q.Dead, q.age(), rate(q.Received), rate(q.Acknowledged))
+	})
+	out.printf("\n%s\n", strings.ReplaceAll(q.Config.String(), "; ", "\n"))
+	out.printf("owner: %s\n", orDash(q.Owner, "none known"))
+	return out.err
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// queueConfigFlags say how a queue hands out records. They don't come from the
+// environment: what is meant for new queues must not change one that is there.
+type queueConfigFlags struct {
+	Lease           *time.Duration `env:"-" placeholder:"DURATION" help:"How long a worker has for a record if it says nothing else, 1s to 12h (default: as it is, and 30s for a new queue)."`
+	MaxAttempts     *int           `env:"-" placeholder:"N" help:"How often a record is handed out before it is parked, 1 to 1000 (default: as it is, and 5)."`
+	Backoff         string         `env:"-" placeholder:"MIN..MAX" help:"How long a record that failed waits, twice as long each time, such as 1s..1h; one time alone is always that (default: as it is, and 1s..1h)."`
+	DeadLetterTopic string         `env:"-" placeholder:"TOPIC|none" help:"Copy the records that are parked to this topic, which must exist (default: as it is, and none)."`
+}
+
+// fields is the config as the API takes it, of the flags that were given.
+func (f queueConfigFlags) fields() map[string]any {
+	config := map[string]any{}
+	if f.Lease != nil {
+		config["lease"] = f.Lease.String()
+	}
+	if f.MaxAttempts != nil {
+		config["max_attempts"] = *f.MaxAttempts
+	}
+	if f.Backoff != "" {
+		config["backoff"] = f.Backoff
+	}
+	switch f.DeadLetterTopic {
+	case "":
+	case unlimited:
+		config["dead_letter_topic"] = nil
+	default:
+		config["dead_letter_topic"] = f.DeadLetterTopic
+	}
+	return config
+}
+
+type queueCreateCmd struct {
+	queueFlags
+	queueConfigFlags
+	Order string `env:"-" enum:"none,key," default:"" placeholder:"none|key" help:"none hands out records as they are asked for; key hands out one record of a key at a time, in their order (default: none)."`
+	From  string `env:"-" placeholder:"POSITION" help:"Where the queue begins: earliest, latest, or an offset N in a topic of one partition (default: earliest)."`
+}
+
+// Help shows examples.
+func (queueCreateCmd) Help() string {
+	return `Examples:
+
+    seb queue create orders mail
+    seb queue create orders mail --from latest --lease 5m --max-attempts 10 --backoff 10s..30m
+    seb topic create orders.dead && seb queue create orders mail --dead-letter-topic orders.dead
+    seb queue create orders accounts --order key
+
+A queue that exists takes the settings that are named and keeps the others, and goes on where it is. Its order can't
+change.`
+}
+
+// Run creates the queue, or gives the one that is there what is named.
+func (c *queueCreateCmd) Run(ctx context.Context, std streams) error {
+	body := c.fields()
+	if c.Order != "" {
+		body["order"] = c.Order
+	}
+	switch n, err := strconv.ParseInt(c.From, 10, 64); {
+	case c.From == "":
+	case err == nil && n >= 0 && c.From[0] != '-':
+		body["from"] = map[string]int64{"offset": n}
+	case c.From == "earliest" || c.From == "latest":
+		body["from"] = c.From
+	default:
+		return usageError{hinted(fmt.Errorf("--from: %q is no place where a queue can begin", c.From), "use earliest, latest or an offset such as 41")}
+	}
+	whole, status, err := c.ask(ctx, "create", http.MethodPut, body)
+	if err != nil {
+		return err
+	}
+	return c.tell(std, "create", whole, func(q queueInfo) string {
+		if status == http.StatusCreated {
+			return "created; " + q.Config.String()
+		}
+		return "exists; " + q.Config.String()
+	})
+}
+
+type queueUpdateCmd struct {
+	queueFlags
+	queueConfigFlags
+}
+
+// Help shows examples.
+func (queueUpdateCmd) Help() string {
+	return `Examples:
+
+    seb queue update orders mail --lease 10m
+    seb queue update orders mail --dead-letter-topic none
+
+What is not named stays as it is. Records that are with workers keep the lease that they have. With fewer attempts,
+records that failed more often already are parked when they fail next.`
+}
+
+// Run changes a queue that is there.
+func (c *queueUpdateCmd) Run(ctx context.Context, std streams) error {
+	body := c.fields()
+	if len(body) == 0 {
+		return usageError{hinted(errors.New("nothing is to change"), "say what, with --lease, --max-attempts, --backoff or --dead-letter-topic")}
+	}
+	// To change one that does not exist creates it, which nobody meant.
+	if _, _, err := c.ask(ctx, "update", http.MethodGet, nil); err != nil {
+		return err
+	}
+	whole, _, err := c.ask(ctx, "update", http.MethodPut, body)
+	if err != nil {
+		return err
+	}
+	return c.tell(std, "update", whole, func(q queueInfo) string { return "updated; " + q.Config.String() })
+}

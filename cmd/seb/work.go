@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+type workCmd struct {
+	serverFlag
+	Topic       string         `arg:"" type:"topic" help:"Name of the topic."`
+	Queue       string         `arg:"" help:"Name of the queue."`
+	Exec        string         `env:"-" required:"" placeholder:"CMD" help:"Run CMD by sh -c for each record."`
+	Concurrency int            `default:"1" placeholder:"N" help:"Run up to N at a time (default ${default})."`
+	Lease       time.Duration  `placeholder:"DURATION" help:"How long a record stays with this worker if it is killed; while the command runs the lease is extended (default: as the queue has it)."`
+	RetryIn     *time.Duration `placeholder:"DURATION" help:"How long a record waits whose command has left with exit code 75 (default: as after any other)."`
+	Drain       bool           `env:"-" help:"End when there is nothing to do; what is delayed is left."`
+	Limit       int64          `env:"-" placeholder:"N" help:"End after N records (default: no limit)."`
+	Grace       time.Duration  `default:"10s" placeholder:"DURATION" help:"How long a command has to leave after SIGTERM, before SIGKILL (default ${default})."`
+}
+
+// Help tells what the command gets, and what its exit code means.
+func (workCmd) Help() string {
+	return `The command gets the record's value on its standard input, and in its environment:
+
+    SEB_MESSAGE_TOPIC, SEB_MESSAGE_QUEUE
+    SEB_MESSAGE_PARTITION, SEB_MESSAGE_OFFSET     where the record is
+    SEB_MESSAGE_TIMESTAMP                         RFC 3339, UTC
+    SEB_MESSAGE_KEY                               unset if it has none
+    SEB_MESSAGE_ATTEMPT                           1, 2 and so on
+    SEB_MESSAGE_HEADER_NAME                       the header name, in capitals; what is neither letter nor digit is _
+
+(The names differ from those that seb's own flags have in the environment, so that the command may call seb.) A key or header with a
+zero byte, or of more than 64 KiB, is not passed; of headers that come to one name the first is.
+
+Exit code 0 says that the record is done. 75 (EX_TEMPFAIL) puts it back for --retry-in, every other code and death by a signal for
+as long as the queue's backoff says, with the last lines of standard error as the reason; after the queue's last attempt it is
+parked: see seb queue dead. 126 and 127, by which a shell says that it finds no command, put it back and end the worker.
+
+Examples:
+
+    seb work orders mail --exec 'mail -s Ordered shop@example.com' --concurrency 4
+    seb work orders mail --exec 'curl -fsS --data-binary @- https://example.com/hook'
+    seb work pictures thumbs --drain --exec 'convert - -resize 100 "thumbs/$SEB_MESSAGE_OFFSET.png"'
+
+The same record may come again: after a crash, and if its lease was lost, in which case the command is ended, by SIGTERM to its
+process group. Be sure that doing the work twice does no harm. If seb work itself is killed by SIGKILL its commands run on
+alone, and their records go to another worker after a lease. While the broker is away it tries again.
+
+Ctrl-C or SIGTERM: takes no more records, waits for the commands that run, and leaves with 0, or with 130 or 143 if --drain or
+--limit wasn't reached. A second one ends the commands and puts their records back. What the commands write is passed through.`
+}
+
+// Run works until it is interrupted, or as bounded.
+func (c *workCmd) Run(ctx context.Context, std streams) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	broker, err := c.client()
+	if err != nil {
+		return err
+	}
+	lease, err := c.open(ctx, broker, std)
+	if err != nil {
+		return fmt.Errorf("work on queue %s of %s: %w", c.Queue, c.Topic, err)
+	}
+	// An ignored signal would be ignored by the commands too.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
+
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	hurry, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer onSecondSignal(ctx, end)()
+	defer context.AfterFunc(ctx, func() {
+		note(std.err, "taking no more records; what runs is waited for, and ended by another Ctrl-C or SIGTERM\n")
+	})()
+	source := &boundedSource{
+		WorkSource: &queueSource{broker, c.Topic, c.Queue},
+		limit:      c.Limit, drain: c.Drain, places: c.Concurrency,
+		stop: func() { stop(errReached) },
+	}
+	h := &handler{cmd: c, std: std, stop: stop, onEnd: func(f func()) func() bool { return context.AfterFunc(hurry, f) }}
+	worker := &seb.Worker{
+		Source: source, Handle: h.handle, Concurrency: c.Concurrency, Lease: lease,
+		Logger: slog.New(slog.NewTextHandler(std.err, nil)),
+	}
+	err = worker.Run(running)
+	note(std.err, "%d done, %d put back\n", source.done.Load(), source.back.Load())
+	return c.ended(ctx, running, err)
+}
+
+// errReached ends a worker that has reached its bound.
+var errReached = errors.New("reached")
+
+// ended returns what the worker has ended with.
+func (c *workCmd) ended(ctx, running context.Context, err error) error {
+	cause := context.Cause(running)
+	switch {
+	case err != nil:
+		return err // it names the queue
+	case errors.Is(cause, errReached):
+		return nil
+	case errors.As(cause, new(noCommandError)):
+		return cause
+	case ctx.Err() != nil && (c.Drain || c.Limit > 0):
+		return fmt.Errorf("work on queue %s of %s: %w", c.Queue, c.Topic, errInterrupted)
+	default:
+		return nil
+	}
+}
+
+func (c *workCmd) check() error {
+	switch {
+	case c.Exec == "":
+		return usage(errors.New("--exec is empty: name the command to run"))
+	case c.Concurrency < 1 || c.Concurrency > workersMax:
+		return usage(fmt.Errorf("--concurrency must be 1 to %d", workersMax))
+	case c.Limit < 0:
+		return usage(errors.New("--limit must be at least 1"))
+	case c.Lease < 0 || c.Grace < 0 || c.RetryIn != nil && *c.RetryIn < 0:
+		return usage(errors.New("--lease, --grace and --retry-in must be at least 0"))
+	}
+	return nil
+}
+
+// workersMax is how many commands run at a time at most: a receive takes as many records.
+const workersMax = 1000
+
+// open returns the lease to ask for. It shows at once what can't go well at all.
+func (c *workCmd) open(ctx context.Context, broker *client, std streams) (time.Duration, error) {
+	var q queueInfo
+	_, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic, "queues", c.Queue), nil, &q)
+	if refusal := (*apiError)(nil); errors.As(err, &refusal) && refusal.Code == seb.CodeQueueNotFound {
+		err = hinted(err, fmt.Sprintf("create it with `seb queue create %s %s`", c.Topic, c.Queue))
+	}
+	if err != nil {
+		return 0, err
+	}
+	note(std.err, "working on queue %s of %s; %d records are ready\n", c.Queue, c.Topic, q.Ready)
+	if c.Lease > 0 {
+		return c.Lease, nil
+	}
+	return time.ParseDuration(q.Config.Lease)
+}
+
+// handler runs the command.
+type handler struct {
+	cmd   *workCmd
+	std   streams
+	stop  context.CancelCauseFunc
+	onEnd func(f func()) (undo func() bool) // has f done when the commands are to be ended
+}
+
+// handle runs the command for a record, and says what it came to.
+func (h *handler) handle(ctx context.Context, m seb.Message) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer h.onEnd(func() { cancel(errInterrupted) })()
+	err := h.run(ctx, m)
+	if err == nil {
+		return nil
+	}
+	note(h.std.err, "seb: partition %d offset %d, attempt %d: %s\n", m.Partition, m.Offset, m.Attempt, oneLine(firstLine(err.Error())))
+	var failure *commandError
+	switch {
+	case errors.Is(context.Cause(ctx), errInterrupted):
+		return &seb.RetryIn{Err: errors.New("the worker was ended")}
+	case errors.As(err, &failure) && failure.code == exitTempFail && h.cmd.RetryIn != nil:
+		return &seb.RetryIn{Delay: *h.cmd.RetryIn, Err: err}
+	case errors.As(err, &failure) && (failure.code == exitNoCommand || failure.code == exitNotRunnable):
+		h.stop(noCommandError{hinted(fmt.Errorf("the shell can't run the command: %w", err), "look at --exec; the record was put back")})
+	}
+	return err
+}
+
+// Exit codes of commands that have a meaning of their own.
+const (
+	exitTempFail    = 75
+	exitNotRunnable = 126
+	exitNoCommand   = 127
+)
+
+// noCommandError is that there is no command to run, for whatever record.
+type noCommandError struct{ error }
+
+func (e noCommandError) Unwrap() error { return e.error }

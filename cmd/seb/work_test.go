@@ -1,0 +1,349 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// work starts a `seb work orders mail` in dir; it ends with the test.
+func work(t *testing.T, dir, url string, args ...string) *process {
+	t.Helper()
+	p := &process{
+		cmd: exec.Command("seb", append([]string{"work", "orders", "mail", "--server", url}, args...)...), //nolint:noctx // it ends with the test
+		url: "of a worker", stdout: newOutput(), stderr: newOutput(), done: make(chan struct{}),
+	}
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.stdout, p.stderr
+	// What a killed worker has left behind may hold its outputs open.
+	p.cmd.WaitDelay = time.Second
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = p.cmd.Wait() // its ProcessState says it all
+	}()
+	ownedBy(t, p)
+	return p
+}
+
+// signalled sends a signal to a process.
+func (p *process) signalled(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// interrupted sends a signal to a worker that has something to do, and waits until that is heard.
+func (p *process) interrupted(t *testing.T, s os.Signal) {
+	t.Helper()
+	p.signalled(t, s)
+	until(t, "its word that it was interrupted", func() bool { return strings.Contains(p.stderr.String(), "taking no more records") }, p)
+}
+
+// left waits until the process has ended, and returns its exit code.
+func (p *process) left(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(startTimeout):
+		t.Fatalf("it did not end:\n%s", p.stderr)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// queueWith serves a queue of records with the values given.
+func queueWith(t *testing.T, flags []string, values ...string) (broker *process) {
+	t.Helper()
+	broker = serve(t, nil, "--store", t.TempDir(), "--linger", "1ms")
+	runSeb(t, nil, "topic", "create", "orders", "--server", broker.url).want(t, exitOK)
+	runSeb(t, nil, append([]string{"queue", "create", "orders", "mail", "--server", broker.url}, flags...)...).want(t, exitOK)
+	runSeb(t, strings.NewReader(strings.Join(values, "\n")), "produce", "orders", "--server", broker.url).want(t, exitOK)
+	return broker
+}
+
+// fileLines returns the lines of a file that a command writes, none if there is none.
+func fileLines(t *testing.T, path string) []string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")[:strings.Count(string(b), "\n")]
+}
+
+func untilLines(t *testing.T, path string, n int, running ...*process) []string {
+	t.Helper()
+	until(t, fmt.Sprintf("%d lines in %s", n, filepath.Base(path)), func() bool { return len(fileLines(t, path)) >= n }, running...)
+	return fileLines(t, path)
+}
+
+// queueLeft returns how many records are still to be done.
+func queueLeft(t *testing.T, url string) (left int64) {
+	t.Helper()
+	c, err := serverFlag{Server: url}.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.http.CloseIdleConnections()
+	var q queueInfo
+	if _, err := c.call(t.Context(), http.MethodGet, c.url(nil, "topics", "orders", "queues", "mail"), nil, &q); err != nil {
+		t.Fatal(err)
+	}
+	if left = q.Ready + q.Delayed + q.Dead; q.Leased != nil {
+		left += *q.Leased
+	}
+	return left
+}
+
+func wantQueueLeft(t *testing.T, url string, want int64) {
+	t.Helper()
+	if left := queueLeft(t, url); left != want {
+		t.Fatalf("%d records are left, not %d", left, want)
+	}
+}
+
+// oneEach fails the test unless the lines are the numbers below n, each once.
+func oneEach(t *testing.T, lines []string, n int) {
+	t.Helper()
+	got := make([]int, len(lines))
+	for i, line := range lines {
+		var err error
+		if got[i], err = strconv.Atoi(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(got)
+	for i := range n {
+		if i >= len(got) || got[i] != i || len(got) > n {
+			t.Fatalf("done is %v", got)
+		}
+	}
+}
+
+func numbers(n int) (list []string) {
+	for i := range n {
+		list = append(list, strconv.Itoa(i))
+	}
+	return list
+}
+
+func TestWorkersShareTheRecordsOfAQueue(t *testing.T) {
+	t.Parallel()
+	broker, dir := queueWith(t, nil, numbers(200)...), t.TempDir()
+	var workers []*process
+	for range 2 {
+		workers = append(workers, work(t, dir, broker.url, "--drain", "--concurrency", "4", "--exec", `read x; echo "$x" >>done; sleep 0.01`))
+	}
+	for _, w := range workers {
+		if code := w.left(t); code != exitOK || strings.HasPrefix(w.stderr.String(), "0 done") {
+			t.Fatalf("a worker ended with %d:\n%s", code, w.stderr)
+		}
+	}
+	oneEach(t, fileLines(t, filepath.Join(dir, "done")), 200)
+	wantQueueLeft(t, broker.url, 0)
+}
+
+// slowly runs until a file go is there, or the test has gone, and says that it was begun and ended.
+const slowly = `read x; echo "$x $SEB_MESSAGE_ATTEMPT" >>begun; until [ -e go -o ! -e begun ]; do sleep 0.05; done; echo "$x" >>ended`
+
+func TestRecordOfAKilledWorkerIsWithAnotherWithinALease(t *testing.T) {
+	t.Parallel()
+	broker, dir := queueWith(t, []string{"--lease", "2s"}, "0"), t.TempDir()
+	killed := work(t, dir, broker.url, "--exec", slowly)
+	untilLines(t, filepath.Join(dir, "begun"), 1, killed)
+	killed.kill()
+	began := time.Now()
+	other := work(t, t.TempDir(), broker.url, "--limit", "1", "--exec", `echo "$SEB_MESSAGE_ATTEMPT"`)
+	if code := other.left(t); code != exitOK || other.stdout.String() != "2\n" {
+		t.Fatalf("exit code %d, attempt %q:\n%s", code, other.stdout, other.stderr)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	wantQueueLeft(t, broker.url, 0)
+	writeFile(t, filepath.Join(dir, "go"), "") // what the killed worker began was left alone
+	untilLines(t, filepath.Join(dir, "ended"), 1)
+}
+
+// A part of a value must never pass for the whole.
+func TestCommandOfAKilledWorkerHasTheWholeValue(t *testing.T) {
+	t.Parallel()
+	value := strings.Repeat("x", 1<<20)
+	broker, dir := queueWith(t, nil, value), t.TempDir()
+	w := work(t, dir, broker.url, "--exec", `echo >>begun; until [ -e go -o ! -e begun ]; do sleep 0.05; done; wc -c >size; echo >>ended`)
+	untilLines(t, filepath.Join(dir, "begun"), 1, w)
+	w.kill()
+	writeFile(t, filepath.Join(dir, "go"), "")
+	untilLines(t, filepath.Join(dir, "ended"), 1)
+	if got := strings.TrimSpace(fileLines(t, filepath.Join(dir, "size"))[0]); got != strconv.Itoa(len(value)) {
+		t.Errorf("it has read %s bytes of %d", got, len(value))
+	}
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSlowCommandKeepsItsRecordAndALostLeaseEndsIt(t *testing.T) {
+	t.Parallel()
+	broker, dir := queueWith(t, []string{"--lease", "1s"}, "0"), t.TempDir()
+	// The shell leaves at SIGTERM; what it has started ignores that.
+	paused := work(t, dir, broker.url, "--grace", "500ms", "--exec", `sh -c 'trap "" TERM; echo $$ >>child; while [ -e child ]; do sleep 0.05; done' & wait`)
+	child, err := strconv.Atoi(untilLines(t, filepath.Join(dir, "child"), 1, paused)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := work(t, dir, broker.url, "--limit", "1", "--exec", "true")
+	select {
+	case <-other.done:
+		t.Fatalf("it went to another worker:\n%s%s", other.stderr, paused.stderr)
+	case <-time.After(2500 * time.Millisecond):
+	}
+	paused.signalled(t, syscall.SIGSTOP)
+	if code := other.left(t); code != exitOK {
+		t.Fatalf("the other worker ended with %d:\n%s", code, other.stderr)
+	}
+	paused.signalled(t, syscall.SIGCONT)
+	until(t, "the end of what the command started", func() bool { return syscall.Kill(child, 0) == syscall.ESRCH }, paused)
+	wantQueueLeft(t, broker.url, 0)
+	paused.signalled(t, syscall.SIGTERM)
+	if code := paused.left(t); code != exitOK || !strings.Contains(paused.stderr.String(), "went to another worker") ||
+		!strings.Contains(paused.stderr.String(), "0 done, 0 put back") {
+		t.Fatalf("it ended with %d:\n%s", code, paused.stderr)
+	}
+}
+
+func TestWorkerOutlivesItsBroker(t *testing.T) {
+	t.Parallel()
+	port, store, dir := freePort(t), t.TempDir(), t.TempDir()
+	args := []string{"--store", store, "--http", "127.0.0.1:" + port}
+	broker := serve(t, nil, args...)
+	runSeb(t, nil, "topic", "create", "orders", "--server", broker.url).want(t, exitOK)
+	runSeb(t, nil, "queue", "create", "orders", "mail", "--lease", "30s", "--server", broker.url).want(t, exitOK)
+	runSeb(t, strings.NewReader("0\n"), "produce", "orders", "--server", broker.url).want(t, exitOK)
+	w := work(t, dir, broker.url, "--limit", "1", "--exec", slowly)
+	untilLines(t, filepath.Join(dir, "begun"), 1, w)
+	broker.killed(t)
+	writeFile(t, filepath.Join(dir, "go"), "")
+	untilLines(t, filepath.Join(dir, "ended"), 1, w)
+	broker = serve(t, nil, args...)
+	// The broker that hands records out now takes the answer for one that another has.
+	if code := w.left(t); code != exitOK || !strings.Contains(w.stderr.String(), "1 done, 0 put back") {
+		t.Fatalf("it ended with %d:\n%s", code, w.stderr)
+	}
+	oneEach(t, fileLines(t, filepath.Join(dir, "ended")), 1)
+	wantQueueLeft(t, broker.url, 0)
+}
+
+func TestInterruptedWorkerFinishesWhatItHas(t *testing.T) {
+	t.Parallel()
+	broker, dir := queueWith(t, nil, "0", "1", "2"), t.TempDir()
+	w := work(t, dir, broker.url, "--concurrency", "2", "--exec", slowly)
+	untilLines(t, filepath.Join(dir, "begun"), 2, w)
+	w.interrupted(t, syscall.SIGINT)
+	writeFile(t, filepath.Join(dir, "go"), "")
+	if code := w.left(t); code != exitOK || !strings.Contains(w.stderr.String(), "2 done, 0 put back") {
+		t.Fatalf("it ended with %d:\n%s", code, w.stderr)
+	}
+	wantQueueLeft(t, broker.url, 1)
+}
+
+func TestSecondInterruptEndsTheCommandsAndPutsTheirRecordsBack(t *testing.T) {
+	t.Parallel()
+	broker, dir := queueWith(t, []string{"--backoff", "1h"}, "0", "1"), t.TempDir()
+	w := work(t, dir, broker.url, "--concurrency", "2", "--drain", "--exec", `trap 'echo "$x" >>stopped; exit 1' TERM; `+slowly)
+	untilLines(t, filepath.Join(dir, "begun"), 2, w)
+	w.interrupted(t, syscall.SIGTERM)
+	w.signalled(t, syscall.SIGINT)
+	if code := w.left(t); code != exitSignal+int(syscall.SIGTERM) || !strings.Contains(w.stderr.String(), "0 done, 2 put back") {
+		t.Fatalf("it ended with %d:\n%s", code, w.stderr)
+	}
+	oneEach(t, fileLines(t, filepath.Join(dir, "stopped")), 2)
+	again := work(t, dir, broker.url, "--drain", "--exec", `read x; echo "$x $SEB_MESSAGE_ATTEMPT"`)
+	if code := again.left(t); code != exitOK || len(strings.Fields(again.stdout.String())) != 4 {
+		t.Fatalf("they were not there at once: %d, %s\n%s", code, again.stdout, again.stderr)
+	}
+}
+
+func TestThirdInterruptEndsAWorkerAtOnce(t *testing.T) {
+	t.Parallel()
+	broker, dir := queueWith(t, nil, "0"), t.TempDir()
+	w := work(t, dir, broker.url, "--grace", "1h", "--exec", `trap "echo >>heard" TERM; `+slowly)
+	untilLines(t, filepath.Join(dir, "begun"), 1, w)
+	w.interrupted(t, syscall.SIGINT)
+	w.signalled(t, syscall.SIGINT)
+	untilLines(t, filepath.Join(dir, "heard"), 1, w)
+	w.signalled(t, syscall.SIGINT)
+	if code := w.left(t); code != exitSignal+int(syscall.SIGINT) {
+		t.Fatalf("it ended with %d:\n%s", code, w.stderr)
+	}
+	writeFile(t, filepath.Join(dir, "go"), "") // what it began was left alone
+	untilLines(t, filepath.Join(dir, "ended"), 1)
+}
+
+func TestVariablesAreOfRecordsAndSafe(t *testing.T) {
+	h := &handler{cmd: &workCmd{Topic: "orders", Queue: "mail"}}
+	long := strings.Repeat("x", variableBytesMax)
+	many := []seb.Header{
+		{Name: "PATH", Value: []byte("/evil")}, {Name: "a=b\n", Value: []byte("1\n2")}, {Name: "A B_", Value: []byte("second")},
+		{Name: "zero", Value: []byte("a\x00b")}, {Name: "grün", Value: []byte{0xff}}, {Name: "long", Value: []byte(long)}, {Name: "empty"},
+	}
+	got := h.environment(seb.Message{Attempt: 3, Record: seb.Record{Partition: 1, Offset: 41, Timestamp: time.UnixMilli(0), Key: []byte{}, Headers: many}})
+	want := []string{
+		"TOPIC=orders", "QUEUE=mail", "PARTITION=1", "OFFSET=41", "ATTEMPT=3", "TIMESTAMP=1970-01-01T00:00:00Z", "KEY=",
+		"HEADER_PATH=/evil", "HEADER_A_B_=1\n2", "HEADER_GR_N=\xff", "HEADER_EMPTY=",
+	}
+	for i := range want {
+		want[i] = variablePrefix + want[i]
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the variables are %q, not %q", got, want)
+	}
+	big := seb.Message{}
+	for i := range 100 {
+		big.Headers = append(big.Headers, seb.Header{Name: fmt.Sprint(i), Value: []byte(long[:variableBytesMax/2])})
+	}
+	size := 0
+	for _, v := range h.environment(big) {
+		size += len(v)
+	}
+	if size < variablesBytesMax/2 || size > variablesBytesMax+10_000 {
+		t.Errorf("they have %d bytes", size)
+	}
+}
+
+func TestReasonIsTheLastLines(t *testing.T) {
+	for _, test := range []struct{ written, want string }{
+		{"", ""},
+		{"one\n", "one"},
+		{"1\n2\n3\n4\n5\n6\n\n", "2\n3\n4\n5\n6"},
+		{strings.Repeat("x", 2000) + "end", strings.Repeat("x", reasonBytes-3) + "end"},
+		{"\xff\xfeok", "ok"},
+	} {
+		var passed strings.Builder
+		w := &tailWriter{w: &passed}
+		for chunk := range slices.Chunk([]byte(test.written), 700) {
+			if _, err := w.Write(chunk); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := w.String(); got != test.want || passed.String() != test.written {
+			t.Errorf("%.20q: %q, %d bytes passed on", test.written, got, passed.Len())
+		}
+	}
+}

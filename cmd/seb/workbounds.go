@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// drainWait is how long nothing must come, and nobody be at work, for a queue to be
+// taken for empty. It is longer than a broker may not know what another has appended.
+const drainWait = 1500 * time.Millisecond
+
+// boundedSource ends a worker when it has had so many records, or when there are none left,
+// and counts what became of them.
+type boundedSource struct {
+	seb.WorkSource
+	limit int64 // 0: none
+	drain bool
+	// places is how many records are worked on at most: who asks for that many is idle.
+	places int
+	stop   func()
+
+	received, done, back atomic.Int64
+}
+
+// Receive hands out no more than the limit.
+func (s *boundedSource) Receive(ctx context.Context, o seb.ReceiveOptions) ([]seb.Message, error) {
+	idle := o.Max == s.places
+	if s.limit > 0 {
+		left := s.limit - s.received.Load()
+		if left <= 0 {
+			s.stop()
+			return nil, nil
+		}
+		o.Max = int(min(int64(o.Max), left))
+	}
+	if s.drain {
+		o.Wait = drainWait
+	}
+	messages, err := s.WorkSource.Receive(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if s.drain && idle && len(messages) == 0 {
+		s.stop()
+	}
+	s.received.Add(int64(len(messages)))
+	return messages, nil
+}
+
+// Ack counts what is done.
+func (s *boundedSource) Ack(ctx context.Context, tokens ...string) error {
+	err := s.WorkSource.Ack(ctx, tokens...)
+	if err == nil {
+		s.done.Add(int64(len(tokens)))
+	}
+	return err
+}
+
+// Nack counts what is put back.
+func (s *boundedSource) Nack(ctx context.Context, o seb.NackOptions, tokens ...string) error {
+	err := s.WorkSource.Nack(ctx, o, tokens...)
+	if err == nil {
+		s.back.Add(int64(len(tokens)))
+	}
+	return err
+}
