@@ -99,18 +99,24 @@ func (d *desk) meetLocked(q *state.Queue, at leases.Place, key uint64, now time.
 	delivery := leases.Delivery{Place: at, Number: a.Number}
 	switch {
 	case a.Parked:
-	case listed && (a.Tries() == 0 || a.NotBefore > 0):
-		d.table.AddAgain(delivery, key, fromWall(now, max(a.NotBefore, now.UnixMicro()-1)))
-	case a.Number > 0:
+	case mayBeOut(a, listed):
 		from := d.held // its worker may still be at it
 		if until := d.extended[at]; until.After(from) {
 			from = until
 		}
 		delete(d.extended, at)
 		d.table.AddAgain(delivery, key, from)
+	case listed:
+		d.table.AddAgain(delivery, key, fromWall(now, max(a.NotBefore, now.UnixMicro()-1)))
 	default:
 		d.table.Add(at, key)
 	}
+}
+
+// mayBeOut tells whether an owner that was lost may have handed out the last delivery that
+// the log knows of a record which is not done.
+func mayBeOut(a state.Attempt, listed bool) bool {
+	return !a.Parked && a.Number > 0 && (!listed || a.Tries() > 0 && a.NotBefore == 0)
 }
 
 // riseLocked makes known what has come due.

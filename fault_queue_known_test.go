@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -294,6 +295,39 @@ func TestLeaseIsExtendedRightAfterATakeover(t *testing.T) {
 			kill(t, b)
 		})
 	}
+}
+
+// TestOnlyLeasesAreExtendedRightAfterATakeover has no worker believe that it keeps what is
+// done, was put back, is parked, or was never handed out.
+func TestOnlyLeasesAreExtendedRightAfterATakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		opts := seb.InVirtualTime(immediate())
+		b := openOnly(t, memory, opts)
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
+		appendTo(t, b, 0, 3)
+		ms := mustReceive(t, q, 3, 0)
+		if err := q.Nack(t.Context(), seb.NackOptions{}, ms[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(5)})
+		if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Hour)}, ms[1].Token); err != nil {
+			t.Fatal(err)
+		}
+		mustAck(t, q, ms[2])
+		kill(t, b)
+		b = openOnly(t, memory, opts)
+		q = b.Queue("t", "work")
+		never := strings.Replace(ms[0].Token, "/0:0.", "/0:7.", 1)
+		for _, token := range append(tokens(ms), never) {
+			if until, err := q.Extend(t.Context(), time.Hour, token); seb.CodeOf(err) != seb.CodeLeaseLost {
+				t.Errorf("%s is kept until %v, %v", token, until, err)
+			}
+		}
+		kill(t, b)
+	})
 }
 
 // TestPutBackAfterDoneIsRefused has no worker believe that a record comes again which is done.

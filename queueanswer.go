@@ -327,8 +327,15 @@ func (d *desk) extendUnmetLocked(x leases.Delivery, until time.Time) bool {
 	}
 	d.b.mu.RLock()
 	defer d.b.mu.RUnlock()
-	q := d.b.state.QueueByID(d.queue)
-	if q == nil || !q.IsLast(x.Partition, x.Offset, x.Number) {
+	t, q := d.b.state.TopicByID(d.topic), d.b.state.QueueByID(d.queue)
+	if t == nil || q == nil || int(x.Partition) >= len(t.Partitions) {
+		return false
+	}
+	part := t.Partitions[x.Partition]
+	if x.Offset < part.Start || x.Offset >= part.End || q.NextUndone(x.Partition, x.Offset) != x.Offset {
+		return false
+	}
+	if a, listed := q.Last(x.Partition, x.Offset); a.Number != x.Number || !mayBeOut(a, listed) {
 		return false
 	}
 	d.extended[x.Place] = until
