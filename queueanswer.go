@@ -316,6 +316,7 @@ func (d *desk) extend(answers []*answer, lease time.Duration) (until time.Time, 
 			errs[i] = asRead(leaseLost(a.receipt, "is not of a delivery that is out"))
 		}
 	}
+	d.wakeLocked() // leases may end sooner than before
 	return until, errs
 }
 

@@ -123,6 +123,9 @@ func (r *receiver) at(ctx context.Context, d *desk) ([]Message, error) {
 		}
 		if err := r.wait(ctx, d, turn); err != nil || r.over {
 			d.giveTurn(turn)
+			if r.leaves != nil {
+				d.wake() // it may be the one that was told what comes due next
+			}
 			return nil, err
 		}
 	}
