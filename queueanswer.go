@@ -249,7 +249,7 @@ func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer, 
 			_, last, _ := d.RecordState(id, uint32(a.partition), a.offset)
 			a.tries = int(a.number) - int(last.Redriven)
 			good = append(good, a)
-		case done && q.b.desks.doneBy(a.receipt): // it is said again
+		case done && (q.b.desks.doneBy(a.receipt) || d.DoneBy(id, uint32(a.partition), a.offset, a.number)): // it is said again
 		default:
 			a.err = leaseLost(a.receipt, whyLost(d, id, a.receipt))
 		}

@@ -31,7 +31,8 @@ type draftQueue struct {
 // touch is looked up in base.
 type draftQueuePartition struct {
 	base     *queuePartition
-	done     done // in the commit
+	done     done             // in the commit
+	doneBy   map[int64]uint32 // the deliveries that did them
 	attempts map[int64]Attempt
 	window   int64
 	doubt    int64
@@ -57,6 +58,13 @@ func (p *draftQueuePartition) set(offset int64, a Attempt) {
 		p.attempts = map[int64]Attempt{}
 	}
 	p.attempts[offset] = a
+}
+
+func (p *draftQueuePartition) didBy(offset int64, number uint32) {
+	if p.doneBy == nil {
+		p.doneBy = map[int64]uint32{}
+	}
+	p.doneBy[offset] = number
 }
 
 // NextQueueID returns the id that the next queue must have.
@@ -111,6 +119,12 @@ func (d *Draft) RecordState(id uint64, partition uint32, offset int64) (isDone b
 func (d *Draft) IsLast(id uint64, partition uint32, offset int64, number uint32) bool {
 	isDone, a, sure := d.RecordState(id, partition, offset)
 	return !isDone && isLast(a, sure, number)
+}
+
+// DoneBy tells whether the commit has it that a delivery did its record.
+func (d *Draft) DoneBy(id uint64, partition uint32, offset int64, number uint32) bool {
+	p, _, err := d.workedOn(id, partition)
+	return err == nil && number > 0 && p.doneBy[offset] == number
 }
 
 // queue returns a queue as the commit has it, nil if it doesn't exist.

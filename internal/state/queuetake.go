@@ -169,6 +169,7 @@ func (d *Draft) takeDone(x *commitlog.RecordsDone) error {
 			if a, sure := p.attempt(last); p.isDone(last) || !isLast(a, sure, r.Number) {
 				return fmt.Errorf("%w: attempt %d of offset %d in queue %d is not the one that counts", ErrNonsense, r.Number, last, x.Queue)
 			}
+			p.didBy(last, r.Number)
 		}
 		p.done.add(r.Offset, r.End())
 	}
