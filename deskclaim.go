@@ -76,7 +76,7 @@ func (d *desk) settled(claims []leases.Delivery, err error) {
 		if err == nil {
 			d.table.Unneeded(x)
 		} else {
-			d.table.Unclaimed(x.Place, time.Now().Add(deskRetry))
+			d.table.Unclaimed(x.Place, time.Now().Add(deskRetry), OutcomeOf(err) == Unknown)
 		}
 	}
 	d.wakeLocked()

@@ -43,6 +43,7 @@ type entry struct {
 	key      uint64 // of a table that keeps order by key
 	phase    phase
 	first    bool      // it was never handed out, and may be without a claim
+	sent     bool      // its next attempt may get into the log, though the claim has ended
 	at       time.Time // later: from when on; leased: until when
 	index    int       // in the heap of its phase
 }
@@ -185,20 +186,21 @@ func (t *Table) PutBack(d Delivery, from time.Time) {
 	t.putLater(e, from)
 }
 
-// Claimed tells that an attempt is in the log.
+// Claimed tells that an attempt is in the log. Whoever has the one before has lost it.
 func (t *Table) Claimed(d Delivery) {
 	e := t.entries[d.Place]
-	if e == nil || e.phase != claiming && e.phase != later {
+	if e == nil || e.phase == blocked || e.Number >= d.Number {
 		return
 	}
 	t.leave(e)
-	e.Number, e.first, e.phase = d.Number, false, ready
+	e.Number, e.first, e.sent, e.phase = d.Number, false, false, ready
 	t.ready.push(e)
 }
 
-// Unclaimed tells that a claim did not get into the log, as far as is known.
-func (t *Table) Unclaimed(p Place, again time.Time) {
+// Unclaimed tells that a claim did not get into the log, and whether it still may.
+func (t *Table) Unclaimed(p Place, again time.Time, may bool) {
 	if e := t.entries[p]; e != nil && e.phase == claiming {
+		e.sent = e.sent || may
 		t.putLater(e, again)
 	}
 }
@@ -226,7 +228,7 @@ func (t *Table) Return(d Delivery) {
 // or its successor is on its way. One that ran out is leased again.
 func (t *Table) Extend(d Delivery, until time.Time) bool {
 	e := t.entries[d.Place]
-	if e == nil || e.Number != d.Number || e.phase != leased && e.phase != later || e.first {
+	if e == nil || e.Number != d.Number || e.phase != leased && e.phase != later || e.first || e.sent {
 		return false
 	}
 	t.leave(e)

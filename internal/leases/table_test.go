@@ -202,7 +202,7 @@ func (m *model) step(offset int64) {
 				m.table.Claimed(Delivery{p, d.Number + 1})
 			} else {
 				m.free[p] = m.now + 1
-				m.table.Unclaimed(p, at(m.now+1))
+				m.table.Unclaimed(p, at(m.now+1), rapid.Bool().Draw(m.t, "may"))
 			}
 		}
 	case 8:
