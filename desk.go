@@ -57,6 +57,7 @@ type desk struct {
 	chunks       chunks
 	moving       bool      // the window is being moved
 	shown        time.Time // when the log last heard of this owner
+	contested    time.Time // until then the owner before may want the queue back
 	closed       bool
 	received     rate
 	acknowledged rate

@@ -123,7 +123,7 @@ func (d *desk) moveWindowLocked(now time.Time) {
 		return
 	}
 	moves := d.windowsLocked()
-	if silent := d.b.opts.Address == "" && now.Sub(d.shown) > ownerShows; len(moves) == 0 && !silent {
+	if silent := now.Before(d.contested) && now.Sub(d.shown) >= ownerShows; len(moves) == 0 && !silent {
 		return
 	}
 	d.moving, d.shown = true, now

@@ -18,6 +18,10 @@ const (
 	// ownerShows is how often the owner makes itself heard of while it has receivers, if it
 	// can't be asked.
 	ownerShows = 10 * time.Second
+	// ownerContested is for how long after the takeover it does so, if there was an owner
+	// before: one that is still there would have come back by then, and each time costs a
+	// request.
+	ownerContested = 10 * time.Minute
 	// What was done lately is remembered, so that an answer that is sent again is known.
 	doneMax = 16 << 10
 )
@@ -218,6 +222,10 @@ type owner struct {
 	seen    time.Time
 }
 
+// mute tells whether b can't ask the owner: it has no address, or that of b, as an earlier
+// process of the same has.
+func (o owner) mute(b *Broker) bool { return o.address == "" || o.address == b.opts.Address }
+
 // ownedHere returns the desk if this broker owns the queue, else who does.
 func (q *Queue) ownedHere() (*desk, owner, error) {
 	b := q.b
@@ -251,7 +259,7 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 	b.desks.mu.Lock()
 	_, lost := b.desks.lost[o.queue]
 	b.desks.mu.Unlock()
-	mute := o.address == "" || o.address == b.opts.Address
+	mute := o.mute(b)
 	silent := time.Since(o.seen) > ownerSilence // one that can be asked need not show itself
 	if (deaf || mute) && (silent || !lost) {
 		return nil
@@ -363,14 +371,15 @@ func (q *Queue) commitOwner(o owner) error {
 		return []commitlog.Item{&commitlog.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, windowRecords), Address: b.opts.Address}}, nil
 	})
 	if err == nil && taken {
-		b.openDesk(o.queue, o.epoch+1)
+		b.openDesk(o)
 	}
 	return err
 }
 
-// openDesk opens the desk of a queue if this broker owns it with that epoch: the one that
-// only its own commit can have set.
-func (b *Broker) openDesk(queue, epoch uint64) {
+// openDesk opens the desk of a queue if this broker owns it with the next epoch: the one
+// that only its own commit can have set.
+func (b *Broker) openDesk(before owner) {
+	queue, epoch := before.queue, before.epoch+1
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	q := b.state.QueueByID(queue)
@@ -381,7 +390,11 @@ func (b *Broker) openDesk(queue, epoch uint64) {
 	b.desks.mu.Lock()
 	defer b.desks.mu.Unlock()
 	if b.desks.byID[queue] == nil {
-		b.desks.byID[queue] = b.deskOf(q, t, time.Now())
+		d := b.deskOf(q, t, time.Now())
+		if before.owned && before.mute(b) {
+			d.contested = d.shown.Add(ownerContested)
+		}
+		b.desks.byID[queue] = d
 		b.logger.Info("hands out the records of a queue", "topic", t.Name, "queue", q.Name, "epoch", epoch)
 	}
 }

@@ -340,3 +340,33 @@ func TestPutBackAfterDoneIsRefused(t *testing.T) {
 		mustAck(t, q, ms...)
 	})
 }
+
+// TestIdleWorkersCostNoCommits has a worker that waits make no commits, but for a while after
+// a takeover from a broker that may still be there: until then the other must not take the
+// queue back.
+func TestIdleWorkersCostNoCommits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		_, q := openQueueOn(t, faulty, 0, seb.QueueUpdate{})
+		idle := func(span time.Duration) int {
+			before := faulty.Count(objstore.VerbCreate, "")
+			for end := time.Now().Add(span); time.Now().Before(end); {
+				wantHanded(t, mustReceive(t, q, 1, 20*time.Second), "[]")
+			}
+			return faulty.Count(objstore.VerbCreate, "") - before
+		}
+		mustReceive(t, q, 1, 0) // which takes the queue over
+		if n := idle(time.Hour); n > 0 {
+			t.Errorf("%d creates in an hour", n)
+		}
+		other := open(t, memory, seb.InVirtualTime(immediate()))
+		mustReceive(t, other.Queue("t", "work"), 1, 0)
+		time.Sleep(time.Minute) // the other is silent for so long that this one may have the queue back
+		if n := idle(20 * time.Minute); n < 50 || n > 61 {
+			t.Errorf("%d creates in the minutes after a takeover", n)
+		}
+		if n := idle(time.Hour); n > 0 {
+			t.Errorf("%d creates in an hour, later", n)
+		}
+	})
+}

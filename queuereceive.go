@@ -206,6 +206,7 @@ func (d *desk) take(now time.Time, opts ReceiveOptions) (out []leases.Delivery, 
 	if d.closed {
 		return nil, until, nil, nil
 	}
+	defer func() { d.moveWindowLocked(now) }()
 	if !d.config.Paused {
 		if need = d.walkLocked(now, opts.Max); need != nil {
 			return nil, until, nil, need
@@ -213,7 +214,6 @@ func (d *desk) take(now time.Time, opts ReceiveOptions) (out []leases.Delivery, 
 		until = now.Add(opts.lease(d.config))
 		got := d.table.Take(now, until, opts.Max)
 		d.claimLocked(got.Claims)
-		d.moveWindowLocked(now)
 		if len(got.Out) > 0 {
 			d.wakeLocked() // there may be more
 			return got.Out, until, nil, nil
@@ -242,18 +242,28 @@ func (d *desk) giveTurn(turn chan struct{}) {
 	d.wakeLocked()
 }
 
-// nextDue returns when something can be handed out without that anything is committed.
+// nextDue returns when a receiver should look again without that anything is committed:
+// something can be handed out, or the owner has to make itself heard of.
 func (d *desk) nextDue() (at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.config.Paused {
-		return time.Time{}, false
-	}
-	at, ok = d.table.Next()
-	if len(d.delayed) > 0 && d.roomLocked() {
-		if due := fromWall(time.Now(), d.delayed[0].due); !ok || due.Before(at) {
-			at, ok = due, true
+	earlier := func(t time.Time) {
+		if !ok || t.Before(at) {
+			at, ok = t, true
 		}
+	}
+	now := time.Now()
+	if now.Before(d.contested) && !d.moving {
+		earlier(d.shown.Add(ownerShows))
+	}
+	if d.config.Paused {
+		return at, ok
+	}
+	if next, some := d.table.Next(); some {
+		earlier(next)
+	}
+	if len(d.delayed) > 0 && d.roomLocked() {
+		earlier(fromWall(now, d.delayed[0].due))
 	}
 	return at, ok
 }
