@@ -329,7 +329,10 @@ func (q *Queue) Purge(ctx context.Context) (n int64, _ error) {
 		}
 		return items, nil
 	})
-	return purged, err
+	if err != nil {
+		return 0, err
+	}
+	return purged, nil
 }
 
 // QueueInfo is a queue as it is at one moment.

@@ -140,7 +140,10 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (n int, _ error) 
 		}
 		return items, nil
 	})
-	return redriven, err
+	if err != nil {
+		return 0, err
+	}
+	return redriven, nil
 }
 
 // toRedrive returns the records that are meant and parked, in order.
