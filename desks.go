@@ -92,12 +92,11 @@ func (x *desks) ofTopic(topic uint64) (list []*desk) {
 
 // delayed takes note of records that are not to be handed out at once, before anybody can
 // look at them: b.mu is held.
-func (x *desks) delayed(items []commitlog.Item) {
+func (x *desks) delayed(items []commitlog.Item, time int64) {
 	for _, it := range items {
 		if y, ok := it.(*commitlog.RecordsDelayed); ok {
 			for _, d := range x.ofTopic(y.Topic) {
-				d.ahead[int32(y.Partition)] = append(d.ahead[int32(y.Partition)],
-					state.Delayed{Due: y.Due, Topic: y.Topic, Offset: y.Offset, Partition: y.Partition, Count: y.Count})
+				d.delay(state.Delayed{Due: y.Due, Topic: y.Topic, Offset: y.Offset, Partition: y.Partition, Count: y.Count}, time)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package seb
 import (
 	"container/heap"
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/leases"
@@ -163,6 +164,17 @@ func (d *delays) Pop() any {
 	last := (*d)[len(*d)-1]
 	*d = (*d)[:len(*d)-1]
 	return last
+}
+
+// delay takes note of delayed records. Nobody may come for long to look at them, so it forgets
+// those that are due by the fold's time, as the state does. b.mu is held.
+func (d *desk) delay(x state.Delayed, time int64) {
+	list := d.ahead[int32(x.Partition)]
+	if len(list) == cap(list) {
+		list = slices.DeleteFunc(list, func(y state.Delayed) bool { return y.Due <= time })
+		list = slices.Grow(list, len(list)+1) // so that it is looked through once for each time that it doubles
+	}
+	d.ahead[int32(x.Partition)] = append(list, x)
 }
 
 // delayAt returns the run of delayed records that an offset is in, if it is not due.

@@ -22,6 +22,21 @@ func NotBefore(q *Queue) map[int64]time.Duration {
 	return waits
 }
 
+// DelaysAhead returns how many runs of delayed records the queue's owner has in mind that
+// it did not look at.
+func DelaysAhead(q *Queue) (n int) {
+	d, _, err := q.ownedHere()
+	if err != nil || d == nil {
+		return -1
+	}
+	d.b.mu.RLock()
+	defer d.b.mu.RUnlock()
+	for _, list := range d.ahead {
+		n += len(list)
+	}
+	return n
+}
+
 // InVirtualTime returns o with a boot-time clock that follows package time, and
 // so the bubble of a testing/synctest test. The kernel's does not.
 func InVirtualTime(o Options) Options {

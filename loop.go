@@ -458,7 +458,7 @@ func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
 	f.mu.Lock()
 	err := f.state.Apply(c)
 	if err == nil {
-		f.desks.delayed(c.Items)
+		f.desks.delayed(c.Items, f.state.Time())
 	}
 	f.mu.Unlock()
 	if err != nil {
