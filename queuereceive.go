@@ -128,6 +128,10 @@ func (r *receiver) at(ctx context.Context, d *desk) ([]Message, error) {
 			}
 			return nil, err
 		}
+		if err := r.q.b.current(ctx); err != nil { // a look before it waited is none any more
+			d.wake()
+			return nil, err
+		}
 	}
 }
 

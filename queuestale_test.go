@@ -1,0 +1,36 @@
+package seb_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// A receiver that has waited for long gets no record from an owner that another broker has
+// followed more than a second ago: it would be with two workers.
+func TestReceiverThatHasWaitedGetsNothingFromAFormerOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		former, next := open(t, store, immediate()), open(t, store, immediate())
+		mustCreateTopic(t, former, "t", 1)
+		q := former.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		if _, err := former.Append(t.Context(), "t", values("later"), seb.Delay(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		outcome := make(chan error)
+		go func() {
+			ms, err := q.Receive(t.Context(), seb.ReceiveOptions{Wait: time.Hour})
+			for _, m := range ms {
+				t.Errorf("the former owner hands out offset %d, attempt %d", m.Offset, m.Attempt)
+			}
+			outcome <- err
+		}()
+		time.Sleep(58 * time.Second)
+		wantHanded(t, mustReceive(t, next.Queue("t", "work"), 1, 0), "[]")
+		wantCode(t, <-outcome, seb.CodeQueueElsewhere)
+	})
+}
