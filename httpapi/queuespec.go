@@ -11,8 +11,12 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// backoffTo stands between the shortest and the longest time.
-const backoffTo = ".."
+const (
+	// backoffTo stands between the shortest and the longest time.
+	backoffTo = ".."
+	// attemptsMax is how many attempts a queue may allow.
+	attemptsMax = 1000
+)
 
 // fieldReader reads the value of one field of an object.
 type fieldReader func(j *jsonReader, name string) error
@@ -108,7 +112,7 @@ func parseQueueSpec(body []byte) (queueSpec, error) {
 	u := &s.update
 	err := parseFields(body, "a queue", map[string]fieldReader{
 		"lease":             durationInto(&u.Lease),
-		"max_attempts":      countInto(&u.MaxAttempts, 1, math.MaxInt32),
+		"max_attempts":      countInto(&u.MaxAttempts, 1, attemptsMax),
 		"backoff":           s.backoff,
 		"dead_letter_topic": s.deadLetterTopic,
 		"order":             s.order,
@@ -130,7 +134,7 @@ func (s *queueSpec) backoff(j *jsonReader, name string) error {
 	}
 	from, err := time.ParseDuration(least)
 	to, err2 := time.ParseDuration(most)
-	if err != nil || err2 != nil {
+	if err != nil || err2 != nil || strings.HasPrefix(most, ".") { // three dots and an hour would be six minutes
 		return invalid("such as 1s..1h, or 10s if it is always the same", "backoff is %.100q; it must be the shortest and the longest time", text)
 	}
 	s.update.BackoffMin, s.update.BackoffMax = &from, &to
