@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -33,6 +34,8 @@ type Options struct {
 	// PeerTLS is how other brokers are reached whose address is https: the roots that are
 	// trusted, and the certificate to show. Default: the system's roots, and none.
 	PeerTLS *tls.Config
+	// DialPeer connects to other brokers. Default: as a [net.Dialer] does.
+	DialPeer func(ctx context.Context, network, address string) (net.Conn, error)
 	// Version is what GET /v1/version tells.
 	Version string
 }
@@ -76,7 +79,7 @@ func New(b *seb.Broker, opts Options) *Handler {
 		origins: newOrigins(opts.AllowOrigins),
 		version: opts.Version,
 		prices:  opts.Prices,
-		peers:   newPeers(opts.PeerTLS),
+		peers:   newPeers(opts),
 
 		patience: patience{first: 3 * time.Second, later: 12 * time.Second},
 		tempo:    tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,10 +51,14 @@ var (
 
 // newPeers returns what reaches other brokers: directly, and no other way than their
 // address says.
-func newPeers(config *tls.Config) *http.Transport {
+func newPeers(opts Options) *http.Transport {
+	dial := opts.DialPeer
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: ownerDialMax}).DialContext
+	}
 	return &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: ownerDialMax}).DialContext,
-		TLSClientConfig:        config,
+		DialContext:            dial,
+		TLSClientConfig:        opts.PeerTLS,
 		TLSHandshakeTimeout:    ownerDialMax,
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    64,

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -444,4 +445,19 @@ func TestOwnerShowsThatItWaits(t *testing.T) {
 			t.Errorf("there were %d signs, and patience for %d", signs, most)
 		}
 	})
+}
+
+func TestOwnerIsDialedAsTold(t *testing.T) {
+	shared := objstore.NewMemory()
+	owner := newPeer(t, shared)
+	owner.ownQueue(1)
+	var dialed []string
+	other := serve(t, openBroker(t, shared, seb.Options{}), Options{DialPeer: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialed = append(dialed, network+" "+address)
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}})
+	other.wantHanded("", "0#1")
+	if want := []string{"tcp " + strings.TrimPrefix(owner.url, "http://")}; !slices.Equal(dialed, want) {
+		t.Errorf("dialed %v, want %v", dialed, want)
+	}
 }
