@@ -20,11 +20,12 @@ type bucket struct {
 	mu     sync.Mutex
 	first  map[string][]byte
 	since  map[string]time.Time // when what stands there was created
+	firsts map[string]time.Time // when what was first created there was
 	ghosts int                  // late creates of slots that had been deleted
 }
 
 func newBucket() *bucket {
-	return &bucket{Memory: objstore.NewMemory(), first: map[string][]byte{}, since: map[string]time.Time{}}
+	return &bucket{Memory: objstore.NewMemory(), first: map[string][]byte{}, since: map[string]time.Time{}, firsts: map[string]time.Time{}}
 }
 
 // Create implements [objstore.Store].
@@ -40,7 +41,7 @@ func (b *bucket) Create(ctx context.Context, key string, parts ...[]byte) (time.
 		b.ghosts++
 		return at, nil
 	}
-	b.first[key] = slices.Concat(parts...)
+	b.first[key], b.firsts[key] = slices.Concat(parts...), at
 	return at, nil
 }
 
@@ -97,6 +98,13 @@ func (b *bucket) original(key string) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.first[key]
+}
+
+// visible returns when what was first created under a key became visible.
+func (b *bucket) visible(key string) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.firsts[key]
 }
 
 // write lists what stands in the bucket, and what commits say.

@@ -28,6 +28,7 @@ func (s *simulation) check(final *log) {
 	x.checkKeys(ops)
 	x.checkConsumers(ops)
 	x.checkWork()
+	x.checkQueues(ops)
 	x.checkOrder(ops)
 	x.checkReads(ops)
 	x.checkLinear(ops)

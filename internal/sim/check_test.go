@@ -133,7 +133,10 @@ func (p *past) check() []string {
 	for _, id := range p.log {
 		s.done[id] = id != p.passed
 	}
-	p.topic.name, p.topic.partitions = "t", []partition{{ids: p.log, starts: p.starts}}
+	p.topic.name = "t"
+	if p.topic.queues == nil {
+		p.topic.partitions = []partition{{ids: p.log, starts: p.starts}}
+	}
 	all := truth{1: &p.topic}
 	for i, in := range p.owns {
 		all[uint64(2+i)] = in

@@ -25,6 +25,10 @@ type client struct {
 	churn, free  []string             // topics of its own, which may be there, and which it deleted
 	grown        map[string]int       // to how many partitions, by topic
 	versions     map[subject]string   // of consumers, that it was told last
+
+	works bool      // on queues, and does little else
+	held  []message // that it has received, and not answered for
+	past  []message // that it has answered for
 }
 
 // place names a partition.
@@ -34,8 +38,12 @@ type place struct {
 }
 
 func newClient(s *simulation, index int) *client {
+	return s.newClient(fmt.Sprintf("c%d", index), stream(s.cfg.Seed, "client", index))
+}
+
+func (s *simulation) newClient(name string, rng *rand.Rand) *client {
 	c := &client{
-		sim: s, name: fmt.Sprintf("c%d", index), rng: stream(s.cfg.Seed, "client", index),
+		sim: s, name: name, rng: rng,
 		starts: map[place]seb.Offset{}, ends: map[place]seb.Offset{}, grown: map[string]int{}, versions: map[subject]string{},
 	}
 	c.http = &http.Client{Transport: &http.Transport{
@@ -87,6 +95,10 @@ func (c *client) operate() {
 		return
 	}
 	stays := c.sim.plan.topics[c.rng.IntN(len(c.sim.plan.topics))]
+	if c.works {
+		c.labor(l, stays)
+		return
+	}
 	partitions := c.partitionsOf(stays)
 	if c.sim.plan.keys && chance(c.rng, 0.1) {
 		c.useKeys(l)
@@ -140,6 +152,9 @@ func (c *client) append(l *life, topic string, partitions int) {
 	var key string
 	if o.partition < 0 && chance(c.rng, 0.5) {
 		key = fmt.Sprintf("k%d", c.rng.IntN(4))
+	}
+	if c.sim.plan.workers > 0 && chance(c.rng, 0.15) {
+		o.delay = new(between(c.rng, time.Millisecond, time.Minute))
 	}
 	c.deliver(l, o, key, c.compose(o))
 }
@@ -196,7 +211,7 @@ func (c *client) insist(l *life, o *op, key string, values []string) {
 
 // try sends an append with its idempotency key, and notes in o what is known of it after that.
 func (c *client) try(l *life, o *op, key string, values []string) {
-	t := &op{kind: appends, topic: o.topic, partition: o.partition, values: o.values, key: o.key, ifOffset: o.ifOffset}
+	t := &op{kind: appends, topic: o.topic, partition: o.partition, values: o.values, key: o.key, ifOffset: o.ifOffset, delay: o.delay}
 	c.send(l, t, func(ctx context.Context, by caller) { by.append(ctx, t, key, values) })
 	switch {
 	case t.failure == seb.CodeIdempotencyKeyReused:

@@ -62,7 +62,7 @@ func (x *checker) checkMoves(s subject, was []*standing, deeds []deed) {
 		if d.finds != nil && !slices.ContainsFunc(was, d.finds) {
 			x.history.violate("ConsumerAsAsked", "it never stood so: %v", o)
 		}
-		if o.kind != commits || !o.acked() {
+		if o.kind != commits || !o.acked() || o.with != nil {
 			continue
 		}
 		if !slices.ContainsFunc(was, func(s *standing) bool { return s != nil && s.is(o.told[0]) && maps.Equal(s.moved, o.offsets) }) {

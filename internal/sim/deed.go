@@ -90,7 +90,7 @@ func (o *op) takes() func(from, to *standing) bool {
 	if o.kind == commits {
 		return func(from, to *standing) bool {
 			return from != nil && to != nil && maps.Equal(to.moved, o.offsets) && (o.version == "" || from.version == o.version) &&
-				(!o.acked() || to.is(o.told[0]))
+				(!o.acked() || o.with != nil || to.is(o.told[0]))
 		}
 	}
 	if o.kind != sets && o.kind != consumes {

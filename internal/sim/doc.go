@@ -20,13 +20,22 @@
 // against what the log holds in the end (SlotAgreement, AckDurable, NoPhantom,
 // AtMostOnce, DenseOffsets, Order, Determinism, FloorSafe, LossIsLoud,
 // Condition, StartAsAsked, TopicAsAsked, KeyAsAsked, ConsumerAsAsked,
-// NothingPassed, Liveness), and for linearizability, each partition being an
-// append-only register whose start moves up, and each consumer a register that the
-// log says all values of.
+// NothingPassed, QueueAsAsked, Fenced, OwnNumber, LastCounts, AtMost,
+// NotBeforeDue, KeysInOrder, ParkedOnce, AllOrNothing, Liveness), and for
+// linearizability, each partition being an append-only register whose start moves up,
+// and each consumer a register that the log says all values of.
 //
 // Some consumers are for doing everything with that can be done with one. Of each
 // topic one is for workers: they commit only what they have done, and die in between;
 // in the end no record may be there that none of them ever got.
+//
+// Other workers work on queues, by the library and by HTTP: they wait for records, stall
+// beyond their leases, die with the work undone, answer late and twice, put records back, and do
+// the work in one commit with what came of it; somebody else pauses the queues, purges them,
+// redrives what is parked, deletes them and creates others of their name. The log says
+// which deliveries there were and what became of each; that is followed record by record,
+// without the fold of the brokers, and compared with what the workers were told. In the
+// end all work that is left is done, and none may be missing.
 //
 // A seed decides everything but the order in which goroutines that are ready at
 // the same instant run, and the brokers' random bytes; so a seed that fails

@@ -31,6 +31,18 @@ const (
 	describes kind = "describe"
 	lists     kind = "list" // all of a topic
 	forgets   kind = "forget"
+
+	// With a queue.
+	receives  kind = "receive"
+	acks      kind = "ack"
+	nacks     kind = "nack"
+	extends   kind = "extend"
+	opens     kind = "open" // creates it
+	pauses    kind = "pause"
+	resumes   kind = "resume"
+	redrives  kind = "redrive"
+	purges    kind = "purge"
+	dissolves kind = "dissolve"
 )
 
 // How an operation was done.
@@ -80,6 +92,17 @@ type op struct {
 	records   []seen // of a read
 	next, end seb.Offset
 	start     seb.Offset // beside end, of a trim, and of what was out of range
+
+	queue    string
+	delay    *time.Duration // of an append, or a nack
+	reason   string         // of a nack
+	lease    time.Duration  // that a receive or an extension asks for
+	tokens   []message      // that it answers for
+	verdicts []seb.Code     // for each of them, "" if it was taken
+	until    time.Duration  // to when leases were extended
+	messages []message      // that were received
+	touched  int64          // how many records were purged or redriven
+	with     *together      // the commit that it is a part of, nil if it is none
 }
 
 // seen is a record that a read found.
@@ -92,7 +115,7 @@ func (o *op) acked() bool { return o.failure == "" }
 
 // asks tells whether an operation has no outcome but its answer.
 func (o *op) asks() bool {
-	return o.kind == reads || o.kind == consumes || o.kind == describes || o.kind == lists
+	return o.kind == reads || o.kind == consumes || o.kind == describes || o.kind == lists || o.kind == receives || o.kind == extends
 }
 
 // String is the operation's line in a story.
@@ -107,6 +130,9 @@ func (o *op) String() string {
 		}
 		if o.ifOffset != nil {
 			fmt.Fprintf(&s, " if it ends at %d", *o.ifOffset)
+		}
+		if o.delay != nil {
+			fmt.Fprintf(&s, " in %v", *o.delay)
 		}
 		for _, r := range o.ranges {
 			fmt.Fprintf(&s, ": %d/%d+%d", r.Partition, r.Offset, r.Count)
@@ -147,6 +173,8 @@ func (o *op) String() string {
 		fmt.Fprintf(&s, "%ss %s of %s", o.kind, o.consumer, o.topic)
 	case lists:
 		fmt.Fprintf(&s, "lists the consumers of %s", o.topic)
+	case receives, acks, nacks, extends, opens, pauses, resumes, redrives, purges, dissolves:
+		o.writeQueue(&s)
 	case creates, deletes:
 		fmt.Fprintf(&s, "%ss %s", o.kind, o.topic)
 	}
@@ -161,7 +189,8 @@ func (o *op) String() string {
 
 // history is what happened: operations, events, and what should not have.
 type history struct {
-	now func() time.Duration
+	now   func() time.Duration
+	begun time.Time
 
 	mu         sync.Mutex
 	ops        []*op

@@ -23,6 +23,8 @@ type caller interface {
 	describe(ctx context.Context, o *op)
 	list(ctx context.Context, o *op)
 	forget(ctx context.Context, o *op)
+
+	queuer
 }
 
 // library calls the broker as an embedder does.
@@ -45,6 +47,9 @@ func (l library) append(ctx context.Context, o *op, key string, values []string)
 	}
 	if o.key != "" {
 		opts = append(opts, seb.IdempotencyKey(o.key))
+	}
+	if o.delay != nil {
+		opts = append(opts, seb.Delay(*o.delay))
 	}
 	if o.ifOffset != nil {
 		opts = append(opts, seb.IfOffset(*o.ifOffset))

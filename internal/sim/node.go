@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -92,7 +93,7 @@ func (n *node) newLife() *life {
 func (n *node) start() *life {
 	l := n.newLife()
 	opts := n.sim.plan.options(n.rng)
-	opts.CacheDir = n.dir
+	opts.CacheDir, opts.Address = n.dir, n.sim.plan.address(l.name)
 	if n.sim.plan.clock {
 		opts = n.sim.cfg.Virtual(opts)
 	}
@@ -109,7 +110,7 @@ func (n *node) start() *life {
 		return nil
 	}
 	l.broker = b
-	l.server = httpapi.NewServer(httpapi.New(b, httpapi.Options{}), nil)
+	l.server = httpapi.NewServer(httpapi.New(b, httpapi.Options{DialPeer: n.sim.dialPeer(l)}), nil)
 	n.sim.flights.Go(func() {
 		if err := l.server.Serve(l.listen); !errors.Is(err, http.ErrServerClosed) {
 			n.sim.history.violate("Liveness", "the server of %s ends: %v", l.name, err)
@@ -121,6 +122,23 @@ func (n *node) start() *life {
 	n.life = l
 	n.sim.history.note("%s is ready", l.name)
 	return l
+}
+
+// dialPeer returns how a life reaches others: by their names.
+func (s *simulation) dialPeer(l *life) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, address string) (net.Conn, error) {
+		rng := l.link.draw("peer")
+		for _, n := range s.nodes {
+			if owner := n.current(); owner != nil && owner.name+":80" == address && !l.link.dead() {
+				bytes := 0
+				if !s.plan.calm && !s.healed() && chance(rng, 0.15) {
+					bytes = 1 + rng.IntN(2000)
+				}
+				return owner.listen.dial(ctx, bytes)
+			}
+		}
+		return nil, errNobody
+	}
 }
 
 // watch notices brokers that stop by themselves.

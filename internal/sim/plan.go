@@ -29,6 +29,38 @@ type plan struct {
 	keys bool
 
 	topics []topic // that stay
+
+	// workers are clients that work on queues.
+	workers int
+	// queue is how all queues hand out records.
+	queue seb.QueueConfig
+	// reach is how brokers reach each other.
+	reach reach
+}
+
+// reach is what brokers say of where they are: nothing, all the same, or where they are.
+type reach string
+
+const (
+	unreachable reach = "nowhere"
+	alike       reach = "the same"
+	reachable   reach = "each its own"
+)
+
+// skew is more than the clocks of front ends differ from the true one: that by which the log
+// tells what is due.
+func (p *plan) skew() time.Duration { return p.margin/4 + time.Second }
+
+// address returns where a life says that it is.
+func (p *plan) address(life string) string {
+	switch p.reach {
+	case reachable:
+		return "http://" + life + ":80"
+	case alike:
+		return "http://seb:80"
+	default:
+		return ""
+	}
 }
 
 type topic struct {
@@ -72,7 +104,18 @@ func newPlan(seed uint64) plan {
 	for i := range 1 + r.IntN(2) {
 		p.topics = append(p.topics, topic{fmt.Sprintf("stays-%d", i), 1 + r.IntN(2)})
 	}
+	p.planQueues(stream(seed, "queues"))
 	return p
+}
+
+func (p *plan) planQueues(r *rand.Rand) {
+	p.workers = r.IntN(3)
+	p.reach = pick(r, unreachable, alike, reachable, reachable)
+	p.queue = seb.QueueConfig{
+		Lease: pick(r, time.Second, 5*time.Second, 20*time.Second), MaxAttempts: pick(r, 1, 2, 3, 5),
+		BackoffMin: pick(r, 0, time.Second), DeadLetterTopic: pick(r, "", dead), Order: pick(r, seb.OrderNone, seb.OrderKey, seb.OrderKey),
+	}
+	p.queue.BackoffMax = 8 * p.queue.BackoffMin
 }
 
 // options returns what a broker is configured with. It may change when it restarts.

@@ -50,6 +50,13 @@ type Counts struct {
 	// Moved and Forgotten, of consumers, are among Acked, Overtaken among NotCommitted;
 	// Consumed are among Reads, Again counts consumers whose name had been another's.
 	Moved, Forgotten, Overtaken, Consumed, Again int
+	// Received are records that queues handed out, Retried those of them that had been
+	// before, and Elsewhere receives that another broker was to be asked for. Worked, Late
+	// and PutBack are answers: that count, that came too late, and that it failed.
+	Received, Retried, Elsewhere, Worked, Late, PutBack int
+	// Parked, Redriven and Owners are what the log says of queues; Together are commits of
+	// several parts, among Acked.
+	Parked, Redriven, Owners, Together           int
 	Lives, Commits, Checkpoints, Deleted, Ghosts int
 }
 
@@ -74,6 +81,16 @@ func (c *Counts) Add(o Counts) {
 	c.Overtaken += o.Overtaken
 	c.Consumed += o.Consumed
 	c.Again += o.Again
+	c.Received += o.Received
+	c.Retried += o.Retried
+	c.Elsewhere += o.Elsewhere
+	c.Worked += o.Worked
+	c.Late += o.Late
+	c.PutBack += o.PutBack
+	c.Parked += o.Parked
+	c.Redriven += o.Redriven
+	c.Owners += o.Owners
+	c.Together += o.Together
 	c.Lives += o.Lives
 	c.Commits += o.Commits
 	c.Checkpoints += o.Checkpoints
@@ -134,6 +151,7 @@ func Run(t *testing.T, cfg Config) *Result {
 	synctest.Test(t, func(*testing.T) {
 		s.begun, s.ended = time.Now(), make(chan struct{})
 		s.history = newHistory(s.now)
+		s.history.begun = s.begun
 		s.history.note("%+v", s.plan)
 		for i := range s.plan.brokers {
 			n := &node{sim: s, name: string(rune('A' + i)), rng: stream(cfg.Seed, "node", i)}
@@ -168,6 +186,7 @@ func (s *simulation) live() {
 		lives.Go(n.run)
 	}
 	s.setUp()
+	s.setUpQueues()
 	s.setUpKeys()
 	lives.Go(s.befall)
 	if s.plan.deletes {
@@ -175,6 +194,9 @@ func (s *simulation) live() {
 	}
 	for i := range s.plan.clients {
 		work.Go(newClient(s, i).run)
+	}
+	for i := range s.plan.workers {
+		work.Go(newWorker(s, i).run)
 	}
 	s.inTime(&work, "the clients are not answered")
 	s.heal()
@@ -283,6 +305,7 @@ func (s *simulation) count() Counts {
 	defer s.mu.Unlock()
 	c := s.counts
 	for _, o := range s.history.ops {
+		o.countQueue(&c)
 		switch {
 		case o.conflicts():
 			c.Conflicts++
@@ -335,6 +358,7 @@ func (s *simulation) count() Counts {
 	}
 	c.Ghosts = s.bucket.ghosts
 	if s.final != nil {
+		s.final.all.countQueues(&c)
 		c.Recreated, c.Again = s.final.all.recreated(), s.final.all.consumersAgain()
 	}
 	return c

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -31,12 +32,27 @@ type incarnation struct {
 	configs    []int64 // each retention in bytes that it was given
 	deleted    bool
 	consumers  map[uint64]*consumer // each there ever was, by its id
+	queues     map[uint64]*work     // likewise
+	delayed    map[spot]time.Duration
 }
 
 // partition is every record it ever held, by offset, and every start it was moved to.
 type partition struct {
 	ids    []string
+	facts  []fact // of each
 	starts []seb.Offset
+}
+
+// fact is what the log says of a record beside what it is.
+type fact struct {
+	key string // "" if it has none
+	at  moment // when it came
+}
+
+// moment is when something came into the log.
+type moment struct {
+	time.Duration
+	seq commitlog.Seq
 }
 
 func (p *partition) start() seb.Offset {
@@ -93,10 +109,12 @@ func (s *simulation) noneAbove(q commitlog.Seq) error {
 
 // tell adds a commit, which a fold has taken, to the truth.
 func (s *simulation) tell(all truth, c *commitlog.Commit, object []byte) error {
+	at := moment{s.bucket.visible(commitlog.LogKey(c.Seq)).Sub(s.begun), c.Seq}
+	graves := &graves{sim: s}
 	for _, item := range c.Items {
 		switch x := item.(type) {
 		case *commitlog.TopicCreated:
-			all[x.ID] = &incarnation{name: x.Name, partitions: make([]partition, x.Partitions), consumers: map[uint64]*consumer{}}
+			all[x.ID] = &incarnation{name: x.Name, partitions: make([]partition, x.Partitions), consumers: map[uint64]*consumer{}, queues: map[uint64]*work{}, delayed: map[spot]time.Duration{}}
 		case *commitlog.PartitionsAdded:
 			t := all[x.Topic]
 			t.partitions = append(t.partitions, make([]partition, int(x.Partitions)-len(t.partitions))...)
@@ -104,9 +122,13 @@ func (s *simulation) tell(all truth, c *commitlog.Commit, object []byte) error {
 			all[x.Topic].configs = append(all[x.Topic].configs, x.Config.RetentionBytes)
 		case *commitlog.TopicDeleted:
 			all[x.ID].deleted = true
+			all[x.ID].endQueues(at)
 		case *commitlog.StartMoved:
 			p := &all[x.Topic].partitions[x.Partition]
 			p.starts = append(p.starts, seb.Offset(x.Start))
+			for _, w := range all[x.Topic].queues {
+				w.pass(int(x.Partition), seb.Offset(x.Start), at)
+			}
 		case *commitlog.ConsumerCreated:
 			all[x.Topic].consumers[x.ID] = &consumer{name: x.Name}
 		case *commitlog.PositionsMoved:
@@ -115,22 +137,25 @@ func (s *simulation) tell(all truth, c *commitlog.Commit, object []byte) error {
 		case *commitlog.ConsumerDeleted:
 			all.topicOf(x.ID).consumers[x.ID].deleted = true
 		case *commitlog.Batch:
-			from, at := object, c.PayloadStart+x.Pos
+			from, pos := object, c.PayloadStart+x.Pos
 			if x.Object > 0 {
-				from, at = s.bucket.original(c.Data[x.Object-1].Key()), commitlog.DataPayloadStart+x.Pos
+				from, pos = s.bucket.original(c.Data[x.Object-1].Key()), commitlog.DataPayloadStart+x.Pos
 			}
-			if len(from) < int(at)+int(x.Size) {
-				return fmt.Errorf("a batch at %d of %d bytes, where %d were created", at, x.Size, len(from))
+			if len(from) < int(pos)+int(x.Size) {
+				return fmt.Errorf("a batch at %d of %d bytes, where %d were created", pos, x.Size, len(from))
 			}
-			if err := s.tellBatch(&all[x.Topic].partitions[x.Partition], from[at:at+x.Size]); err != nil {
+			if err := s.tellBatch(&all[x.Topic].partitions[x.Partition], from[pos:pos+x.Size], at, graves); err != nil {
 				return fmt.Errorf("%s/%d: %w", all[x.Topic].name, x.Partition, err)
 			}
+		default:
+			s.tellQueue(all, item, at, graves)
 		}
 	}
+	graves.check(at)
 	return nil
 }
 
-func (s *simulation) tellBatch(p *partition, raw []byte) error {
+func (s *simulation) tellBatch(p *partition, raw []byte, at moment, graves *graves) error {
 	head, err := record.Parse(raw)
 	if err != nil {
 		return err
@@ -143,7 +168,7 @@ func (s *simulation) tellBatch(p *partition, raw []byte) error {
 		if !ok {
 			return fmt.Errorf("%.40q is at %d, which nobody sent", r.Value, r.Offset)
 		}
-		p.ids = append(p.ids, id)
+		p.ids, p.facts = append(p.ids, graves.name(id, r.Headers)), append(p.facts, fact{string(r.Key), at})
 	}
 	return nil
 }
@@ -179,6 +204,7 @@ func (s *simulation) verifyBucket() {
 			}
 		}
 		s.compareConsumers(b, t.Name, all[t.ID])
+		s.compareQueues(b, t.Name, all[t.ID])
 	}
 	keys, err := b.Keys(context.Background())
 	same := err == nil && len(keys) == len(final.keys)
@@ -243,6 +269,9 @@ func (s *simulation) compare(b *seb.Broker, at place, p seb.Partition, want *par
 			return err
 		}
 		id, ok := s.history.identify(string(r.Value))
+		if at.topic == dead {
+			id += parkedSuffix
+		}
 		if r.Offset != next || !ok || int(next) >= len(want.ids) || id != want.ids[next] {
 			s.history.violate("DenseOffsets", "%v holds %.40q at %d, where %d is due", at, r.Value, r.Offset, next)
 			return nil

@@ -65,6 +65,7 @@ func (s *simulation) verifyLiveness() {
 			s.finalWork(lives[i%len(lives)], t.name)
 		}
 	}
+	s.finalDrains(lives)
 	time.Sleep(2 * time.Second)
 	for _, l := range lives {
 		s.finalShows(l)

@@ -180,6 +180,9 @@ func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, bod
 	if o.key != "" {
 		req.Header.Set("Idempotency-Key", o.key)
 	}
+	if o.kind == appends && o.delay != nil {
+		req.Header.Set("Seb-Delay", o.delay.String())
+	}
 	if o.version != "" {
 		req.Header.Set("If-Match", strconv.Quote(o.version))
 	}
@@ -195,7 +198,7 @@ func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, bod
 		return nil
 	}
 	if res.StatusCode >= 300 {
-		o.refuse(res.StatusCode, got)
+		o.refuse(w.history, res.StatusCode, got)
 		return nil
 	}
 	return &answer{res.StatusCode, res.Header, got}
@@ -212,16 +215,21 @@ func (o *op) lose(err error) {
 }
 
 // refuse notes an answer that says failure.
-func (o *op) refuse(status int, body []byte) {
+func (o *op) refuse(h *history, status int, body []byte) {
 	var p struct {
 		Code        seb.Code
 		Detail      string
 		Outcome     seb.Outcome
 		StartOffset seb.Offset `json:"start_offset"`
 		EndOffset   seb.Offset `json:"end_offset"`
+		Results     []tokenAnswer
 	}
 	if err := json.Unmarshal(body, &p); err != nil || p.Code == "" {
 		p.Code, p.Detail, p.Outcome = seb.Code(fmt.Sprintf("status %d", status)), string(body), seb.Unknown
+	}
+	if len(p.Results) > 0 {
+		o.judged(h, p.Results)
+		return
 	}
 	o.failure, o.outcome, o.detail, o.start, o.end = p.Code, p.Outcome, p.Detail, p.StartOffset, p.EndOffset
 }

@@ -1,0 +1,283 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// backlog names a queue, or all that had that name one after the other.
+type backlog struct{ topic, queue string }
+
+// op returns an operation about the queue.
+func (q backlog) op(what kind) *op {
+	return &op{kind: what, topic: q.topic, queue: q.queue, partition: -1}
+}
+
+// newWorker returns a client that works on queues, as bad workers do: it stalls beyond its
+// leases, dies with its work undone, and answers late and twice.
+func newWorker(s *simulation, index int) *client {
+	c := s.newClient(fmt.Sprintf("w%d", index), stream(s.cfg.Seed, "worker", index))
+	c.works = true
+	return c
+}
+
+// labor does one thing with a queue.
+func (c *client) labor(l *life, stays topic) {
+	q := backlog{stays.name, jobs}
+	switch what := c.rng.IntN(20); {
+	case what < 4:
+		q.queue = plays
+	case what < 6:
+		c.ownLine(l)
+		return
+	}
+	switch what := c.rng.IntN(40); {
+	case what < 3:
+		c.append(l, stays.name, c.partitionsOf(stays))
+	case what < 20 || len(c.held) == 0 && what < 31:
+		for range pick(c.rng, 1, 2, 4) {
+			c.receive(l, q)
+			if chance(c.rng, 0.3) {
+				c.think()
+			}
+			c.answer(l)
+		}
+	case what < 31:
+		c.answer(l)
+	case what < 34 && len(c.past) > 0:
+		c.answerAgain(l)
+	case what < 35:
+		c.held = nil // it dies, and another begins
+	default:
+		c.oversee(l, q)
+	}
+}
+
+// ownLine does something with a queue of a topic that comes and goes.
+func (c *client) ownLine(l *life) {
+	topic := c.ownTopic()
+	q := backlog{topic, jobs}
+	c.append(l, topic, 1)
+	c.openLine(l, q)
+	c.receive(l, q)
+	switch {
+	case chance(c.rng, 0.4):
+		c.answer(l)
+	case chance(c.rng, 0.4):
+		c.delete(l)
+	}
+}
+
+// oversee does what those do who look after a queue.
+func (c *client) oversee(l *life, q backlog) {
+	if q.queue == plays && chance(c.rng, 0.6) {
+		c.openLine(l, q)
+		return
+	}
+	switch what := c.rng.IntN(10); {
+	case what < 2:
+		o := q.op(pauses)
+		c.call(l, o, func(ctx context.Context, by caller) { by.pause(ctx, o) })
+	case what < 5:
+		o := q.op(resumes)
+		c.call(l, o, func(ctx context.Context, by caller) { by.pause(ctx, o) })
+	case what < 8:
+		o := q.op(redrives)
+		c.call(l, o, func(ctx context.Context, by caller) { by.redrive(ctx, o) })
+	case q.queue == plays:
+		o := q.op(dissolves)
+		c.call(l, o, func(ctx context.Context, by caller) { by.dissolve(ctx, o) })
+	case what < 9:
+		o := q.op(purges)
+		c.call(l, o, func(ctx context.Context, by caller) { by.purge(ctx, o) })
+	}
+}
+
+func (c *client) openLine(l *life, q backlog) {
+	o := q.op(opens)
+	o.to = pick(c.rng, "earliest", "earliest", "latest")
+	c.call(l, o, func(ctx context.Context, by caller) { by.open(ctx, o, &c.sim.plan) })
+}
+
+// receive asks for records, perhaps for long. Where another broker has the queue, it asks
+// that one.
+func (c *client) receive(l *life, q backlog) {
+	opts := seb.ReceiveOptions{Max: pick(c.rng, 1, 2, 5, 20), Wait: pick(c.rng, 0, 0, 3*time.Second, 40*time.Second), MaxBytes: pick(c.rng, int64(1), 10_000, 1<<20)}
+	lease := pick(c.rng, 0, 0, time.Second, 10*time.Second)
+	for range 3 {
+		o := q.op(receives)
+		o.lease = lease
+		c.call(l, o, func(ctx context.Context, by caller) { by.receive(ctx, o, opts) })
+		c.held = append(c.held, o.messages...)
+		if o.failure != seb.CodeQueueElsewhere {
+			return
+		}
+		if l = c.sim.follow(l, q); l == nil {
+			return
+		}
+	}
+}
+
+// follow returns the life that owns a queue, as another knows it: that other if nobody is
+// there any more, nil if nobody can tell.
+func (s *simulation) follow(l *life, q backlog) *life {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	queue := l.broker.Queue(q.topic, q.queue)
+	address, epoch, err := queue.Owner(ctx)
+	if err != nil || s.plan.reach != reachable {
+		return nil
+	}
+	for _, n := range s.nodes {
+		if owner := n.current(); owner != nil && s.plan.address(owner.name) == address {
+			return owner
+		}
+	}
+	if err := queue.TakeOver(ctx, epoch); err != nil {
+		return nil
+	}
+	return l
+}
+
+// answer says what became of some records of one queue.
+func (c *client) answer(l *life) {
+	if len(c.held) == 0 {
+		return
+	}
+	some, first := []message(nil), c.held[c.rng.IntN(len(c.held))]
+	for _, m := range c.held {
+		if m.topic == first.topic && m.line == first.line && (m == first || chance(c.rng, 0.5)) {
+			some = append(some, m)
+		}
+	}
+	switch what := c.rng.IntN(20); {
+	case what < 7:
+		c.say(l, acks, some)
+	case what < 12:
+		c.say(l, nacks, some)
+	case what < 16 && first.line == jobs && c.sim.stays(first.topic):
+		c.doTogether(l, some)
+	case what < 18:
+		o := backlog{first.topic, first.line}.op(extends)
+		o.tokens, o.lease = some, pick(c.rng, 0, time.Second, 30*time.Second)
+		c.call(l, o, func(ctx context.Context, by caller) { by.extend(ctx, o) })
+		return
+	}
+	c.held = slices.DeleteFunc(c.held, func(m message) bool { return slices.Contains(some, m) })
+	if c.past = append(c.past, some...); len(c.past) > 20 {
+		c.past = slices.Delete(c.past, 0, len(c.past)-20)
+	}
+}
+
+// answerAgain says something of records of which it has said something already.
+func (c *client) answerAgain(l *life) {
+	m := c.past[c.rng.IntN(len(c.past))]
+	c.say(l, pick(c.rng, acks, acks, nacks), []message{m})
+}
+
+// say acknowledges deliveries, or puts their records back: until that is known, or some
+// times, through whatever brokers.
+func (c *client) say(l *life, what kind, some []message) {
+	for range pick(c.rng, 1, 2, 3) {
+		o := backlog{some[0].topic, some[0].line}.op(what)
+		o.tokens = some
+		if what == acks {
+			c.call(l, o, func(ctx context.Context, by caller) { by.ack(ctx, o) })
+		} else {
+			c.sent++
+			o.reason = fmt.Sprintf("%s.%d", c.name, c.sent)
+			if chance(c.rng, 0.5) {
+				o.delay = new(between(c.rng, time.Millisecond, time.Minute))
+			}
+			c.call(l, o, func(ctx context.Context, by caller) { by.nack(ctx, o) })
+		}
+		if o.outcome != seb.Unknown {
+			return
+		}
+		if next := c.sim.nodes[c.rng.IntN(len(c.sim.nodes))].current(); next != nil {
+			l = next
+		}
+	}
+}
+
+// stays tells whether a topic is there from the first operation to the last.
+func (s *simulation) stays(name string) bool {
+	return slices.ContainsFunc(s.plan.topics, func(t topic) bool { return t.name == name })
+}
+
+// together is a commit of several parts: each is an operation of its own in the history. move is
+// nil if no consumer is moved.
+type together struct{ append, ack, move *op }
+
+// doTogether acknowledges deliveries, appends what was made of them and moves a consumer, in
+// one commit.
+func (c *client) doTogether(l *life, some []message) {
+	topic := some[0].topic
+	w := &together{
+		append: &op{kind: appends, topic: topic, partition: -1},
+		ack:    backlog{topic, jobs}.op(acks),
+	}
+	w.ack.tokens = some
+	values := c.compose(w.append)
+	if chance(c.rng, 0.5) {
+		w.move = subject{topic, playerA}.op(commits)
+		w.move.offsets = seb.Offsets{0: c.ends[place{topic, 0}]}
+	}
+	begun := c.sim.now()
+	ctx, cancel := context.WithTimeout(context.Background(), pick(c.rng, time.Minute, 2*time.Second))
+	defer cancel()
+	done, err := l.broker.Commit(ctx, w.commit(values))
+	if err == nil {
+		w.append.ranges = done.Appends[0].Ranges
+	}
+	for _, o := range []*op{w.append, w.ack, w.move} {
+		if o != nil {
+			o.client, o.broker, o.via, o.call, o.ret, o.with = c.name, l.name, viaLibrary, begun, c.sim.now(), w
+			o.fail(err)
+		}
+	}
+	w.blame(err)
+	for _, o := range []*op{w.append, w.ack, w.move} {
+		if o != nil {
+			c.sim.history.add(o)
+		}
+	}
+}
+
+// commit returns all parts as the library takes them.
+func (w *together) commit(values []string) seb.Commit {
+	records := make([]seb.Record, len(values))
+	for i, v := range values {
+		records[i].Value = []byte(v)
+	}
+	all := seb.Commit{
+		Appends: []seb.CommitAppend{{Topic: w.append.topic, Records: records}},
+		Acks:    []seb.CommitAcks{{Topic: w.ack.topic, Queue: w.ack.queue, Tokens: w.ack.rawTokens()}},
+	}
+	if w.move != nil {
+		all.Positions = []seb.CommitPositions{{Topic: w.move.topic, Consumer: w.move.consumer, Offsets: w.move.offsets}}
+	}
+	return all
+}
+
+// otherPart is the failure of a part that was not the one which was refused.
+const otherPart seb.Code = "other_part"
+
+// blame leaves the refusal of one part to that part.
+func (w *together) blame(err error) {
+	var part string
+	if e := (*seb.Error)(nil); errors.As(err, &e) {
+		part = e.Part
+	}
+	for prefix, o := range map[string]*op{"appends": w.append, "positions": w.move, "acks": w.ack} {
+		if o != nil && part != "" && !strings.HasPrefix(part, prefix) {
+			o.failure, o.start, o.end = otherPart, 0, 0
+		}
+	}
+}

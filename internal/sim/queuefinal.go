@@ -1,0 +1,128 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const (
+	// finalWait is how long workers wait for records in the end: more than any owner may be
+	// silent before another takes over.
+	finalWait = 35 * time.Second
+	// finalRounds is more receives than the work of a queue takes in the end.
+	finalRounds = 200
+)
+
+// finalDrains does the work of all queues that there are when all is well.
+func (s *simulation) finalDrains(lives []*life) {
+	if s.plan.workers == 0 || len(lives) == 0 {
+		return
+	}
+	topics, err := lives[0].broker.Topics(context.Background())
+	if err != nil {
+		s.history.violate("Liveness", "on a store that is well: %v", err)
+		return
+	}
+	for i, t := range topics {
+		for info, err := range lives[0].broker.Queues(context.Background(), t.Name) {
+			if err != nil {
+				s.history.violate("Liveness", "on a store that is well: %v", err)
+				return
+			}
+			s.finalDrain(lives[i%len(lives)], backlog{t.Name, info.Name})
+		}
+	}
+}
+
+// finalDrain does the work of a queue until there is none.
+func (s *simulation) finalDrain(l *life, q backlog) {
+	o := q.op(resumes)
+	s.do(l, o, func(ctx context.Context, by caller) { by.pause(ctx, o) })
+	for range finalRounds {
+		o := q.op(receives)
+		s.do(l, o, func(ctx context.Context, by caller) {
+			by.receive(ctx, o, seb.ReceiveOptions{Max: 1000, Wait: finalWait, MaxBytes: 64 << 20})
+		})
+		switch {
+		case o.failure == seb.CodeQueueElsewhere:
+			if next := s.follow(l, q); next != nil {
+				l = next
+			} else {
+				time.Sleep(time.Second)
+			}
+		case !o.acked():
+			s.history.violate("Liveness", "on a store that is well: %v", o)
+			return
+		case len(o.messages) == 0:
+			info, err := l.broker.Queue(q.topic, q.queue).Describe(context.Background())
+			if err != nil {
+				s.history.violate("Liveness", "on a store that is well: %v: %v", q, err)
+				return
+			}
+			if info.Exact && info.Ready+info.Delayed+info.Leased == 0 {
+				return
+			}
+		default:
+			a := q.op(acks)
+			a.tokens = o.messages
+			s.do(l, a, func(ctx context.Context, by caller) { by.ack(ctx, a) })
+			if !a.acked() || slices.ContainsFunc(a.verdicts, func(c seb.Code) bool { return c != "" }) {
+				s.history.violate("Liveness", "on a store that is well: %v", a)
+			}
+		}
+	}
+	info, err := l.broker.Queue(q.topic, q.queue).Describe(context.Background())
+	s.history.violate("Liveness", "the work of %v does not end: %+v, %v", q, info, err)
+}
+
+// compareQueues expects a recovery to know the queues of a topic as the commits left them.
+func (s *simulation) compareQueues(b *seb.Broker, topic string, in *incarnation) {
+	known := map[string]string{}
+	for info, err := range b.Queues(context.Background(), topic) {
+		if err != nil {
+			s.history.violate("LossIsLoud", "a recovery in the end knows no queues of %s: %v", topic, err)
+			return
+		}
+		parked, _, _, err := b.Queue(topic, info.Name).Dead(context.Background(), seb.DeadOptions{Limit: 1000, MaxBytes: 64 << 20})
+		if err != nil {
+			s.history.violate("LossIsLoud", "a recovery in the end can't read what is parked: %v", err)
+		}
+		var at []spot
+		for _, m := range parked {
+			at = append(at, spot{int(m.Partition), m.Offset})
+		}
+		known[info.Name] = fmt.Sprint(info.Ready+info.Delayed+info.Leased, info.Epoch, at)
+	}
+	left := map[string]string{}
+	for _, w := range in.queues {
+		if w.ended == nil {
+			undone, parked := w.left()
+			left[w.name] = fmt.Sprint(len(undone), len(w.owners), parked)
+		}
+	}
+	if fmt.Sprint(known) != fmt.Sprint(left) {
+		s.history.violate("AckDurable", "a recovery in the end knows queues of %s as %v, and should as %v", topic, known, left)
+	}
+}
+
+// left returns which records are neither done nor done away with: those to be handed out,
+// and those that are parked.
+func (w *work) left() (undone, parked []spot) {
+	for p := range w.of.partitions {
+		for o := range seb.Offset(len(w.of.partitions[p].ids)) {
+			at := spot{p, o}
+			switch j := w.job(at); {
+			case j.done || w.gone(at, lifetimeMax) || o < w.of.partitions[p].start():
+			case j.parked:
+				parked = append(parked, at)
+			default:
+				undone = append(undone, at)
+			}
+		}
+	}
+	return undone, parked
+}

@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// Names of queues. That for jobs is there from the beginning to the end; that for play is
+// created and deleted again and again, and so are those of topics that come and go.
+const (
+	jobs  = "jobs"
+	plays = "plays"
+	// dead is the dead-letter topic. It stays, too, and nobody else writes to it.
+	dead = "dead"
+)
+
+// spot is where a record is.
+type spot struct {
+	partition int
+	offset    seb.Offset
+}
+
+// delivery is one of a record by a queue, with the number that its token has.
+type delivery struct {
+	queue uint64 // its id
+	spot
+	number uint32
+}
+
+// message is a record that was received.
+type message struct {
+	delivery
+	token   string
+	topic   string
+	line    string // the queue's name
+	id      string // of the record
+	attempt int
+	until   time.Duration // its lease's end
+}
+
+// String tells a message in a story.
+func (m message) String() string {
+	return fmt.Sprintf("%s at %d/%d by %d.%d", m.id, m.partition, m.offset, m.queue, m.number)
+}
+
+// receive notes a record that was received.
+func (o *op) receive(h *history, m message, value string) {
+	var cluster string
+	m.topic, m.line = o.topic, o.queue
+	if at := strings.IndexByte(m.token, '.'); at >= 0 {
+		cluster = m.token[:at]
+	}
+	rest := strings.TrimPrefix(m.token, cluster+".")
+	if n, err := fmt.Sscanf(rest, "%d/%d:%d.%d", &m.queue, &m.partition, &m.offset, &m.number); err != nil || n != 4 {
+		h.violate("QueueAsAsked", "a token that can't be read: %q", m.token)
+	}
+	id, ok := h.identify(value)
+	if !ok {
+		h.violate("NoPhantom", "a queue of %s hands out %.40q, which nobody sent", o.topic, value)
+	}
+	m.id = id
+	o.messages = append(o.messages, m)
+}
+
+// refusedToken tells whether an answer of a token says that it does not count.
+func (o *op) refusedToken(i int) bool {
+	if len(o.verdicts) > 0 {
+		return o.verdicts[i] == seb.CodeLeaseLost
+	}
+	return o.outcome == seb.NotCommitted || o.failure == seb.CodeLeaseLost
+}
+
+// taken tells whether an answer of a token says that it was taken.
+func (o *op) taken(i int) bool {
+	return o.acked() && (len(o.verdicts) == 0 || o.verdicts[i] == "")
+}
+
+// writeQueue tells an operation with a queue in a story.
+func (o *op) writeQueue(s *strings.Builder) {
+	fmt.Fprintf(s, "%ss %s of %s", o.kind, o.queue, o.topic)
+	for i, m := range o.tokens {
+		fmt.Fprintf(s, ", %v", m)
+		if len(o.verdicts) > 0 && o.verdicts[i] != "" {
+			fmt.Fprintf(s, " (%s)", o.verdicts[i])
+		}
+	}
+	if o.delay != nil {
+		fmt.Fprintf(s, " in %v", *o.delay)
+	}
+	if o.reason != "" {
+		fmt.Fprintf(s, " for %s", o.reason)
+	}
+	if o.lease > 0 {
+		fmt.Fprintf(s, " for %v", o.lease)
+	}
+	if o.until > 0 {
+		fmt.Fprintf(s, ": until %v", o.until)
+	}
+	for _, m := range o.messages {
+		fmt.Fprintf(s, ": %v, try %d, until %v", m, m.attempt, m.until)
+	}
+	if o.touched > 0 {
+		fmt.Fprintf(s, ": %d", o.touched)
+	}
+}
+
+// setUpQueues creates the queues that stay.
+func (s *simulation) setUpQueues() {
+	if s.plan.workers == 0 {
+		return
+	}
+	for _, t := range s.plan.topics {
+		for created := false; !created; s.sleep(100 * time.Millisecond) {
+			if s.now() > lifetimeMax {
+				s.giveUp("no broker creates the queues")
+			}
+			for _, n := range s.nodes {
+				if l := n.current(); l != nil && !created {
+					created = s.setUpQueue(l, t.name) == nil
+				}
+			}
+		}
+	}
+}
+
+func (s *simulation) setUpQueue(l *life, topic string) error {
+	if _, _, err := l.broker.CreateTopic(context.Background(), dead, seb.TopicOptions{Partitions: 1}); err != nil {
+		return err
+	}
+	_, _, err := l.broker.Queue(topic, jobs).Set(context.Background(), s.plan.queueUpdate(), seb.Earliest)
+	return err
+}
+
+// queueUpdate returns what makes a queue what all are.
+func (p *plan) queueUpdate() seb.QueueUpdate {
+	q := &p.queue
+	return seb.QueueUpdate{
+		Lease: &q.Lease, MaxAttempts: &q.MaxAttempts, BackoffMin: &q.BackoffMin, BackoffMax: &q.BackoffMax,
+		DeadLetterTopic: &q.DeadLetterTopic, Order: &q.Order,
+	}
+}
