@@ -47,9 +47,14 @@ func (d *desk) claimLocked(last []leases.Delivery) {
 	}
 	if len(again) > 0 {
 		d.b.tasks.Go(func() {
-			err := d.b.join(d.b.life, &request{change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
-				return d.claims(dr, again)
+			var rests []rest // the commit loop's until the outcome is known
+			err := d.b.join(d.b.life, &request{change: func(dr *state.Draft) (items []commitlog.Item, refusal *Error) {
+				items, rests, refusal = d.claims(dr, again, time.Now())
+				return items, refusal
 			}})
+			if err == nil {
+				d.resting(rests)
+			}
 			d.settled(again, err)
 		})
 	}
@@ -93,12 +98,28 @@ func (d *desk) mayOwn(dr *state.Draft) *Error {
 	return nil
 }
 
-// claims returns the items that count the next attempts of records that are not done. An
-// attempt follows the one that the desk knows of: where the log has a later one, that is
-// on its way to a worker, and must stay the last.
-func (d *desk) claims(dr *state.Draft, last []leases.Delivery) (items []commitlog.Item, _ *Error) {
+// rest is a delivery that its worker has put back just before the next one was counted.
+type rest struct {
+	leases.Delivery
+	until int64 // microseconds since 1970
+}
+
+// resting has records wait for as long as their workers said. The desk knows that from
+// the log as a rule; but they must not be taken for such as need no further attempt.
+func (d *desk) resting(rests []rest) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range rests {
+		d.table.Unclaimed(x.Place, fromWall(time.Now(), x.until), false)
+	}
+}
+
+// claims returns the items that count the next attempts of records that are not done, and
+// those that are to wait first. An attempt follows the one that the desk knows of: where
+// the log has a later one, that is on its way to a worker, and must stay the last.
+func (d *desk) claims(dr *state.Draft, last []leases.Delivery, now time.Time) (items []commitlog.Item, rests []rest, _ *Error) {
 	if err := d.mayOwn(dr); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var of *commitlog.RecordsAttempted
 	for _, x := range last {
@@ -107,13 +128,17 @@ func (d *desk) claims(dr *state.Draft, last []leases.Delivery) (items []commitlo
 		if done || a.Parked || sure && a.Number != x.Number {
 			continue
 		}
+		if a.NotBefore > now.UnixMicro() {
+			rests = append(rests, rest{x, a.NotBefore})
+			continue
+		}
 		if of == nil || of.Partition != p {
 			of = &commitlog.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
 			items = append(items, of)
 		}
 		of.Attempts = append(of.Attempts, commitlog.Attempt{Offset: x.Offset, Number: x.Number + 1})
 	}
-	return items, nil
+	return items, rests, nil
 }
 
 // moveWindowLocked lets the desk go on where it has used up half of its window, and makes

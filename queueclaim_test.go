@@ -38,3 +38,33 @@ func TestRecordThatIsPutBackWhileItsNextAttemptIsCountedHasOneNextAttempt(t *tes
 		})
 	}
 }
+
+// TestRecordThatIsPutBackWhileItsNextAttemptIsCountedRests: its lease has ended when its
+// worker says through another broker for how long it is not to be tried again. Its owner
+// learns that while it has the next attempt counted, and must keep to it.
+func TestRecordThatIsPutBackWhileItsNextAttemptIsCountedRests(t *testing.T) {
+	for at := 29500 * time.Millisecond; at < 31*time.Second; at += 100 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			store := objstore.NewMemory()
+			owner := open(t, storetest.Slow(store, 50*time.Millisecond), seb.InVirtualTime(seb.Options{Batching: seb.Timed(time.Second, 1<<20)}))
+			other := open(t, store, immediate())
+			mustCreateTopic(t, owner, "t", 1)
+			q := owner.Queue("t", "work")
+			mustSet(t, q, seb.QueueUpdate{})
+			appendTo(t, owner, 0, 1)
+			first := mustReceive(t, q, 1, 0)
+			var rests time.Time
+			time.AfterFunc(at, func() {
+				if other.Queue("t", "work").Nack(t.Context(), seb.NackOptions{Delay: ptr(5 * time.Minute)}, first[0].Token) == nil {
+					rests = time.Now().Add(5 * time.Minute)
+				}
+			})
+			second := mustReceive(t, q, 1, 10*time.Minute)
+			wantHanded(t, second, "[0#2]")
+			if early := time.Until(rests); !rests.IsZero() && early > 0 {
+				t.Errorf("put back after %v, and handed out %v too early", at, early)
+			}
+			mustAck(t, q, second...)
+		})
+	}
+}
