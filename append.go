@@ -207,15 +207,20 @@ func (b *Broker) send(ctx context.Context, r *request) (*Pending, error) {
 
 // join has a request committed that no caller retries: appends, a change, or both.
 func (b *Broker) join(ctx context.Context, r *request) error {
-	r.began, r.boot, r.done = time.Now(), b.opts.boot(), make(chan struct{})
-	if len(r.appends) > 0 {
-		r.bytes = requestOverheadBytes + bytesOf(r.appends)
-	}
-	p, err := b.send(ctx, r)
+	p, err := b.joinAsync(ctx, r)
 	if err != nil {
 		return err
 	}
 	return p.wait(ctx)
+}
+
+// joinAsync is join without the wait.
+func (b *Broker) joinAsync(ctx context.Context, r *request) (*Pending, error) {
+	r.began, r.boot, r.done = time.Now(), b.opts.boot(), make(chan struct{})
+	if len(r.appends) > 0 {
+		r.bytes = requestOverheadBytes + bytesOf(r.appends)
+	}
+	return b.send(ctx, r)
 }
 
 // Done is closed when the outcome is known.

@@ -78,6 +78,7 @@ type Broker struct {
 	metrics *metrics
 	use     storeUse
 	uploads chan struct{} // a token for each upload under way
+	copies  chan struct{} // a token for each record that is being copied to a dead-letter topic
 	turn    atomic.Uint32 // partition of the next append without a key
 
 	// mu guards the fold's state: written by the commit loop, read by all.
@@ -128,6 +129,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 		logger:   opts.Logger,
 		state:    state.New(),
 		uploads:  make(chan struct{}, uploadsMax),
+		copies:   make(chan struct{}, copiesMax),
 		loopDone: make(chan struct{}),
 		closed:   make(chan struct{}),
 		metrics:  newMetrics(),

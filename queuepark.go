@@ -27,6 +27,9 @@ const (
 	DeadReasonHeader    = "Seb-Dead-Reason"
 )
 
+// copiesMax is how many records are copied at one time.
+const copiesMax = 8
+
 // parking is a record whose last delivery came to nothing.
 type parking struct {
 	topic, queue     string
@@ -42,21 +45,37 @@ type parking struct {
 // park ends the deliveries of a record, and puts a copy of it into the dead-letter topic in
 // the same commit.
 func (b *Broker) park(ctx context.Context, p parking) error {
-	r := &request{change: p.items}
 	if p.config.DeadLetterTopic == "" {
-		return b.join(ctx, r)
+		return b.join(ctx, &request{change: p.items})
 	}
+	waits, err := b.parkCopied(ctx, p)
+	if err != nil {
+		return err
+	}
+	return waits.wait(ctx)
+}
+
+// parkCopied has what parks a record wait for its commit, together with the copy. Few do so
+// at one time: a copy is in memory before it counts as waiting.
+func (b *Broker) parkCopied(ctx context.Context, p parking) (*Pending, error) {
+	select {
+	case b.copies <- struct{}{}:
+		defer func() { <-b.copies }()
+	case <-ctx.Done():
+		return nil, canceled(ctx, NotCommitted)
+	}
+	r := &request{change: p.items}
 	copied, err := b.deadLetter(ctx, p)
 	switch code := CodeOf(err); {
 	case err == nil:
 		r.appends = []*piece{copied}
 	case code == CodeStoreUnavailable || code == CodeCanceled || code == CodeBrokerClosed || code == CodeBrokerStopped:
-		return err
+		return nil, err
 	default: // such as a dead-letter topic that can't be created: the record stays where it is
 		b.logger.Warn("no copy of a parked record can be made in the dead-letter topic", "topic", p.topic, "queue", p.queue,
 			"partition", p.last.Partition, "offset", p.last.Offset, "dead_letter_topic", p.config.DeadLetterTopic, "err", err)
 	}
-	return b.join(ctx, r)
+	return b.joinAsync(ctx, r)
 }
 
 // items returns the item that parks the record.

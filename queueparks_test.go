@@ -1,0 +1,49 @@
+package seb_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// Many records whose last lease ends at once are copied to the dead-letter topic. No more
+// than a few of them are in memory that no budget counts.
+func TestRecordsAreCopiedAFewAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const records = 50
+		memory, faulty := newFaulty()
+		b := open(t, memory, immediate())
+		mustCreateTopic(t, b, "dead", 1)
+		q := queueOf(t, b, records, 200<<10)
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1), DeadLetterTopic: ptr("dead")})
+		ms, err := q.Receive(t.Context(), seb.ReceiveOptions{Max: records, MaxBytes: 1 << 30})
+		if err != nil || len(ms) != records {
+			t.Fatalf("%d records, %v", len(ms), err)
+		}
+
+		var reading, most atomic.Int64
+		defer faulty.On(objstore.VerbGet, "log/", func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+			n := reading.Add(1)
+			defer reading.Add(-1)
+			most.Store(max(n, most.Load()))
+			time.Sleep(10 * time.Millisecond)
+			return next(ctx, r)
+		})()
+		owner := open(t, faulty, immediate()) // which has nothing in its cache
+		q = owner.Queue("t", "work")
+		most.Store(0)
+		wantHanded(t, mustReceive(t, q, records, 10*time.Minute), "[]") // all of them are in doubt
+		if n := most.Load(); n < 2 || n > 20 {
+			t.Errorf("%d records were read at one time", n)
+		}
+		if info, err := q.Describe(t.Context()); err != nil || info.Dead != records {
+			t.Errorf("%+v, %v", info, err)
+		}
+	})
+}
