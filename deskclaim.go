@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -209,16 +210,22 @@ func (d *desk) windowItems(dr *state.Draft, moves []*commitlog.WindowMoved) (ite
 }
 
 // releaseQueues says of the queues that this broker owns which records are out, so that
-// its going leaves none in doubt.
+// its going leaves none in doubt. They share commits, since there may be many and little time.
 func (b *Broker) releaseQueues(ctx context.Context) {
+	var releases sync.WaitGroup
 	for _, d := range b.desks.end(ctx, &b.tasks) {
-		out := d.retire()
-		err := b.join(ctx, &request{looked: true, change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
-			return d.releases(dr, out)
-		}})
-		if err != nil && CodeOf(err) != CodeQueueElsewhere {
-			b.logger.Warn("left a queue without saying so: what it handed out waits for its lease, and its next owner counts an attempt too many", "topic", d.topicName, "err", err)
-		}
+		releases.Go(func() { d.release(ctx) })
+	}
+	releases.Wait()
+}
+
+func (d *desk) release(ctx context.Context) {
+	out := d.retire()
+	err := d.b.join(ctx, &request{looked: true, change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
+		return d.releases(dr, out)
+	}})
+	if err != nil && CodeOf(err) != CodeQueueElsewhere {
+		d.b.logger.Warn("left a queue without saying so: what it handed out waits for its lease, and its next owner counts an attempt too many", "topic", d.topicName, "err", err)
 	}
 }
 
