@@ -44,6 +44,8 @@ type response struct {
 	token    string     // of a signed URL
 	did      string     // what an admin did, for the audit log
 
+	release func() // gives back memory that is reserved until the answer is written
+
 	id       string // of the request, also in its header
 	head     bool   // the request is a HEAD: what is written counts for nothing
 	original bool   // it is on one of the original Seb's paths, where errors are plain text
@@ -106,6 +108,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		original:       slices.Contains(originalPaths, r.URL.Path),
 		bodyRead:       r.ContentLength == 0,
 		presence:       r,
+		release:        func() {},
 	}
 	// The deadline of the answer before this one on the same connection would
 	// otherwise hit "100 Continue".
@@ -122,6 +125,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if w.status == 0 && abort {
 			w.status = statusClientGone
 		}
+		w.release()
 		h.metrics.inFlight.Dec()
 		h.observe(w, r, time.Since(start))
 		if abort {

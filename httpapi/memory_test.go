@@ -105,6 +105,27 @@ func TestWaitingAppendHoldsNoBody(t *testing.T) {
 	})
 }
 
+// What answers for a thousand records takes more memory than its body, until its own
+// answer is written.
+func TestTokensAreReservedUntilTheyAreAnswered(t *testing.T) {
+	lazy := seb.Options{Batching: seb.Timed(time.Minute, 1<<40), AppendTimeout: 2 * time.Hour}
+	for _, action := range []string{"ack", "nack"} {
+		bubble(t, lazy, func(t *testing.T, s *server) {
+			s.append("orders", "x")
+			s.setQueue("mail", "", http.StatusCreated)
+			tokens := strings.Repeat(fmt.Sprintf(",%q", s.received("mail", "")[0].Token), 1000)[1:]
+			got := make(chan answer)
+			go func() { got <- s.post(queuesPath+"/mail/"+action, `{"tokens":[`+tokens+`]}`) }()
+			synctest.Wait()
+			s.wantReserved(s.adapterBytes() - 1000*answerBytes)
+			(<-got).want(t, http.StatusOK)
+			s.wantNothingReserved()
+			s.post(queuesPath+"/mail/"+action, `{"tokens":["nonsense"]}`).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+			s.wantNothingReserved()
+		})
+	}
+}
+
 func TestWaitingReadsHoldNothing(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "x")

@@ -18,10 +18,17 @@ type answerSpec struct {
 	lease  *time.Duration // of an extension
 }
 
-// tokensMax is how many records may be answered for at once.
-const tokensMax = 1000
+const (
+	// tokensMax is how many records may be answered for at once.
+	tokensMax = 1000
+	// tokenBytesMin is what a token takes in a body at least.
+	tokenBytesMin = len(`"0123abcd.1/0:0.1",`)
+	// answerBytes is what a token takes until it is answered for, with why it was refused.
+	answerBytes = 512
+)
 
-// readAnswer reads the tokens, and what else fields knows.
+// readAnswer reads the tokens, and what else fields knows. The memory that they take is
+// reserved until the answer is written.
 func (h *Handler) readAnswer(w *response, r *http.Request, what string, fields func(*answerSpec) map[string]fieldReader, headers ...string) (s answerSpec, _ error) {
 	if err := refuseHeaders(r.Header, headers...); err != nil {
 		return s, err
@@ -34,6 +41,12 @@ func (h *Handler) readAnswer(w *response, r *http.Request, what string, fields f
 		return s, err
 	}
 	defer body.free()
+	tokens := min(tokensMax, len(body.data)/tokenBytesMin+1)
+	release, err := h.broker.ReserveMore(r.Context(), int64(tokens)*answerBytes)
+	if err != nil {
+		return s, err
+	}
+	w.release = release
 	return s, parseAnswer(body.data, what, &s, fields(&s))
 }
 
