@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 )
 
 // checkAdvertise refuses what is no address of a broker.
@@ -14,10 +16,16 @@ func (c *serveCmd) checkAdvertise() error {
 		return nil
 	}
 	u, err := url.Parse(c.Advertise)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || !leadsToBroker(u) || c.Advertise != u.Scheme+"://"+u.Host {
 		return usageError{hinted(fmt.Errorf("--advertise %q is no address of a broker", c.Advertise), "write scheme, host and port alone, such as http://10.0.0.5:51313")}
 	}
 	return nil
+}
+
+// leadsToBroker tells whether u may lead to a broker. A wildcard leads others to themselves.
+func leadsToBroker(u *url.URL) bool {
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
+	return u.Hostname() != "" && !net.ParseIP(u.Hostname()).IsUnspecified() && err == nil && port > 0
 }
 
 // advertised returns where other brokers reach this one, "" if that isn't known.

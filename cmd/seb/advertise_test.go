@@ -21,6 +21,7 @@ func TestAdvertisedAddress(t *testing.T) {
 		{"", "0.0.0.0:51313", "", ""},
 		{"", "[::]:51313", "", ""},
 		{"https://broker-1.example:443", "0.0.0.0:51313", "", "https://broker-1.example:443"},
+		{"http://[2001:db8::1]", "0.0.0.0:51313", "", "http://[2001:db8::1]"},
 	} {
 		addr, err := net.ResolveTCPAddr("tcp", c.listening)
 		if err != nil {
@@ -35,7 +36,7 @@ func TestAdvertisedAddress(t *testing.T) {
 			t.Errorf("%+v: advertised is %q", c, got)
 		}
 	}
-	for _, bad := range []string{"10.0.0.5:51313", "broker", "ftp://broker", "http://", "http://broker/path", "http://user@broker", "http://broker?x=y", "http://bro ker"} {
+	for _, bad := range []string{"10.0.0.5:51313", "broker", "ftp://broker", "http://", "http://broker/path", "http://user@broker", "http://broker?x=y", "http://broker?", "http://broker#", "http://bro ker", "http://broker:0", "http://broker:65536", "http://0.0.0.0:51313", "http://[::]:51313"} {
 		if (&serveCmd{Advertise: bad}).checkAdvertise() == nil {
 			t.Errorf("%q is taken", bad)
 		}
