@@ -34,6 +34,9 @@ type ReceiveOptions struct {
 	// Reserve, if there is one, is called before records are taken, and what it returned
 	// if none were: so who waits need hold no memory for them. Its error ends Receive.
 	Reserve func(context.Context) (release func(), err error)
+	// InFlight, if there is one, bounds what the worker has of this and earlier calls that
+	// is neither answered nor out of its lease: Receive waits until there is room in it.
+	InFlight *InFlight
 }
 
 const (
@@ -184,7 +187,7 @@ func (r *receiver) wait(ctx context.Context, d *desk, turn chan struct{}) error 
 		r.leaves = r.q.b.tail.wait()
 	}
 	until := r.deadline
-	if at, ok := d.nextDue(); ok && at.Before(until) {
+	if at, ok := d.nextDue(turn, r.opts.InFlight); ok && at.Before(until) {
 		until = at
 	}
 	timer := time.NewTimer(until.Sub(now))
@@ -211,12 +214,17 @@ func (d *desk) take(now time.Time, opts ReceiveOptions) (out []leases.Delivery, 
 		return nil, until, nil, nil
 	}
 	defer func() { d.moveWindowLocked(now) }()
+	most, holder, full := opts.InFlight.roomLocked(d, now, opts.Max)
+	if full != nil {
+		d.wakeLocked() // it may have been this one's turn
+		return nil, until, full, nil
+	}
 	if !d.config.Paused {
-		if need = d.walkLocked(now, opts.Max); need != nil {
+		if need = d.walkLocked(now, most); need != nil {
 			return nil, until, nil, need
 		}
 		until = now.Add(opts.lease(d.config))
-		got := d.table.Take(now, until, opts.Max)
+		got := d.table.Take(now, until, most, holder)
 		d.claimLocked(got.Claims)
 		if len(got.Out) > 0 {
 			d.wakeLocked() // there may be more
@@ -246,9 +254,9 @@ func (d *desk) giveTurn(turn chan struct{}) {
 	d.wakeLocked()
 }
 
-// nextDue returns when a receiver should look again without that anything is committed:
+// nextDue returns when who waits for that turn should look again without that anything is committed:
 // something can be handed out, or the owner has to make itself heard of.
-func (d *desk) nextDue() (at time.Time, ok bool) {
+func (d *desk) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	earlier := func(t time.Time) {
@@ -259,6 +267,12 @@ func (d *desk) nextDue() (at time.Time, ok bool) {
 	now := time.Now()
 	if now.Before(d.contested) && !d.moving {
 		earlier(d.shown.Add(ownerShows))
+	}
+	if inFlight.fullLocked(turn) {
+		if end, some := d.table.NextEnd(); some { // of whomever: it is the table that notices
+			earlier(end)
+		}
+		return at, ok
 	}
 	if d.config.Paused {
 		return at, ok

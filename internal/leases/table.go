@@ -46,6 +46,7 @@ type entry struct {
 	sent     bool      // its next attempt may get into the log, though the claim has ended
 	at       time.Time // later: from when on; leased: until when
 	index    int       // in the heap of its phase
+	holder   *Holder   // whom the last delivery went to, if anybody counts
 }
 
 // Table is the records of one queue that are known.
@@ -78,7 +79,7 @@ func (t *Table) Fresh() int { return t.fresh.len() }
 
 // Leased returns how many records are handed out.
 func (t *Table) Leased(now time.Time) int {
-	t.expire(now)
+	t.Expire(now)
 	return len(t.out)
 }
 
@@ -138,6 +139,7 @@ func (t *Table) leave(e *entry) {
 		heap.Remove(&t.again, e.index)
 	case leased:
 		heap.Remove(&t.out, e.index)
+		e.holder.less()
 	case fresh:
 		t.fresh.gone++
 	case ready:
@@ -239,6 +241,7 @@ func (t *Table) Extend(d Delivery, until time.Time) bool {
 func (t *Table) lease(e *entry, until time.Time) {
 	e.phase, e.at = leased, until
 	heap.Push(&t.out, e)
+	e.holder.more()
 }
 
 // Delivered calls f for the last delivery of every record that had one.
@@ -250,13 +253,21 @@ func (t *Table) Delivered(f func(Delivery)) {
 	}
 }
 
-// expire has the records handed out again whose lease ran out.
-func (t *Table) expire(now time.Time) {
+// Expire has the records handed out again whose lease ran out.
+func (t *Table) Expire(now time.Time) {
 	for len(t.out) > 0 && !t.out[0].at.After(now) {
 		e := t.out[0]
 		t.leave(e)
 		t.putLater(e, now)
 	}
+}
+
+// NextEnd returns when the first lease ends, false if nothing is leased.
+func (t *Table) NextEnd() (at time.Time, ok bool) {
+	if len(t.out) == 0 {
+		return time.Time{}, false
+	}
+	return t.out[0].at, true
 }
 
 // Next returns when there will be something to hand out that is not now, by a lease that

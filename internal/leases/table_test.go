@@ -34,11 +34,11 @@ func TestFreshAndRetriedRecordsGetHalfEach(t *testing.T) {
 			table.Add(Place{0, o}, NoKey)
 			table.AddAgain(Delivery{Place{1, o}, 1}, NoKey, at(0))
 		}
-		want(t, table.Take(at(1), at(9), 4), "[0#1 1#1 2#1 3#1]", "[0#1 1#1]")
+		want(t, table.Take(at(1), at(9), 4, nil), "[0#1 1#1 2#1 3#1]", "[0#1 1#1]")
 		for o := range int64(2) {
 			table.Claimed(Delivery{Place{1, o}, 2})
 		}
-		want(t, table.Take(at(1), at(9), 4), "[0#2 1#2 4#1 5#1]", "[]")
+		want(t, table.Take(at(1), at(9), 4, nil), "[0#2 1#2 4#1 5#1]", "[]")
 	}
 }
 
@@ -50,7 +50,7 @@ func TestOneAtATimeTakesTurns(t *testing.T) {
 	}
 	var got []Delivery
 	for range 8 {
-		got = append(got, table.Take(at(1), at(9), 1).Out...)
+		got = append(got, table.Take(at(1), at(9), 1, nil).Out...)
 	}
 	if numbers(got) != "[0#1 100#1 1#1 101#1 2#1 102#1 3#1 103#1]" {
 		t.Fatal(numbers(got))
@@ -62,16 +62,16 @@ func TestRecordsOfAKeyGoOutOneByOneInOrder(t *testing.T) {
 	for o := range int64(6) {
 		table.Add(Place{0, o}, uint64(1+o%2))
 	}
-	want(t, table.Take(at(0), at(9), 9), "[0#1 1#1]", "[]")
+	want(t, table.Take(at(0), at(9), 9, nil), "[0#1 1#1]", "[]")
 	table.Remove(Place{0, 1})
-	want(t, table.Take(at(0), at(9), 9), "[3#1]", "[]")
+	want(t, table.Take(at(0), at(9), 9, nil), "[3#1]", "[]")
 	table.PutBack(Delivery{Place{0, 0}, 1}, at(5))
-	want(t, table.Take(at(4), at(9), 9), "[]", "[]") // 2 and 4 wait for 0
-	want(t, table.Take(at(5), at(9), 9), "[]", "[0#1]")
+	want(t, table.Take(at(4), at(9), 9, nil), "[]", "[]") // 2 and 4 wait for 0
+	want(t, table.Take(at(5), at(9), 9, nil), "[]", "[0#1]")
 	table.Claimed(Delivery{Place{0, 0}, 2})
-	want(t, table.Take(at(5), at(20), 9), "[0#2]", "[]")
+	want(t, table.Take(at(5), at(20), 9, nil), "[0#2]", "[]")
 	table.Remove(Place{0, 0})
-	want(t, table.Take(at(5), at(20), 9), "[2#1]", "[]")
+	want(t, table.Take(at(5), at(20), 9, nil), "[2#1]", "[]")
 	table.RemoveBelow(0, 6)
 	if table.Len() != 0 || table.Blocked() != 0 || len(table.keys) != 0 {
 		t.Fatalf("%d known, %d blocked, %d keys", table.Len(), table.Blocked(), len(table.keys))
@@ -92,11 +92,17 @@ type model struct {
 	first   map[Place]bool     // may be handed out without a claim
 	claims  map[Place]Delivery // under way
 	covered map[Place]uint32   // a claim that is in the log, and not handed out
+	holders map[Place]*Holder  // whom they went to last
+	worker  *Holder            // one who counts
 }
 
 func (m *model) take() {
 	most := rapid.IntRange(1, 5).Draw(m.t, "most")
-	got := m.table.Take(at(m.now), at(m.now+3), most)
+	var to *Holder
+	if rapid.Bool().Draw(m.t, "counts") {
+		to = m.worker
+	}
+	got := m.table.Take(at(m.now), at(m.now+3), most, to)
 	if len(got.Out)+len(got.Claims) > 2*most || len(got.Out) > most {
 		m.t.Fatalf("%d of %d, and %d claims", len(got.Out), most, len(got.Claims))
 	}
@@ -110,7 +116,7 @@ func (m *model) take() {
 		}
 		delete(m.first, d.Place)
 		delete(m.covered, d.Place)
-		m.last[d.Place], m.until[d.Place] = d.Number, m.now+3
+		m.last[d.Place], m.until[d.Place], m.holders[d.Place] = d.Number, m.now+3, to
 	}
 	for _, d := range got.Claims {
 		m.mayGo(d.Place)
@@ -118,6 +124,15 @@ func (m *model) take() {
 			m.t.Fatalf("%v is to be claimed after %d", d, m.last[d.Place])
 		}
 		m.claims[d.Place] = d
+	}
+	out := 0
+	for p, until := range m.until {
+		if until > m.now && m.holders[p] != nil {
+			out++
+		}
+	}
+	if m.worker.Out() != out {
+		m.t.Fatalf("the worker is said to have %d, and has %d", m.worker.Out(), out)
 	}
 }
 
@@ -220,6 +235,7 @@ func TestTableHandsOutAsItsModelAllows(t *testing.T) {
 		m := &model{
 			t: t, table: New(ordered), ordered: ordered, keys: map[Place]uint64{}, last: map[Place]uint32{}, until: map[Place]int{},
 			free: map[Place]int{}, first: map[Place]bool{}, claims: map[Place]Delivery{}, covered: map[Place]uint32{},
+			holders: map[Place]*Holder{}, worker: &Holder{Freed: func() {}},
 		}
 		for offset := range rapid.Int64Range(1, 80).Draw(t, "steps") {
 			m.step(offset)

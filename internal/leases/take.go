@@ -14,11 +14,12 @@ type Taken struct {
 	Claims []Delivery
 }
 
-// Take hands out up to most records until a time. Where both wait, half are fresh ones
+// Take hands out up to most records until a time, to a holder or, if that is nil, to
+// somebody who does not count. Where both wait, half are fresh ones
 // and half are such as were handed out before or have come due: so neither a backlog nor
 // a storm of retries keeps the other waiting.
-func (t *Table) Take(now, until time.Time, most int) (got Taken) {
-	t.expire(now)
+func (t *Table) Take(now, until time.Time, most int, to *Holder) (got Taken) {
+	t.Expire(now)
 	share := most
 	if t.Fresh() > 0 {
 		share = most / 2
@@ -29,36 +30,37 @@ func (t *Table) Take(now, until time.Time, most int) (got Taken) {
 			t.turn = !t.turn
 		}
 	}
-	t.takeAgain(now, until, share, &got)
+	t.takeAgain(now, until, share, to, &got)
 	for len(got.Out) < most {
 		e := t.fresh.pop()
 		if e == nil {
 			break
 		}
-		t.hand(e, until, &got)
+		t.hand(e, until, to, &got)
 	}
 	if left := most - len(got.Out) - len(got.Claims); left > 0 {
-		t.takeAgain(now, until, left, &got)
+		t.takeAgain(now, until, left, to, &got)
 	}
 	return got
 }
 
 func (t *Table) due(now time.Time) bool { return len(t.again) > 0 && !t.again[0].at.After(now) }
 
-func (t *Table) hand(e *entry, until time.Time, got *Taken) {
+func (t *Table) hand(e *entry, until time.Time, to *Holder, got *Taken) {
 	if e.first {
 		e.Number, e.first = 1, false
 	}
+	e.holder = to
 	t.lease(e, until)
 	got.Out = append(got.Out, e.Delivery)
 }
 
 // takeAgain takes up to most records that are not fresh.
-func (t *Table) takeAgain(now, until time.Time, most int, got *Taken) {
+func (t *Table) takeAgain(now, until time.Time, most int, to *Holder, got *Taken) {
 	for ; most > 0; most-- {
 		e := t.ready.pop()
 		if e != nil {
-			t.hand(e, until, got)
+			t.hand(e, until, to, got)
 			continue
 		}
 		if !t.due(now) {
@@ -66,7 +68,7 @@ func (t *Table) takeAgain(now, until time.Time, most int, got *Taken) {
 		}
 		e = heap.Pop(&t.again).(*entry)
 		if e.first {
-			t.hand(e, until, got)
+			t.hand(e, until, to, got)
 			continue
 		}
 		e.phase = claiming
