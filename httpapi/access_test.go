@@ -246,6 +246,7 @@ var servedTo = map[string]string{
 	"PUT /v1/topics/{topic}/queues/{queue}":               "  aA",
 	"DELETE /v1/topics/{topic}/queues/{queue}":            "  aA",
 	"GET /v1/topics/{topic}/queues/{queue}/dead":          "r aA",
+	"GET /v1/topics/{topic}/queues/{queue}/receive":       "r aA",
 	queueRoute + "receive":                                "r aA",
 	queueRoute + "ack":                                    "r aA",
 	queueRoute + "nack":                                   "r aA",

@@ -2,10 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -13,12 +11,7 @@ import (
 )
 
 const (
-	// typeEvents is that of server-sent events, as the HTML standard defines them.
-	typeEvents        = "text/event-stream"
 	lastEventIDHeader = "Last-Event-ID"
-
-	// A proxy that sees nothing for a while closes the connection.
-	commentInterval = 15 * time.Second
 
 	// What one connection reads at a time: little while it keeps up, since tens of
 	// thousands may be woken by one commit, more while it has to catch up.
@@ -26,23 +19,16 @@ const (
 	burstBytesMax = 512 << 10
 	// burstRecordBytes is how many bytes of a burst allow for one more record in it.
 	burstRecordBytes = 512
-
-	// A stream gives way to clients that wait for a connection once it is this old.
-	eventStreamTurn = 5 * time.Minute
 )
 
 // eventStream is one answer that goes on until its client, the broker or the
 // topic goes away. Between bursts of records it holds no more memory than its
 // connection and an offset per partition.
 type eventStream struct {
-	h     *Handler
-	w     *response
+	eventWriter
 	f     *seb.Follower
 	mark  seb.Bookmark // behind the last record that was written
 	bytes int          // of the next burst
-
-	began   time.Time
-	comment time.Time // when something must be sent
 }
 
 // followRecords answers with a stream of server-sent events, an event per record.
@@ -56,19 +42,14 @@ func (h *Handler) followRecords(w *response, r *http.Request) error {
 
 // stream answers with what f reads, an event per record.
 func (h *Handler) stream(w *response, r *http.Request, f *seb.Follower) error {
-	w.Header().Set("Content-Type", typeEvents)
-	w.Header().Add("Vary", "Accept, "+lastEventIDHeader)
 	mark := f.Bookmark()
+	w.Header().Add("Vary", lastEventIDHeader)
 	w.Header().Set(topicIDHeader, h.broker.TopicTag(mark.Topic))
-	w.Header().Set("X-Accel-Buffering", "no") // else nginx keeps events back
-	if r.ProtoMajor == 1 {
-		w.Header().Set("Connection", "close") // its place is free when the stream ends, not idle
-	}
-	w.WriteHeader(http.StatusOK)
+	s := &eventStream{eventWriter: eventWriter{h: h, w: w, began: time.Now()}, f: f, mark: mark, bytes: burstBytesMin}
+	s.begin(r)
 	if w.head {
 		return nil
 	}
-	s := &eventStream{h: h, w: w, f: f, mark: mark, bytes: burstBytesMin, began: time.Now()}
 	h.metrics.streams.Inc()
 	defer h.metrics.streams.Dec()
 	return s.run(w.presence.Context())
@@ -132,14 +113,11 @@ func (s *eventStream) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.h.draining, cancel)()
-	// Clients that are cut off together should not come back together.
-	retry := time.Second + rand.N(2*time.Second)
-	err := s.send(fmt.Appendf(nil, "retry: %d\nid: %s\n\n", retry.Milliseconds(), s.mark))
-	if err != nil {
+	if err := s.send(fmt.Appendf(nil, "%sid: %s\n\n", retryLine(), s.mark)); err != nil {
 		return err
 	}
 	for {
-		if placeWanted(ctx) && time.Since(s.began) > eventStreamTurn {
+		if s.placeWanted(ctx) {
 			return s.end()
 		}
 		ready, err := s.f.Wait(ctx, time.Until(s.comment))
@@ -160,8 +138,8 @@ func (s *eventStream) run(ctx context.Context) error {
 			pause(ctx, e.RetryAfter)
 			ready = false
 		}
-		if !ready && time.Until(s.comment) <= 0 {
-			if err := s.send([]byte(":\n\n")); err != nil {
+		if !ready {
+			if err := s.remark(); err != nil {
 				return err
 			}
 		}
@@ -230,46 +208,4 @@ func (s *eventStream) sendRecords(records []seb.Record) error {
 	}
 	s.h.metrics.events.Add(float64(len(records)))
 	return s.flushed()
-}
-
-// send sends b, which is whole lines.
-func (s *eventStream) send(b []byte) error {
-	s.w.sent = progress{}
-	if _, err := s.w.Write(b); err != nil {
-		return fmt.Errorf("write answer: %w", err)
-	}
-	return s.flushed()
-}
-
-// flushed sends what the server still holds of what was written. After that there
-// is no deadline until something is written again.
-func (s *eventStream) flushed() error {
-	s.comment = time.Now().Add(commentInterval)
-	if err := s.w.conn.Flush(); err != nil {
-		return fmt.Errorf("write answer: %w", err)
-	}
-	_ = s.w.conn.SetWriteDeadline(time.Time{}) // as with writes, where there is none nothing can stall
-	return nil
-}
-
-// fail sends the reason why the stream ends for good.
-func (s *eventStream) fail(err error) error {
-	s.w.err = err
-	p := problemOf(err)
-	p.Outcome = "" // nothing was to be committed
-	body, merr := json.Marshal(p)
-	if merr != nil {
-		panic(merr) // strings and integers always marshal
-	}
-	if err := s.send(fmt.Appendf(nil, "event: error\ndata: %s\n\n", body)); err != nil {
-		return err
-	}
-	return s.end()
-}
-
-// end lets the server write the end of the answer, within the time for a write.
-func (s *eventStream) end() error {
-	s.w.sent = progress{}
-	s.w.extendDeadline()
-	return nil
 }

@@ -60,7 +60,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "seb_http_access_refused_total", Help: "Requests refused for want of access: no key, a wrong one, too many wrong ones, or one that is not for this.",
 		}, []string{"reason"}),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "seb_http_event_streams", Help: "Clients that follow a topic by server-sent events.",
+			Name: "seb_http_event_streams", Help: "Streams of server-sent events that are open, of reads and of queues.",
 		}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "seb_http_events_total", Help: "Records sent as server-sent events.",

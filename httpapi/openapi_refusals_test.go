@@ -84,6 +84,7 @@ func withQuery(target, query string) string {
 func TestDescribedMemoryBudget(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "zero\none\n", "Content-Type", typeNDJSON)
+		s.setQueue("mail", "", http.StatusCreated)
 		defer s.reserveAll()()
 		eachDescribed(t, seb.CodeOverMemoryBudget, func(o usualRequest) {
 			s.do(o.method, o.target, strings.NewReader(`{"partitions":2}`), o.header...).want(t, http.StatusTooManyRequests)

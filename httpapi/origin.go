@@ -63,7 +63,23 @@ func (o *origins) check(w *response, r *http.Request) (done bool, err error) {
 	if o.all || o.guard.Check(r) == nil {
 		return false, nil
 	}
-	return true, errCrossOrigin("allow its origin with --allow-origin, or send the request from a page of the broker's own origin",
+	return true, o.refuse(origin)
+}
+
+// checkEffect refuses a GET that does what others need a POST for to those pages whose
+// POST check refuses.
+func (o *origins) checkEffect(r *http.Request) error {
+	asPost := r.WithContext(r.Context())
+	asPost.Method = http.MethodPost
+	origin := r.Header.Get("Origin")
+	if o.all || slices.Contains(o.allowed, origin) || o.guard.Check(asPost) == nil {
+		return nil
+	}
+	return o.refuse(origin)
+}
+
+func (o *origins) refuse(origin string) error {
+	return errCrossOrigin("allow its origin with --allow-origin, or send the request from a page of the broker's own origin",
 		"a page of %q may not send this", origin)
 }
 

@@ -73,6 +73,9 @@ type ownerCall struct {
 	here  func() error  // answers it, if this broker is the owner
 	body  func() []byte // as it is to be passed on now
 	waits bool          // it may take long, and ends with a drain
+	// back passes the owner's answer back, and keeps what goes wrong to itself; an answer
+	// that has begun may go on then. nil passes it back as it is.
+	back func(resp *http.Response, silence *time.Timer)
 }
 
 // atOwner has a call answered by the owner of its queue: this broker, or the one that it
@@ -82,18 +85,24 @@ func (h *Handler) atOwner(w *response, r *http.Request, c ownerCall) error {
 	if err != nil {
 		return err
 	}
+	return h.reachOwner(w, r, c, forwarded)
+}
+
+// reachOwner is atOwner of a request of which it is known whether it was passed on.
+func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarded bool) error {
+	begun := func() bool { return w.status != 0 && c.back == nil }
 	var last error
 	for range ownerTries {
 		last = c.here()
 		var e *seb.Error
-		if forwarded || w.status != 0 || !errors.As(last, &e) || e.Code != seb.CodeQueueElsewhere || e.Address == "" {
+		if forwarded || begun() || !errors.As(last, &e) || e.Code != seb.CodeQueueElsewhere || e.Address == "" {
 			return last
 		}
 		epoch, err := h.passOn(w, r, e, c)
 		switch {
 		case err == nil:
 			return nil
-		case w.status != 0 || w.presence.Context().Err() != nil || errors.Is(err, errByCertificate):
+		case begun() || w.presence.Context().Err() != nil || errors.Is(err, errByCertificate):
 			return err
 		case errors.Is(err, errDrained):
 		case epoch > e.Epoch: // it had to give the queue away
@@ -152,7 +161,7 @@ var errByCertificate = errors.New("its sender is known by a certificate")
 func (h *Handler) passOn(w *response, r *http.Request, e *seb.Error, c ownerCall) (epoch uint64, err error) {
 	ctx, cancel := context.WithCancelCause(w.presence.Context())
 	defer cancel(nil)
-	if c.waits && !h.drained() {
+	if c.waits && (c.back != nil || !h.drained()) { // a drained long poll is answered at once, a stream never
 		defer context.AfterFunc(h.draining, func() { cancel(errDrained) })()
 	}
 	method, path, body := r.Method, r.URL.EscapedPath(), c.body()
@@ -182,6 +191,10 @@ func (h *Handler) passOn(w *response, r *http.Request, e *seb.Error, c ownerCall
 		return epoch, err
 	}
 	h.metrics.passedOn.WithLabelValues(passedAnswered).Inc()
+	if c.back != nil {
+		c.back(resp, silence)
+		return 0, nil
+	}
 	return 0, passBack(w, resp, silence)
 }
 

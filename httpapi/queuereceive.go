@@ -25,6 +25,7 @@ type receiveSpec struct {
 	maxBytes int64
 	wait     time.Duration
 	lease    time.Duration // 0: the queue's
+	inFlight *seb.InFlight // nil: any number
 }
 
 func parseReceive(body []byte) (receiveSpec, error) {
@@ -61,8 +62,13 @@ func parseReceive(body []byte) (receiveSpec, error) {
 	return s, nil
 }
 
-// receiveMax is how many records one request gets at most.
-const receiveMax = 1000
+const (
+	// receiveMax is how many records one request gets at most.
+	receiveMax = 1000
+
+	leaseMin = time.Second
+	leaseMax = 12 * time.Hour
+)
 
 // body returns s as a request to another broker, which waits for no longer than is left.
 func (s receiveSpec) body(left time.Duration) []byte {
@@ -165,7 +171,7 @@ func (h *Handler) takeWithin(ctx context.Context, q *seb.Queue, spec receiveSpec
 	release := func() {}
 	reserved := spec.maxBytes + int64(spec.max)*int64(recordStructBytes+messageBytes)
 	messages, err := q.Receive(ctx, seb.ReceiveOptions{
-		Max: spec.max, MaxBytes: spec.maxBytes, Wait: wait, Lease: spec.lease,
+		Max: spec.max, MaxBytes: spec.maxBytes, Wait: wait, Lease: spec.lease, InFlight: spec.inFlight,
 		Reserve: func(ctx context.Context) (func(), error) {
 			given, err := h.broker.Reserve(ctx, reserved)
 			if err == nil {

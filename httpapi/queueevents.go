@@ -1,0 +1,308 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const (
+	inFlightDefault = 10
+	// queueStreamPause is the least time between two tries to reach the owner of a queue.
+	queueStreamPause = time.Second
+)
+
+// queueStream is an answer that hands a queue's records to one worker, for as long as that
+// stays. It lasts longer than the queue's owner: the broker that the worker has chosen
+// passes the owner's stream on, and when that ends, the next one's, or its own.
+type queueStream struct {
+	eventWriter
+	r         *http.Request
+	queue     *seb.Queue
+	spec      receiveSpec
+	forwarded bool         // another broker passes it on
+	passed    eventsPassed // of the owner's stream
+	told      error        // what the relayed stream ended with, if that was not the owner's end
+	over      bool         // there is nothing more to say
+}
+
+// receiveEvents answers with a stream of server-sent events, an event per record that is
+// handed out.
+func (h *Handler) receiveEvents(w *response, r *http.Request) error {
+	spec, err := parseReceiveEvents(r)
+	if err != nil {
+		return err
+	}
+	if !namesEvents(r.Header.Values("Accept")) {
+		return &seb.Error{
+			Code: codeNotAcceptable, Detail: "a GET hands out records only to those who ask for " + typeEvents + " by name",
+			Hint: "send Accept: " + typeEvents + ", or POST for an answer that ends",
+		}
+	}
+	if err := h.origins.checkEffect(r); err != nil {
+		return err
+	}
+	s := &queueStream{eventWriter: eventWriter{h: h, w: w, began: time.Now()}, r: r, queue: h.queue(r), spec: spec}
+	if w.head {
+		if _, err := s.queue.Describe(r.Context()); err != nil {
+			return err
+		}
+		s.begin(r)
+		return nil
+	}
+	if s.forwarded, err = h.takeForwarded(r, s.queue); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(w.presence.Context())
+	defer cancel()
+	defer context.AfterFunc(h.draining, cancel)()
+	h.metrics.streams.Inc()
+	defer h.metrics.streams.Dec()
+	return s.run(ctx)
+}
+
+// namesEvents tells whether an Accept header asks for event streams by name. What asks
+// for anything may be a browser that shows a link, or looks what is behind it.
+func namesEvents(accept []string) bool {
+	quality, at := qualityOf(strings.Join(accept, ","), typeEvents)
+	return quality > 0 && at.specificity == 2
+}
+
+func parseReceiveEvents(r *http.Request) (s receiveSpec, err error) {
+	if err := refuseHeaders(r.Header, forwardedHeader); err != nil {
+		return s, err
+	}
+	q, err := parseParameters(r, "max_in_flight", "lease")
+	if err != nil {
+		return s, err
+	}
+	most, err := q.count("max_in_flight", 1, receiveMax, inFlightDefault)
+	if err != nil {
+		return s, err
+	}
+	if s.lease, err = q.duration("lease", leaseMax); err != nil {
+		return s, err
+	}
+	if _, given := q["lease"]; given && s.lease < leaseMin {
+		return s, invalid("leave it out to have the queue's", "lease is %v; it must be 1s to 12h", s.lease)
+	}
+	s.max, s.maxBytes = min(int(most), burstBytesMin/burstRecordBytes), burstBytesMin
+	s.inFlight, err = seb.NewInFlight(int(most))
+	return s, err
+}
+
+// run serves the stream until there is a reason to end. An error that it returns behind
+// the begin of the answer is about a connection, and cuts the worker's: it comes back.
+func (s *queueStream) run(ctx context.Context) error {
+	call := ownerCall{
+		queue: s.queue, waits: true, body: func() []byte { return nil },
+		here: func() error { return s.here(ctx) }, back: s.relay,
+	}
+	for {
+		tried := time.Now()
+		err := s.h.reachOwner(s.w, s.r, call, s.forwarded)
+		if err == nil {
+			err, s.told = s.told, nil
+		}
+		if s.over || s.passed.within || ctx.Err() != nil || s.h.drained() {
+			return s.ended(ctx, err)
+		}
+		if s.w.status == 0 && err != nil {
+			return err
+		}
+		if err := s.goOn(ctx, err, time.Since(tried)); err != nil || s.over {
+			return err
+		}
+	}
+}
+
+// ended ends the stream where it can't go on.
+func (s *queueStream) ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case s.over:
+		return s.end()
+	case s.passed.within: // what follows would seem to be of the same event
+		return errors.Join(errors.New("the owner's stream broke off within an event"), err)
+	case s.w.status == 0 && s.w.presence.Context().Err() != nil:
+		return err
+	case seb.CodeOf(cause) == seb.CodeUnauthorized:
+		return s.fail(cause) // the key was revoked, or its time is up
+	}
+	if err := s.start(); err != nil {
+		return err
+	}
+	return s.end()
+}
+
+// goOn waits for as long as err asks for before the stream goes on, or ends it.
+func (s *queueStream) goOn(ctx context.Context, err error, took time.Duration) error {
+	var e *seb.Error
+	wait := queueStreamPause - took
+	switch {
+	case err == nil: // the owner's stream has ended
+	case !errors.As(err, &e):
+		return err
+	case e.Code == seb.CodeQueueElsewhere || e.Code == seb.CodeBrokerClosed:
+		s.over = true // another broker serves who comes back
+		return s.end()
+	case e.RetryAfter == 0:
+		s.over = true
+		return s.fail(err)
+	default:
+		wait = max(wait, e.RetryAfter)
+	}
+	pause(ctx, wait)
+	return s.remark()
+}
+
+// start begins the answer, unless it has begun.
+func (s *queueStream) start() error {
+	if s.w.status != 0 {
+		return nil
+	}
+	s.begin(s.r)
+	return s.send([]byte(retryLine() + "\n"))
+}
+
+// here hands out records as their owner.
+func (s *queueStream) here(ctx context.Context) error {
+	for {
+		wait := time.Duration(0) // until it is known that this broker can answer
+		if s.w.status != 0 {
+			wait = max(0, time.Until(s.comment))
+		}
+		messages, release, err := s.h.takeWithin(ctx, s.queue, s.spec, wait)
+		if err != nil {
+			return err
+		}
+		err = s.hand(ctx, messages)
+		release()
+		if s.over = err == nil && s.placeWanted(ctx); s.over || err != nil {
+			return err
+		}
+	}
+}
+
+// hand sends messages. Those of which nothing was written go back at once; the others
+// may have been seen, and are the worker's until their leases end.
+func (s *queueStream) hand(ctx context.Context, messages []seb.Message) error {
+	err := context.Cause(ctx)
+	if err == nil {
+		err = s.start()
+	}
+	if err == nil && len(messages) == 0 {
+		return s.remark()
+	}
+	s.w.sent = progress{}
+	out := newChunks(s.w)
+	defer out.free()
+	for i := range messages {
+		if err != nil {
+			return errors.Join(err, s.queue.Return(messages[i:]))
+		}
+		out.text("id: ")
+		out.text(messages[i].Token)
+		out.text("\ndata: ")
+		out.message(&messages[i])
+		out.text("\n\n")
+		err = out.flush()
+	}
+	if err != nil {
+		return err
+	}
+	s.h.metrics.events.Add(float64(len(messages)))
+	return s.flushed()
+}
+
+// relay passes on what the owner sends until that ends. How it ends is no error, and no
+// reason to take the owner's place: it is asked again.
+func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != typeEvents {
+		s.told = s.relayProblem(resp, silence)
+		return
+	}
+	b, err := newBuffer(s.r.Context(), s.h.broker.Reserve, classBytesMin)
+	if err != nil {
+		s.told = err
+		return
+	}
+	defer b.free()
+	if s.w.status == 0 {
+		s.begin(s.r)
+	}
+	s.passed = eventsPassed{}
+	for {
+		silence.Reset(bodySignMax)
+		n, err := resp.Body.Read(b.bytes)
+		s.passed.note(b.bytes[:n])
+		if n > 0 {
+			if s.told = s.send(b.bytes[:n]); s.told != nil {
+				return
+			}
+		}
+		if err != nil {
+			s.over = s.passed.failed()
+			return
+		}
+	}
+}
+
+// relayProblem passes on why the owner has no stream for the worker, or returns it where
+// the answer has begun.
+func (s *queueStream) relayProblem(resp *http.Response, silence *time.Timer) error {
+	if s.w.status == 0 {
+		err := passBack(s.w, resp, silence)
+		s.over = err == nil
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, reasonBytesMax))
+	if err != nil {
+		return nil //nolint:nilerr // as if its stream had ended
+	}
+	var p problem
+	if err := json.Unmarshal(text, &p); err != nil {
+		return fmt.Errorf("read why the owner has no stream: %w", err)
+	}
+	e := &seb.Error{Code: p.Code, Detail: p.Detail, Hint: p.Hint}
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil { // else it is for good
+		e.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return e
+}
+
+// eventsPassed is how far a stream of events has come.
+type eventsPassed struct {
+	within bool   // the last event is not complete
+	head   []byte // how that, or the last one, begins
+	last   byte
+}
+
+const errorEvent = "event: error\n"
+
+func (p *eventsPassed) note(b []byte) {
+	for _, c := range b {
+		if !p.within {
+			p.within, p.head, p.last = true, p.head[:0], 0
+		}
+		if len(p.head) < len(errorEvent) {
+			p.head = append(p.head, c)
+		}
+		p.within = c != '\n' || p.last != '\n'
+		p.last = c
+	}
+}
+
+// failed tells whether the last event says that the stream has ended for good.
+func (p *eventsPassed) failed() bool {
+	return !p.within && bytes.Equal(p.head, []byte(errorEvent))
+}

@@ -1,0 +1,208 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// untilStreams returns when so many streams are being served.
+func (s *server) untilStreams(n float64) {
+	s.t.Helper()
+	s.untilWaiting(n) // nothing else is
+}
+
+func TestAnyBrokerStreamsAQueue(t *testing.T) {
+	peers := newPeersWithQueue(t, 3, 4)
+	f := peers[1].receiving("?max_in_flight=2&lease=5m")
+	ms := f.wantMessages("0#1 1#1")
+	peers[0].wantCounts("mail", 2, 2, 0, 0)
+	for i, through := range []*server{peers[1], peers[2], peers[0]} {
+		through.answered("ack", 200, ms[i])
+		if i < 2 {
+			ms = append(ms, f.wantMessages(fmt.Sprintf("%d#1", 2+i))...)
+		}
+	}
+	peers[2].append("orders", "x")
+	f.wantMessages("4#1")
+	peers[1].wantOwner(1)
+}
+
+// The stream that a worker has goes on when the owner dies: the broker that passes it on
+// takes its place.
+func TestStreamGoesOnWhenTheOwnerDies(t *testing.T) {
+	shared := objstore.NewMemory()
+	dying := &brokenStore{Store: shared}
+	peers := newPeersWithQueue(t, 2, 1, dying, shared)
+	defer dying.down.Store(false)
+	f := peers[1].receiving("?lease=10m")
+	first := f.wantMessages("0#1")
+	dying.down.Store(true)
+	peers[0].stop()
+	peers[1].untilOwned(2)
+	peers[1].answered("ack", 200, first...)
+	peers[1].append("orders", "y")
+	f.wantMessages("1#1")
+}
+
+// The owner's end is not the worker's, as long as there is another broker.
+func TestStreamGoesOnWhenTheOwnerShutsDown(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 1)
+	f := peers[1].receiving("")
+	f.wantMessages("0#1")
+	peers[0].handler.Drain()
+	if err := peers[0].broker.Close(); err != nil {
+		t.Fatal(err)
+	}
+	peers[0].stop()
+	peers[1].append("orders", "y")
+	f.wantMessages("1#1")
+	peers[1].wantOwner(2)
+}
+
+// A stream goes on at the next owner too, wherever that is.
+func TestStreamFollowsItsQueue(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 1)
+	f := peers[0].receiving("?max_in_flight=1")
+	f.wantMessages("0#1")
+	peers[1].wantOwner(1) // which looks
+	if err := peers[1].broker.Queue("orders", "mail").TakeOver(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	peers[1].append("orders", "y")
+	f.wantMessages("1#1") // what is out is counted anew
+	peers[0].wantOwner(2)
+}
+
+func TestDrainEndsStreamsThroughAnotherBroker(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 1)
+	f := peers[1].receiving("")
+	f.wantMessages("0#1")
+	peers[1].handler.Drain()
+	f.wantEnd()
+	peers[0].untilStreams(0)
+}
+
+func TestStreamThroughAnotherBrokerEndsWithItsClient(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 1)
+	f := peers[1].receiving("")
+	f.wantMessages("0#1")
+	if err := f.resp.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	peers[1].untilStreams(0)
+	peers[0].untilStreams(0)
+	peers[0].append("orders", "y")
+	peers[1].wantHanded(`{"max":9}`, "1#1")
+	peers[1].wantNothingReservedSoon()
+}
+
+func TestStreamThroughAnotherBrokerEndsWithItsQueue(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 1)
+	f := peers[1].receiving("")
+	f.wantMessages("0#1")
+	peers[1].do("DELETE", mailPath, nil).want(t, http.StatusNoContent)
+	f.wantError(seb.CodeQueueNotFound) // once
+	peers[1].get(mailPath+"/receive", "Accept", typeEvents).wantProblem(t, 404, seb.CodeQueueNotFound)
+}
+
+func TestStreamThroughAnotherBrokerEndsWithItsKey(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 1)
+	_, ops := newKey(t, peers[0].broker, "ops", seb.ScopeAdmin)
+	worker, secret := newKey(t, peers[0].broker, "worker", seb.ScopeRead)
+	peers[1].wantOwner(1) // which looks: until then it knows of no keys
+	peers[1].get(mailPath+"/receive", "Accept", typeEvents).wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
+	f := peers[1].receiving("", bearer(secret)...)
+	f.wantMessages("0#1")
+	peers[1].do("DELETE", fmt.Sprint("/v1/keys/", worker.ID), nil, bearer(ops)...).want(t, http.StatusNoContent)
+	f.wantError(seb.CodeUnauthorized)
+	peers[0].untilStreams(0)
+}
+
+// streaming answers as an owner that begins with a text.
+func streaming(text string, then func(r *http.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
+		w.Header().Set("Content-Type", typeEvents)
+		_, _ = fmt.Fprint(w, text) // who left needs none
+		_ = http.NewResponseController(w).Flush()
+		then(r)
+	}
+}
+
+// patientOwner is fakeOwner that is taken for lost after a time without an answer.
+func patientOwner(t *testing.T, first time.Duration, handler http.HandlerFunc) *server {
+	t.Helper()
+	s := fakeOwner(t, handler)
+	s.handler.patience = patience{first, first}
+	return s
+}
+
+func dies(*http.Request) { panic(http.ErrAbortHandler) }
+
+// Nothing can be said behind half an event, which is not the owner's last word.
+func TestStreamThatBreaksOffWithinAnEventIsCut(t *testing.T) {
+	s := patientOwner(t, 10*time.Second, streaming("retry: 1\n\nid: a\ndata: {\"tok", dies))
+	f := s.receiving("")
+	f.wantCut()
+	s.wantOwner(1)
+}
+
+// An owner that dies again and again between events is asked again, not at once; one that
+// goes silent is replaced when it does not answer that.
+func TestOwnerWhoseStreamsEndIsAskedAgain(t *testing.T) {
+	began := time.Now()
+	var asked atomic.Int32
+	silent := make(chan struct{}, ownerTries)
+	s := patientOwner(t, time.Second, func(w http.ResponseWriter, r *http.Request) {
+		switch n := asked.Add(1); {
+		case n == 3:
+			w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = fmt.Fprint(w, `{"status":429,"detail":"no","code":"over_memory_budget"}`)
+		case n > 3:
+			silent <- struct{}{}
+			<-r.Context().Done()
+		case n > 1:
+			streaming("retry: 1\n\n", dies)(w, r)
+		default:
+			streaming("retry: 1\n\n", func(*http.Request) {})(w, r)
+		}
+	})
+	f := s.receiving("")
+	<-silent
+	s.untilOwned(2)
+	if took := time.Since(began); asked.Load() != 4 || took < 2*queueStreamPause {
+		t.Errorf("it was asked %d times within %v", asked.Load(), took)
+	}
+	s.append("orders", "x")
+	f.wantMessages("0#1")
+}
+
+// What an owner refuses a worker for good ends the worker's stream.
+func TestOwnerThatRefusesToGoOnEndsTheStream(t *testing.T) {
+	var asked atomic.Int32
+	s := patientOwner(t, 10*time.Second, func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			streaming("retry: 1\n\n", func(*http.Request) {})(w, r)
+			return
+		}
+		w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprint(w, `{"status":403,"detail":"no","code":"forbidden"}`)
+	})
+	f := s.receiving("")
+	if p := f.wantError(seb.CodeForbidden); !strings.Contains(p.Detail, "no") {
+		t.Errorf("the problem is %+v", p)
+	}
+	s.wantOwner(1)
+}
