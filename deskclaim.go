@@ -167,6 +167,13 @@ func (d *desk) moveWindowLocked(now time.Time) {
 	})
 }
 
+// show has the log hear of the owner.
+func (d *desk) show(ctx context.Context) error {
+	return d.b.join(ctx, &request{change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
+		return d.windowItems(dr, nil)
+	}})
+}
+
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

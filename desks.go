@@ -30,6 +30,7 @@ const (
 type desks struct {
 	taking    singleflight.Group
 	takeovers sync.WaitGroup // those that are under way
+	pushes    pushChanges
 
 	mu   sync.Mutex
 	over bool // the broker goes: it takes nothing over any more
@@ -41,6 +42,7 @@ type desks struct {
 func (x *desks) init() {
 	x.byID, x.lost = map[uint64]*desk{}, map[uint64]time.Time{}
 	x.done.numbers = map[doneRecord]uint32{}
+	x.pushes.changed = make(chan struct{}, 1)
 }
 
 func (x *desks) of(queue uint64) *desk {
@@ -105,6 +107,7 @@ func (x *desks) delayed(items []commitlog.Item, time int64) {
 // applied takes note of a commit's item. It runs in the commit loop, behind the state.
 func (x *desks) applied(it commitlog.Item) {
 	now := time.Now()
+	x.pushes.applied(it)
 	tell := func(queue uint64) {
 		if d := x.of(queue); d != nil {
 			d.applied(it, now)
@@ -225,6 +228,10 @@ type owner struct {
 // process of the same has.
 func (o owner) mute(b *Broker) bool { return o.address == "" || o.address == b.opts.Address }
 
+func ownerOf(q *state.Queue) owner {
+	return owner{q.ID, q.Epoch, q.Owned, q.Address, time.UnixMicro(q.Seen)}
+}
+
 // ownedHere returns the desk if this broker owns the queue, else who does.
 func (q *Queue) ownedHere() (*desk, owner, error) {
 	b := q.b
@@ -242,7 +249,7 @@ func (q *Queue) ownedHere() (*desk, owner, error) {
 	if d != nil && (d.epoch != found.Epoch || !found.Owned) {
 		d = nil // the commit loop is about to drop it
 	}
-	return d, owner{found.ID, found.Epoch, found.Owned, found.Address, time.UnixMicro(found.Seen)}, nil
+	return d, ownerOf(found), nil
 }
 
 // mayTake tells whether this broker may take a queue over, or says who has it. deaf

@@ -30,6 +30,8 @@ const (
 	CodeTooManyConsumers Code = "too_many_consumers"
 	CodeQueueNotFound    Code = "queue_not_found"
 	CodeTooManyQueues    Code = "too_many_queues"
+	// CodePushNotFound says that the queue's records are not pushed anywhere.
+	CodePushNotFound Code = "push_not_found"
 	// CodeLeaseLost says that a token is not of the last delivery of a record that is
 	// still to be done: another worker may have it.
 	CodeLeaseLost Code = "lease_lost"

@@ -1,6 +1,8 @@
 package seb
 
 import (
+	"context"
+	"net"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/push"
@@ -8,7 +10,7 @@ import (
 )
 
 // PushQueue returns q as a pusher knows it.
-func PushQueue(q *Queue) push.Queue { return pushQueue{q} }
+func PushQueue(q *Queue) push.Queue { return pushQueue{q, func() bool { return true }} }
 
 // NotBefore returns for how long records of partition 0 that were put back have to wait
 // from now on, by offset.
@@ -35,6 +37,12 @@ func DelaysAhead(q *Queue) (n int) {
 		n += len(list)
 	}
 	return n
+}
+
+// DialTargets returns o with connections to targets made by dial.
+func DialTargets(o PushOptions, dial func(ctx context.Context, network, address string) (net.Conn, error)) PushOptions {
+	o.dial = dial
+	return o
 }
 
 // InVirtualTime returns o with a boot-time clock that follows package time, and

@@ -449,6 +449,7 @@ func (f *fold) Load(c *commitlog.Checkpoint) error {
 	f.sound.Store(uint64(c.Seq))
 	f.accesses.settle(s)
 	f.desks.dropAll()
+	f.desks.pushes.notify()
 	f.waiters.notifyAll()
 	return nil
 }

@@ -3,6 +3,8 @@ package seb
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,6 +50,10 @@ type Options struct {
 	// Address is where other brokers reach this one, as a URL such as http://10.0.0.5:8080:
 	// they pass on to it what only the owner of a queue can answer. Default "": they can't.
 	Address string
+
+	// PushNetworks are networks that records may be pushed to although their addresses are
+	// not public, such as 10.2.0.0/16. Default: none.
+	PushNetworks []netip.Prefix
 
 	// Cluster sets the constants of a bucket that Open has to set up. A bucket
 	// that exists keeps the ones it has.
@@ -181,6 +187,8 @@ func (o Options) check() error {
 		return bad("the limit of delayed appends is %d; it must be at most %d", o.Limits.Delayed, state.DelayedMax/2)
 	case len(o.Address) > state.AddressBytesMax:
 		return bad("the address has %d bytes; it may have %d", len(o.Address), state.AddressBytesMax)
+	case slices.ContainsFunc(o.PushNetworks, func(p netip.Prefix) bool { return !p.IsValid() || p != p.Masked() || p.Addr().Is4In6() }):
+		return bad("one of the networks that may be pushed to is none, such as 10.2.0.0/16: %v", o.PushNetworks)
 	case o.Cluster.Margin < marginMin:
 		return bad("the margin is %v; it must be at least %v, since stores tell whole seconds", o.Cluster.Margin, marginMin)
 	case o.Cluster.DeleteDelay/4 < o.Cluster.Margin:

@@ -9,11 +9,21 @@ import (
 )
 
 // pushQueue is a queue as a pusher of this broker knows it.
-type pushQueue struct{ q *Queue }
+type pushQueue struct {
+	q *Queue
+	// may tells whether what was received may still go to the pusher's target.
+	may func() bool
+}
 
 // Receive implements [push.Queue].
 func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, error) {
 	got, err := p.q.Receive(ctx, ReceiveOptions{Max: min(limit, receiveMax), Wait: ReceiveWaitMax})
+	if len(got) > 0 && !p.may() {
+		if back := p.q.Return(got); back != nil {
+			return nil, fmt.Errorf("%w: %w", push.ErrNoQueue, back)
+		}
+		return nil, fmt.Errorf("%w: it has another target", push.ErrNoQueue)
+	}
 	messages := make([]push.Message, len(got))
 	for i := range got {
 		messages[i] = pushed(&got[i])

@@ -34,6 +34,7 @@ var (
 	writesTopic  = need{declared: true, scope: seb.ScopeWrite, topic: topicOfPath}
 	needsParts   = need{declared: true, parts: true}
 	changesTopic = need{declared: true, scope: seb.ScopeAdmin, topic: topicOfPath, admin: true}
+	readsPush    = need{declared: true, scope: seb.ScopeAdmin, topic: topicOfPath}
 	readsKeys    = need{declared: true, scope: seb.ScopeAdmin, all: true}
 	changesKeys  = need{declared: true, scope: seb.ScopeAdmin, all: true, admin: true}
 )

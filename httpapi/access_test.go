@@ -67,6 +67,8 @@ func changing(method, pattern string, key uint64, token string) (path, body stri
 		body = `{"offsets":{"0":1}}`
 	case "PUT /v1/topics/{topic}/queues/{queue}":
 		body = `{"lease":"1m"}`
+	case "PUT /v1/topics/{topic}/queues/{queue}/push":
+		body = `{"url":"https://elsewhere.example/"}`
 	case queueRoute + "ack", queueRoute + "nack", queueRoute + "extend":
 		body = fmt.Sprintf(`{"tokens":[%q]}`, token)
 	case "POST /v1/commits":
@@ -84,12 +86,16 @@ func changing(method, pattern string, key uint64, token string) (path, body stri
 const queueRoute = "POST /v1/topics/{topic}/queues/{queue}/"
 
 // queueFor makes queue mail as a request to a route needs it to change the log, and
-// returns the token of a record if one is out.
-func (s *server) queueFor(route string, ops []string) (token string) {
+// returns the token of a record if one is out. gone is the URL of a target that is gone.
+func (s *server) queueFor(route, gone string, ops []string) (token string) {
 	s.t.Helper()
 	const mail = queuesPath + "/mail"
 	s.do("PUT", mail, strings.NewReader(`{"max_attempts":1}`), ops...).want(s.t, http.StatusCreated)
 	switch route {
+	case queueRoute + "push/resume":
+		s.stopPush(gone, ops...)
+	case "DELETE /v1/topics/{topic}/queues/{queue}/push":
+		s.do("PUT", mail+"/push", strings.NewReader(`{"url":"https://example.com/"}`), ops...).want(s.t, http.StatusCreated)
 	case queueRoute + "resume":
 		s.post(mail+"/pause", "", ops...).want(s.t, http.StatusOK)
 	case queueRoute + "ack", queueRoute + "nack", queueRoute + "dead/redrive":
@@ -178,8 +184,8 @@ func (c refusal) wantRefused(t *testing.T, a answer, pattern string, n need) {
 // it takes them from the handler. Each request would be carried out if it were let
 // in, as it is in the end with the right key.
 func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
-	store := objstore.NewMemory()
-	bubbleOn(t, store, seb.Options{}, Options{Gatherer: prometheus.NewRegistry()}, 0, func(t *testing.T, s *server) {
+	store, gone := objstore.NewMemory(), newGone(t)
+	bubbleOn(t, store, seb.Options{PushNetworks: loopback}, Options{Gatherer: prometheus.NewRegistry()}, 0, func(t *testing.T, s *server) {
 		ops, refusals := s.refusalsOf(store)
 		routes := 0
 		for _, pattern := range slices.Sorted(maps.Keys(s.handler.declared)) {
@@ -190,7 +196,7 @@ func TestUnauthorisedRequestsOfEveryKindAreRefused(t *testing.T) {
 				}
 				s.append("orders", "x", bearer(ops)...)
 				s.do("PUT", "/v1/topics/orders/consumers/billing", nil, bearer(ops)...).want(t, http.StatusCreated)
-				token := s.queueFor(method+" "+pattern, bearer(ops))
+				token := s.queueFor(method+" "+pattern, gone, bearer(ops))
 				victim, _ := newKey(t, s.broker, fmt.Sprint("victim", routes), seb.ScopeRead)
 				path, body, common := changing(method, pattern, victim.ID, token)
 				ask := func(method string, header ...string) answer {
@@ -255,6 +261,10 @@ var servedTo = map[string]string{
 	queueRoute + "pause":                                  "  aA",
 	queueRoute + "resume":                                 "  aA",
 	queueRoute + "purge":                                  "  aA",
+	"GET /v1/topics/{topic}/queues/{queue}/push":          "  aA",
+	"PUT /v1/topics/{topic}/queues/{queue}/push":          "  aA",
+	"DELETE /v1/topics/{topic}/queues/{queue}/push":       "  aA",
+	queueRoute + "push/resume":                            "  aA",
 	"POST /v1/commits":                                    "rwaA", // each part is checked: see TestEachPartOfACommitNeedsItsOwn
 	"GET /v1/keys":                                        "   A",
 	"POST /v1/keys":                                       "   A",

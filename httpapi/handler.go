@@ -146,6 +146,8 @@ func (h *Handler) queueRoutes() {
 	h.route(queue+"/pause", methods{"POST": {changesTopic, h.pauseQueue}})
 	h.route(queue+"/resume", methods{"POST": {changesTopic, h.resumeQueue}})
 	h.route(queue+"/purge", methods{"POST": {changesTopic, h.purgeQueue}})
+	h.route(queue+"/push", methods{"GET": {readsPush, h.getPush}, "PUT": {changesTopic, h.putPush}, "DELETE": {changesTopic, h.deletePush}})
+	h.route(queue+"/push/resume", methods{"POST": {changesTopic, h.resumePush}})
 }
 
 // unmatched is the pattern of what no other route serves.

@@ -21,8 +21,8 @@ import (
 // partitions and nothing in it, and topic orders, with the records ordered, paid
 // and shipped, which were appended under the idempotency key the-first-three, and
 // with the consumers audit, at its end, and billing, at paid, and the queue mail, where
-// ordered is parked and paid is with a worker. It
-// has the keys ops, which may do everything and is sent along, and dashboard,
+// ordered is parked and paid is with a worker, and which is pushed; payments has the queue
+// refunds. It has the keys ops, which may do everything and is sent along, and dashboard,
 // which may read orders; [keys.shownIn] says which examples show something else.
 //
 // An example of a form is an object of its fields.

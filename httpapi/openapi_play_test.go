@@ -56,7 +56,8 @@ func exampleServer(t *testing.T) (*server, keys) {
 	return s, newKeys(t, s.broker)
 }
 
-// exampleQueue makes queue mail: ordered is parked, and paid with a worker.
+// exampleQueue makes queue mail, which is pushed: ordered is parked, and paid with a worker;
+// and queue refunds of topic payments.
 func (s *server) exampleQueue() {
 	s.t.Helper()
 	const mail = "/v1/topics/orders/queues/mail"
@@ -64,6 +65,8 @@ func (s *server) exampleQueue() {
 	got := s.received("mail", `{"max":2}`)
 	s.post(mail+"/nack", fmt.Sprintf(`{"tokens":[%q],"reason":"no such address"}`, got[0].Token)).want(s.t, http.StatusOK)
 	s.do("PUT", mail, strings.NewReader(`{"max_attempts":5}`)).want(s.t, http.StatusOK)
+	s.do("PUT", mail+"/push", strings.NewReader(`{"url":"https://example.com/hooks","headers":{"Authorization":"Bearer 1"}}`)).want(s.t, http.StatusCreated)
+	s.do("PUT", "/v1/topics/payments/queues/refunds", nil).want(s.t, http.StatusCreated)
 }
 
 // clusterShown is the tag of the bucket that examples show in tokens.

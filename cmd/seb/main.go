@@ -91,6 +91,7 @@ var groups = []kong.Group{
 	{Key: "commits", Title: "When to commit:"},
 	{Key: "memory", Title: "Memory and cache:"},
 	{Key: "limits", Title: "Limits:"},
+	{Key: "push", Title: "Queues that are pushed:"},
 	{Key: "bucket", Title: "Constants of a new log, kept for ever:"},
 	{Key: "log", Title: "Logs and profiles:"},
 }

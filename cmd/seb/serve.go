@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -67,6 +68,8 @@ type serveCmd struct {
 	DelayedMax         int  `group:"limits" default:"1000000" placeholder:"N" help:"Most appends with a delay that wait for their time (default ${default})."`
 	KeysMax            int  `group:"limits" default:"1000" placeholder:"N" help:"Most API keys (default ${default})."`
 	IdempotencyKeysMax int  `group:"limits" default:"1000000" placeholder:"N" help:"Most idempotency keys that are remembered, for a day each (default ${default})."`
+
+	pushFlags `group:"push"`
 
 	DeleteDelay time.Duration `group:"bucket" default:"24h" help:"How long objects stay after the log stopped needing them; at least four times --margin (default ${default})."`
 	Margin      time.Duration `group:"bucket" default:"1h" help:"The largest error of the store's clocks (default ${default})."`
@@ -147,6 +150,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		Logger: log, Registerer: metrics, Gatherer: metrics, AllowOrigins: c.AllowOrigin, Prices: prices, Version: version(),
 		PeerTLS: c.peerConfig(secure),
 	}), log)
+	endPushes := c.deliver(broker, metrics, log)
 	failed := make(chan error, 1)
 	limited := httpapi.LimitConnections(server, listener, c.MaxConnections)
 	go func() { failed <- c.serveHTTP(server, limited, secure) }()
@@ -163,7 +167,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if err := notifySupervisor(context.WithoutCancel(ctx), "STOPPING=1"); err != nil {
 		log.Warn("a supervisor wants to know when seb stops, and can't be told", "error", err)
 	}
-	return errors.Join(cause, shutdown(server, broker, log))
+	return errors.Join(cause, shutdown(server, broker, endPushes, log))
 }
 
 // secure returns the TLS configuration, nil for plain HTTP.
@@ -204,11 +208,17 @@ func (c *serveCmd) watch(ctx context.Context, broker *seb.Broker, failed <-chan 
 	}
 }
 
-// shutdown lets requests end, then commits what is held and writes a checkpoint.
-func shutdown(server *http.Server, broker *seb.Broker, log *slog.Logger) error {
+// shutdown lets requests end, those to targets of pushed records too, then commits what is held and writes a checkpoint.
+func shutdown(server *http.Server, broker *seb.Broker, endPushes func(), log *slog.Logger) error {
 	drain, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
+	pushesEnded := make(chan struct{})
+	go func() {
+		defer close(pushesEnded)
+		endPushes()
+	}()
 	late := server.Shutdown(drain)
+	<-pushesEnded
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	err := broker.Shutdown(ctx)
@@ -255,9 +265,10 @@ func (c *serveCmd) options(b seb.Batching, log *slog.Logger, metrics prometheus.
 			Keys:            c.KeysMax,
 			IdempotencyKeys: c.IdempotencyKeysMax,
 		},
-		Logger:  log,
-		Metrics: metrics,
-		Cluster: seb.ClusterOptions{DeleteDelay: c.DeleteDelay, Margin: c.Margin},
+		Logger:       log,
+		Metrics:      metrics,
+		PushNetworks: c.PushAllow,
+		Cluster:      seb.ClusterOptions{DeleteDelay: c.DeleteDelay, Margin: c.Margin},
 	}
 }
 
@@ -311,7 +322,7 @@ func (c *serveCmd) checkAddresses(ctx context.Context) error {
 			fmt.Errorf("--debug-addr %s can be reached from other machines, and profiles have no access control", c.DebugAddr),
 			"use an address of 127.0.0.1, or add --insecure if everyone may see them")}
 	}
-	if err := c.check(); err != nil {
+	if err := cmp.Or(c.tlsFlags.check(), c.pushFlags.check()); err != nil {
 		return err
 	}
 	if c.HTTP == "" {

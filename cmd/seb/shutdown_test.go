@@ -43,7 +43,13 @@ func begin(t *testing.T, method, url, body string) <-chan answer {
 // underWay returns once the broker has n requests under way.
 func underWay(t *testing.T, broker *process, n int) {
 	t.Helper()
-	want := fmt.Sprintf("\nseb_http_requests_in_flight %d\n", n+1) // this one too
+	saysInMetrics(t, broker, fmt.Sprintf("seb_http_requests_in_flight %d", n+1)) // this one too
+}
+
+// saysInMetrics returns once the broker's metrics have a line.
+func saysInMetrics(t *testing.T, broker *process, line string) {
+	t.Helper()
+	want := "\n" + line + "\n"
 	deadline := time.After(startTimeout)
 	for ticker := time.NewTicker(5 * time.Millisecond); ; {
 		if a := <-begin(t, http.MethodGet, broker.url+"/metrics", ""); a.err != nil {

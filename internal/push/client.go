@@ -70,6 +70,9 @@ func newTransport(t Target, o Options) *http.Transport {
 			MaxReceiveBufferPerStream: streamBytesMax, MaxReceiveBufferPerConnection: 1 << 20,
 		},
 	}
+	if o.Dial != nil {
+		tr.DialContext = o.Dial
+	}
 	if o.Proxy != nil {
 		tr.Proxy = http.ProxyURL(o.Proxy)
 	} else {

@@ -113,7 +113,7 @@ func (n Networks) CheckTarget(t Target) error {
 		return err
 	}
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil && !n.allows(a) {
-		return invalid("url", "use a public one, or have the operator allow its network", "the URL's address %s is not public", a)
+		return invalid("url", "use a public one, or have its network allowed with --push-allow of seb serve", "the URL's address %s is not public", a)
 	}
 	return nil
 }

@@ -39,6 +39,9 @@ type Options struct {
 	RootCAs *x509.CertPool
 	// Resolver finds the addresses of hosts; nil means the system's.
 	Resolver *net.Resolver
+	// Dial makes connections, if it is set, and then decides where they may go; nil means
+	// by the network. Tests in virtual time set it.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Grace is how long requests may go on once Run's context has ended; 0 means the
 	// target's Timeout.
 	Grace time.Duration

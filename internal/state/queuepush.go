@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"unsafe"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -26,6 +27,18 @@ func pushMemory(p *commitlog.QueuePush) int64 {
 // QueuePush returns where the records of a queue that exists are pushed to, nil if they
 // are not. It must not be changed.
 func (d *Draft) QueuePush(id uint64) *commitlog.QueuePush { return d.queue(id).push }
+
+// PushedQueues iterates over the queues whose records are pushed, those that were stopped
+// among them, in no order.
+func (s *State) PushedQueues() iter.Seq[*Queue] {
+	return func(yield func(*Queue) bool) {
+		for _, q := range s.queues.byID {
+			if q.Push != nil && !yield(q) {
+				return
+			}
+		}
+	}
+}
 
 // takePush doesn't show what it refuses: that may hold secrets.
 func (d *Draft) takePush(x *commitlog.QueuePushSet) error {

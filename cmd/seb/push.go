@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/simple-event-broker/seb"
+)
+
+// pushFlags say what a broker does about pushed queues.
+type pushFlags struct {
+	Push      bool           `default:"true" negatable:"" help:"Deliver the records of queues that are pushed to a URL (default ${default})."`
+	PushAllow []netip.Prefix `placeholder:"NETWORK,..." help:"Networks that records may be pushed to although they are private, such as 10.2.0.0/16 (default: none)."`
+}
+
+func (f pushFlags) check() error {
+	for _, p := range f.PushAllow {
+		if p != p.Masked() {
+			return usage(fmt.Errorf("--push-allow %s has bits beside its network: use %s", p, p.Masked()))
+		}
+		if p.Addr().Is4In6() {
+			return usage(fmt.Errorf("--push-allow %s is a network of IPv4 written as IPv6: use its form in IPv4", p))
+		}
+	}
+	return nil
+}
+
+// deliver pushes what is to be pushed until end is called, which returns when no request
+// to a target is under way any more, at the latest after a drain's time.
+func (f pushFlags) deliver(broker *seb.Broker, metrics prometheus.Registerer, log *slog.Logger) (end func()) {
+	if !f.Push {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := broker.DeliverPushed(ctx, seb.PushOptions{Grace: drainTimeout, Metrics: metrics}); err != nil {
+			log.Error("no records are pushed", "error", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}

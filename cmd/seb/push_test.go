@@ -1,0 +1,57 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestServeDeliversPushedRecords has the command do it, and shows what its flags are for.
+func TestServeDeliversPushedRecords(t *testing.T) {
+	came := make(chan string, 100)
+	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); err == nil {
+			came <- string(body)
+		}
+	}))
+	defer target.Close()
+	dir := t.TempDir()
+	ask := func(broker *process, method, path, body string, want int) string {
+		t.Helper()
+		a := <-begin(t, method, broker.url+"/v1/topics/orders"+path, body)
+		if a.err != nil || a.status != want {
+			t.Fatalf("%s %s: %d %s, %v", method, path, a.status, a.body, a.err)
+		}
+		return a.body
+	}
+	strict := serve(t, nil, "--store", dir)
+	ask(strict, "POST", "/records", "one", 201)
+	ask(strict, "PUT", "/queues/mail", "", 201)
+	if body := ask(strict, "PUT", "/queues/mail/push", `{"url":"`+target.URL+`"}`, 400); !strings.Contains(body, "--push-allow") {
+		t.Errorf("refused with %s", body)
+	}
+	silent := serve(t, nil, "--store", dir, "--no-push", "--push-allow", "127.0.0.0/8")
+	ask(silent, "PUT", "/queues/mail/push", `{"url":"`+target.URL+`"}`, 201)
+	ask(silent, "DELETE", "/queues/mail/push", "", 204)
+	strict.stopped(t)
+	allowing := serve(t, nil, "--store", dir, "--push-allow", "10.0.0.0/8,127.0.0.0/8")
+	ask(allowing, "PUT", "/queues/mail/push", `{"url":"`+target.URL+`"}`, 201)
+	select {
+	case body := <-came:
+		if body != "one" {
+			t.Errorf("%q came", body)
+		}
+	case <-time.After(startTimeout):
+		t.Fatal("nothing came")
+	}
+	saysInMetrics(t, allowing, `seb_push_deliveries_total{outcome="delivered",queue="mail",topic="orders"} 1`)
+}
+
+func TestPushAllowRefusesWhatIsNoNetwork(t *testing.T) {
+	for _, network := range []string{"10.0.0.0", "10.0.0.1/8", "::ffff:10.0.0.0/104", "home"} {
+		runSeb(t, nil, "serve", "--store", "memory:", "--push-allow", network).want(t, exitUsage)
+	}
+}

@@ -1,0 +1,140 @@
+package httpapi
+
+import (
+	"math"
+	"net/http"
+	"net/url"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// pushBodyBytesMax bounds what says where to push to.
+const pushBodyBytesMax = 64 << 10
+
+type pushJSON struct {
+	URL         string   `json:"url"`
+	Headers     []string `json:"headers"` // their names; what they say may be secret
+	Secrets     int      `json:"secrets"`
+	Secret      string   `json:"secret,omitempty"`
+	MaxInFlight int      `json:"max_in_flight"`
+	Timeout     string   `json:"timeout"`
+	Stopped     *string  `json:"stopped"` // null while it goes on
+}
+
+// writePush is the only answer that ever holds a secret, if there is one.
+func writePush(w *response, status int, p seb.PushInfo, secret string) error {
+	j := pushJSON{URL: p.URL, Headers: p.Headers, Secrets: p.Secrets, Secret: secret, MaxInFlight: p.MaxInFlight, Timeout: p.Timeout.String()}
+	if p.Stopped != "" {
+		j.Stopped = &p.Stopped
+	}
+	return writeJSON(w, status, j)
+}
+
+func (h *Handler) getPush(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	p, err := h.queue(r).Push(r.Context())
+	if err != nil {
+		return err
+	}
+	return writePush(w, http.StatusOK, p, "")
+}
+
+// putPush has a queue pushed, or changes what the body names of how it is.
+func (h *Handler) putPush(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	body, err := h.readBody(w, r, pushBodyBytesMax)
+	if err != nil {
+		return err
+	}
+	u, err := parsePush(body.data)
+	body.free()
+	if err != nil {
+		return err
+	}
+	p, secret, created, err := h.queue(r).SetPush(r.Context(), u)
+	if err != nil {
+		return err
+	}
+	w.did = "pushes the queue to " + hostOf(p.URL)
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return writePush(w, status, p, secret)
+}
+
+// hostOf leaves out of a URL what may be secret.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "a URL that is none"
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+func (h *Handler) deletePush(w *response, r *http.Request) error {
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	if err := h.queue(r).RemovePush(r.Context()); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (h *Handler) resumePush(w *response, r *http.Request) error {
+	if err := h.noBody(w, r); err != nil {
+		return err
+	}
+	p, err := h.queue(r).ResumePush(r.Context())
+	if err != nil {
+		return err
+	}
+	return writePush(w, http.StatusOK, p, "")
+}
+
+func parsePush(body []byte) (u seb.PushUpdate, err error) {
+	err = parseFields(body, "a push", map[string]fieldReader{
+		"url":           givenTextInto(&u.URL),
+		"headers":       textsInto(&u.Headers),
+		"secret":        givenTextInto(&u.Secret),
+		"max_in_flight": countInto(&u.MaxInFlight, 1, math.MaxInt32),
+		"timeout":       durationInto(&u.Timeout),
+	})
+	return u, err
+}
+
+// givenTextInto reads a text; null leaves it as it is.
+func givenTextInto(to **string) fieldReader {
+	return func(j *jsonReader, name string) error {
+		s, err := j.string(name)
+		if s != nil {
+			*to = new(string(s))
+		}
+		return err
+	}
+}
+
+// textsInto reads an object of texts; null leaves it as it is.
+func textsInto(to *map[string]string) fieldReader {
+	return func(j *jsonReader, name string) error {
+		if j.null() {
+			return nil
+		}
+		*to = map[string]string{}
+		return j.object(name, func(field []byte) error {
+			one := string(field)
+			s, err := j.string(one + " of " + name)
+			if err == nil && s == nil {
+				err = invalid("leave it out", "%s of %s is null", one, name)
+			}
+			(*to)[one] = string(s)
+			return err
+		})
+	}
+}
