@@ -146,6 +146,7 @@ func (t *Table) leave(e *entry) {
 		t.ready.gone++
 	case blocked:
 		t.blocked--
+	case claiming:
 	}
 	e.phase = claiming // it is in nothing
 }
