@@ -364,6 +364,11 @@ func (x *desks) end(ctx context.Context, tasks *sync.WaitGroup) []*desk {
 // commitOwner has the log say that this broker is the next owner, and opens its desk.
 func (q *Queue) commitOwner(o owner) error {
 	b := q.b
+	// Whoever found no desk may have looked just before another's takeover was done, and
+	// seen this broker as the owner before itself.
+	if d, now, err := q.ownedHere(); err != nil || d != nil || now.epoch != o.epoch {
+		return err
+	}
 	var taken bool // the commit loop's until the outcome is known
 	err := b.change(b.life, func(d *state.Draft) ([]commitlog.Item, *Error) {
 		topic, id, refusal := q.find(d)

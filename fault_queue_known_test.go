@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
 // The tests of this file are about faults that queues elsewhere are known for.
@@ -369,4 +371,28 @@ func TestIdleWorkersCostNoCommits(t *testing.T) {
 			t.Errorf("%d creates in an hour, later", n)
 		}
 	})
+}
+
+// TestBrokerTakesAQueueOverOnce has many receivers come at once, before anybody owns the
+// queue: a second takeover would put in doubt what the first has handed out.
+func TestBrokerTakesAQueueOverOnce(t *testing.T) {
+	for range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			_, q := openQueueOn(t, storetest.Slow(objstore.NewMemory(), time.Millisecond), 64, seb.QueueUpdate{})
+			var wg sync.WaitGroup
+			for i := range 64 {
+				wg.Go(func() {
+					time.Sleep(time.Duration(i%8) * time.Millisecond) // some come at the very moment of the takeover
+					if _, err := q.Receive(t.Context(), seb.ReceiveOptions{Wait: time.Second}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			info, err := q.Describe(t.Context())
+			if err != nil || info.Epoch != 1 || info.Leased != 64 {
+				t.Fatalf("%+v, %v", info, err)
+			}
+		})
+	}
 }
