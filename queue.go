@@ -194,6 +194,9 @@ func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ Queue
 		}
 		old := queueConfigOf(d.QueueConfig(id))
 		config := u.apply(old)
+		if err := config.check(); err != nil {
+			return nil, err
+		}
 		if config.Order != old.Order {
 			e := refused(CodeInvalidRequest, "queue %q of topic %q has the order %s, which can't change", q.name, q.topic, old.Order)
 			e.Hint = "create another queue with that order"

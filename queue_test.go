@@ -274,3 +274,34 @@ seb_queues 1
 		}
 	})
 }
+
+// A record is parked without a copy only if none can ever be made.
+func TestParkingWaitsForTheRoomThatACopyNeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		opts := seb.InVirtualTime(immediate())
+		b := openOnly(t, memory, opts)
+		mustCreateTopic(t, b, "t", 1)
+		mustCreateTopic(t, b, "dead", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1), DeadLetterTopic: ptr("dead")})
+		appendTo(t, b, 0, 1)
+		ms := mustReceive(t, q, 1, 0)
+		kill(t, b)
+		opts.StateMemory = 1
+		b = openOnly(t, memory, opts)
+		q = b.Queue("t", "work")
+		wantCode(t, q.Nack(t.Context(), seb.NackOptions{}, ms[0].Token), seb.CodeOverStateBudget)
+		if info, err := q.Describe(t.Context()); err != nil || info.Dead != 0 {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		kill(t, b)
+		opts.StateMemory = 0
+		b = open(t, memory, opts)
+		q = b.Queue("t", "work")
+		if err := q.Nack(t.Context(), seb.NackOptions{}, ms[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		wantValues(t, b, "dead", "")
+	})
+}

@@ -264,6 +264,8 @@ func (t receipt) delivery() leases.Delivery {
 
 func whyLost(d *state.Draft, id uint64, t receipt) string {
 	switch done, a, _ := d.RecordState(id, uint32(t.partition), t.offset); {
+	case !d.HasRecord(id, uint32(t.partition), t.offset):
+		return "is of no record that there is"
 	case done:
 		return "is of a record that is done"
 	case a.Parked:

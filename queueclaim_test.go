@@ -1,6 +1,7 @@
 package seb_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,16 +54,16 @@ func TestRecordThatIsPutBackWhileItsNextAttemptIsCountedRests(t *testing.T) {
 			mustSet(t, q, seb.QueueUpdate{})
 			appendTo(t, owner, 0, 1)
 			first := mustReceive(t, q, 1, 0)
-			var rests time.Time
+			var rests atomic.Pointer[time.Time]
 			time.AfterFunc(at, func() {
 				if other.Queue("t", "work").Nack(t.Context(), seb.NackOptions{Delay: ptr(5 * time.Minute)}, first[0].Token) == nil {
-					rests = time.Now().Add(5 * time.Minute)
+					rests.Store(ptr(time.Now().Add(5 * time.Minute)))
 				}
 			})
 			second := mustReceive(t, q, 1, 10*time.Minute)
 			wantHanded(t, second, "[0#2]")
-			if early := time.Until(rests); !rests.IsZero() && early > 0 {
-				t.Errorf("put back after %v, and handed out %v too early", at, early)
+			if until := rests.Load(); until != nil && time.Until(*until) > 0 {
+				t.Errorf("put back after %v, and handed out %v too early", at, time.Until(*until))
 			}
 			mustAck(t, q, second...)
 		})

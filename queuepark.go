@@ -2,6 +2,7 @@ package seb
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -66,11 +67,12 @@ func (b *Broker) parkCopied(ctx context.Context, p parking) (*Pending, error) {
 	}
 	r := &request{change: p.items}
 	copied, err := b.deadLetter(ctx, p)
-	switch code := CodeOf(err); {
+	var e *Error
+	switch errors.As(err, &e); {
 	case err == nil:
 		r.appends = []*piece{copied}
-	case code == CodeStoreUnavailable || code == CodeCanceled || code == CodeBrokerClosed || code == CodeBrokerStopped:
-		return nil, err
+	case e == nil || e.RetryAfter > 0 || e.Code == CodeCanceled || e.Code == CodeBrokerStopped:
+		return nil, err // another try may go better: a copy that is left out now is left out for ever
 	default: // such as a dead-letter topic that can't be created: the record stays where it is
 		b.logger.Warn("no copy of a parked record can be made in the dead-letter topic", "topic", p.topic, "queue", p.queue,
 			"partition", p.last.Partition, "offset", p.last.Offset, "dead_letter_topic", p.config.DeadLetterTopic, "err", err)

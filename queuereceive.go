@@ -161,7 +161,8 @@ func (r *receiver) takeNow(ctx context.Context, d *desk) (_ []Message, turn chan
 		got, until, turn, need := d.take(time.Now(), r.opts)
 		switch {
 		case need != nil:
-			if _, err := d.load(ctx, *need); err != nil {
+			_, err := d.load(ctx, *need)
+			if err != nil && CodeOf(err) != CodeOffsetOutOfRange { // which says that it was deleted meanwhile
 				d.wake()
 				return nil, nil, err
 			}

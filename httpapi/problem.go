@@ -187,7 +187,11 @@ func problemOf(err error) problem {
 	if errors.As(err, &refused) {
 		p.Results, p.Outcome = refused.results, "" // each has its own
 		if n := len(refused.Unwrap()); len(refused.results) > 1 {
-			p.Detail = fmt.Sprintf("%d of %d tokens were refused, the others were taken: %s", n, len(refused.results), p.Detail)
+			others := ", the others were taken"
+			if n == len(refused.results) {
+				others = ""
+			}
+			p.Detail = fmt.Sprintf("%d of %d tokens were refused%s: %s", n, len(refused.results), others, p.Detail)
 		}
 	}
 	return p

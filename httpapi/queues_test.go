@@ -135,7 +135,7 @@ func TestQueueRefusals(t *testing.T) {
 		{"PUT", "", `{"dead_letter_topic":"a b"}`, 400, seb.CodeInvalidRequest, "a b"},
 		{"PUT", "", `{"dead_letter_topic":"orders"}`, 400, seb.CodeInvalidRequest, "its own"},
 		{"PUT", "", `{"dead_letter_topic":"none"}`, 404, seb.CodeTopicNotFound, "none"},
-		{"PUT", "", `{"order":"value"}`, 400, seb.CodeInvalidRequest, "can't change"},
+		{"PUT", "", `{"order":"value"}`, 400, seb.CodeInvalidRequest, "none or key"},
 		{"PUT", "", `{"order":"key"}`, 400, seb.CodeInvalidRequest, "can't change"},
 		{"PUT", "", `{"paused":1}`, 400, seb.CodeInvalidRequest, "paused"},
 		{"PUT", "", `{"from":"middle"}`, 400, seb.CodeInvalidRequest, "middle"},

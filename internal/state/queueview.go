@@ -100,6 +100,12 @@ func (s *State) TimeAt(t *Topic, partition int32, offset int64) (ms int64, ok bo
 	return bs[i].maxTime, true
 }
 
+// HasRecord tells whether the topic of a queue that exists has, or had, a record at an offset.
+func (d *Draft) HasRecord(id uint64, partition uint32, offset int64) bool {
+	end, ok := d.End(d.queue(id).topic, partition)
+	return ok && offset < end
+}
+
 // QueueLeft returns how many records of a partition are not done in a queue that exists,
 // the parked included.
 func (d *Draft) QueueLeft(id uint64, partition uint32) int64 {
