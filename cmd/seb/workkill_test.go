@@ -68,6 +68,9 @@ func (j *jobs) append(ctx context.Context, t *testing.T, url string) {
 // that was acknowledged is worked on. One that is worked on twice is a later attempt, and
 // there are no more of these than records were out when something was killed.
 func TestKillNineOfWorkers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a while, and what is killed is no part of this process")
+	}
 	onStores(t, func(t *testing.T, env []string, store string) {
 		dir := t.TempDir()
 		args := []string{"--store", store, "--linger", "5ms", "--http", "127.0.0.1:" + freePort(t)}
