@@ -17,7 +17,7 @@ func TestPostgresIsMeasured(t *testing.T) {
 		t.Skip(err)
 	}
 	var out bytes.Buffer
-	args := []string{"-messages", "300", "-workers", "8", "-sides", "postgres-locked,postgres-leased,seb-immediate"}
+	args := []string{"-messages", "300", "-workers", "8", "-sides", "postgres-locked,postgres-leased"}
 	if err := run(t.Context(), args, &out); err != nil {
 		t.Fatal(err)
 	}
