@@ -44,17 +44,16 @@ func topicOfPath(r *http.Request) string { return r.PathValue("topic") }
 // tokenParameter carries the token of a signed URL.
 const tokenParameter = "token"
 
-// admit finds out who sends r and returns r as the action should see it:
-// without a token, and, if it is a read, with a context that ends when the
-// caller's access does. Call leave when it is served.
+// admit finds out who sends r, whose context lingers, and returns r as the action
+// should see it: without a token, and, if it is a read, with a context that ends
+// when the caller's access does. Call leave when it is served.
 func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, leave func(), err error) {
 	if n.nobody {
 		return r, func() {}, nil
 	}
 	if n.signed {
-		var token string
-		if token, r = takeToken(r); token != "" {
-			w.presence = r
+		if token, without := takeToken(w.presence); token != "" {
+			w.presence, r = without, without.WithContext(r.Context())
 			w.token = token
 		}
 	}
@@ -81,10 +80,18 @@ func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, 
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return r, func() {}, nil // what was admitted is carried out: nobody should have to guess how far it came
 	}
-	ctx, leave := h.broker.While(r.Context(), access)
-	r = r.WithContext(ctx)
-	w.presence = r
-	return r, leave, nil
+	h.watch(w)
+	ctx, leave := linger(w.presence.Context())
+	return r.WithContext(ctx), leave, nil
+}
+
+// watch has w's presence end with the access of its sender too, if it doesn't yet.
+func (h *Handler) watch(w *response) {
+	if w.unwatch == nil {
+		var ctx context.Context
+		ctx, w.unwatch = h.broker.While(w.presence.Context(), w.access)
+		w.presence = w.presence.WithContext(ctx)
+	}
 }
 
 func (n need) check(a seb.Access, r *http.Request) error {
@@ -123,9 +130,7 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 	case n.anyKey && !h.broker.KeysExist():
 		a, err = h.broker.AuthenticateKnown(c)
 	default:
-		ctx, leave := linger(r.Context())
-		a, err = h.broker.Authenticate(ctx, c)
-		leave()
+		a, err = h.broker.Authenticate(r.Context(), c)
 		if n.anyKey && isOver(err) {
 			// What it did is still worth telling, and it will never know more of keys
 			// than now; it is the same while the store can't be reached.

@@ -22,8 +22,8 @@ const idleMin = 10 * time.Second
 //
 // While somebody queues places are handed on: the longest idle connection is ended,
 // once it has been idle for 10 seconds, and a connection on which a request comes is
-// closed with the answer. For that the handler and the ConnState of s are wrapped,
-// so they must be set before.
+// closed with the answer. For that the handler, the ConnState and the ConnContext of s
+// are wrapped, so they must be set before.
 func LimitConnections(s *http.Server, l net.Listener, n int) net.Listener {
 	if n <= 0 {
 		return l
@@ -44,6 +44,13 @@ func LimitConnections(s *http.Server, l net.Listener, n int) net.Listener {
 		if before != nil {
 			before(conn, state)
 		}
+	}
+	outer := s.ConnContext
+	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		if outer != nil {
+			ctx = outer(ctx, conn)
+		}
+		return context.WithValue(ctx, limitKey{}, limited)
 	}
 	return limited
 }
@@ -149,14 +156,13 @@ func (l *limitListener) busy(c *limitedConn) {
 	c.idle.Store(false)
 }
 
-// handOn lets connections end with their answer while others wait for a place,
-// and answers without end know that they do.
+// handOn lets connections end with their answer while others wait for a place.
 func (l *limitListener) handOn(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.queued.Load() > 0 {
 			w.Header().Set("Connection", "close")
 		}
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), limitKey{}, l)))
+		h.ServeHTTP(w, r)
 	})
 }
 

@@ -41,6 +41,7 @@ type response struct {
 	// left wants, ends with it; everything else goes on for a moment.
 	presence *http.Request
 	access   seb.Access // what the sender may do; zero where anyone may
+	unwatch  func()     // ends the watch on access; nil if there is none
 	token    string     // of a signed URL
 	did      string     // what an admin did, for the audit log
 
@@ -126,6 +127,9 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			w.status = statusClientGone
 		}
 		w.release()
+		if w.unwatch != nil {
+			w.unwatch()
+		}
 		h.metrics.inFlight.Dec()
 		h.observe(w, r, time.Since(start))
 		if abort {

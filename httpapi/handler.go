@@ -227,7 +227,9 @@ func (h *Handler) serve(w *response, r *http.Request, s served) {
 	if r.Header.Get(forwardedHeader) != "" {
 		w.sign() // before anything that may take long
 	}
-	r, leave, err := h.admit(w, r, s.need)
+	ctx, leave := linger(r.Context())
+	defer leave()
+	r, leave, err := h.admit(w, r.WithContext(ctx), s.need)
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -236,9 +238,6 @@ func (h *Handler) serve(w *response, r *http.Request, s served) {
 	if s.need.admin {
 		defer h.audit(w, r)
 	}
-	ctx, leave := linger(r.Context())
-	defer leave()
-	r = r.WithContext(ctx)
 	if err := s.act(w, r); err != nil {
 		h.fail(w, r, err)
 	}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,20 @@ type metrics struct {
 	streams  prometheus.Gauge
 	events   prometheus.Counter
 	passedOn *prometheus.CounterVec // result
+
+	served sync.Map // of *servedMetrics by servedAs: looking them up costs more than counting
+}
+
+// servedAs are the labels of a request.
+type servedAs struct {
+	route, method string
+	status        int
+}
+
+// servedMetrics are the series of requests with the same labels.
+type servedMetrics struct {
+	requests, bytesIn, bytesOut prometheus.Counter
+	duration                    prometheus.Observer
 }
 
 // What became of a request that was passed on to the broker that owns its queue.
@@ -82,11 +97,25 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 }
 
 func (m *metrics) observe(w *response, r *http.Request, took time.Duration) {
-	route, method := routeOf(r), methodOf(r)
-	m.requests.WithLabelValues(route, method, strconv.Itoa(w.status)).Inc()
-	m.duration.WithLabelValues(route, method).Observe(took.Seconds())
-	m.bytesIn.WithLabelValues(route).Add(float64(w.bytesIn))
-	m.bytesOut.WithLabelValues(route).Add(float64(w.bytesOut))
+	s := m.of(servedAs{routeOf(r), methodOf(r), w.status})
+	s.requests.Inc()
+	s.duration.Observe(took.Seconds())
+	s.bytesIn.Add(float64(w.bytesIn))
+	s.bytesOut.Add(float64(w.bytesOut))
+}
+
+func (m *metrics) of(as servedAs) *servedMetrics {
+	if s, found := m.served.Load(as); found {
+		return s.(*servedMetrics)
+	}
+	s := &servedMetrics{
+		requests: m.requests.WithLabelValues(as.route, as.method, strconv.Itoa(as.status)),
+		bytesIn:  m.bytesIn.WithLabelValues(as.route),
+		bytesOut: m.bytesOut.WithLabelValues(as.route),
+		duration: m.duration.WithLabelValues(as.route, as.method),
+	}
+	m.served.Store(as, s)
+	return s
 }
 
 // routeOf returns the pattern that served r.

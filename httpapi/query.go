@@ -52,6 +52,9 @@ func parseParameters(r *http.Request, known ...string) (query, error) {
 
 // parseValues reads r's query, which may hold no other names than known.
 func parseValues(r *http.Request, known ...string) (url.Values, error) {
+	if r.URL.RawQuery == "" {
+		return nil, nil
+	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, invalid("write &, ; and % inside a value as %26, %3B and %25", "the query is malformed: %v", err)

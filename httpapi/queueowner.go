@@ -159,6 +159,9 @@ var errByCertificate = errors.New("its sender is known by a certificate")
 // passOn has the owner that e names answer r. If it returns an error and nothing is
 // answered yet, epoch is of the owner that the other broker knows of, if any.
 func (h *Handler) passOn(w *response, r *http.Request, e *seb.Error, c ownerCall) (epoch uint64, err error) {
+	if c.waits {
+		h.watch(w)
+	}
 	ctx, cancel := context.WithCancelCause(w.presence.Context())
 	defer cancel(nil)
 	if c.waits && (c.back != nil || !h.drained()) { // a drained long poll is answered at once, a stream never

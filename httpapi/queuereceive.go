@@ -96,10 +96,6 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// Like reads, and unlike what changes something, it ends with its sender's access.
-	ctx, leave := h.broker.While(w.presence.Context(), w.access)
-	defer leave()
-	w.presence = w.presence.WithContext(ctx)
 	deadline := time.Now().Add(spec.wait)
 	signs := r.Header.Get(forwardedHeader) != ""
 	return h.atOwner(w, r, ownerCall{
@@ -138,8 +134,9 @@ func writeMessages(w *response, messages []seb.Message) error {
 }
 
 // take receives messages, with the memory that they take reserved until release is
-// called. While it waits for the first of them it holds none. With signs, it shows who
-// has passed the request on that it goes on waiting.
+// called. While it waits for the first of them it holds none, and like reads, and unlike
+// what changes something, it ends with its sender's access. With signs, it shows who has
+// passed the request on that it goes on waiting.
 func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline time.Time, signs bool) (messages []seb.Message, release func(), err error) {
 	messages, release, err = h.takeWithin(r.Context(), h.queue(r), spec, 0)
 	for {
@@ -147,6 +144,7 @@ func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline 
 		if err != nil || len(messages) > 0 || wait <= 0 || h.drained() {
 			break
 		}
+		h.watch(w)
 		if signs {
 			w.sign()
 			wait = min(wait, signInterval)
