@@ -51,7 +51,7 @@ func (h *Handler) readAnswer(w *response, r *http.Request, what string, fields f
 }
 
 func parseAnswer(body []byte, what string, s *answerSpec, fields map[string]fieldReader) error {
-	fields["tokens"] = s.readTokens
+	fields["tokens"] = tokensInto(&s.tokens)
 	if err := parseFields(body, what, fields); err != nil {
 		return err
 	}
@@ -61,23 +61,25 @@ func parseAnswer(body []byte, what string, s *answerSpec, fields map[string]fiel
 	return nil
 }
 
-func (s *answerSpec) readTokens(j *jsonReader, name string) error {
-	return j.list(name, func(int) error {
-		token, err := j.string("a token")
-		switch {
-		case err != nil:
-			return err
-		case token == nil:
-			return invalid("", "a token is null, at byte %d", j.at)
-		case len(s.tokens) == tokensMax:
-			return &seb.Error{
-				Code: seb.CodeInvalidRequest, Limit: tokensMax,
-				Detail: fmt.Sprintf("there are more than %d tokens", tokensMax), Hint: "send them in several requests",
+func tokensInto(tokens *[]string) fieldReader {
+	return func(j *jsonReader, name string) error {
+		return j.list(name, func(int) error {
+			token, err := j.string("a token")
+			switch {
+			case err != nil:
+				return err
+			case token == nil:
+				return invalid("", "a token is null, at byte %d", j.at)
+			case len(*tokens) == tokensMax:
+				return &seb.Error{
+					Code: seb.CodeInvalidRequest, Limit: tokensMax,
+					Detail: fmt.Sprintf("there are more than %d tokens", tokensMax), Hint: "send them in several requests",
+				}
 			}
-		}
-		s.tokens = append(s.tokens, string(token))
-		return nil
-	})
+			*tokens = append(*tokens, string(token))
+			return nil
+		})
+	}
 }
 
 func ackFields(*answerSpec) map[string]fieldReader { return map[string]fieldReader{} }

@@ -461,3 +461,12 @@ func TestOwnerIsDialedAsTold(t *testing.T) {
 		t.Errorf("dialed %v, want %v", dialed, want)
 	}
 }
+
+// Any broker takes the acknowledgements, and passes on only what it can't answer.
+func TestReceiveThroughAnotherBrokerAcknowledgesFirst(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 3)
+	ms := peers[1].wantHanded(`{"max":2}`, "0#1 1#1")
+	peers[1].wantHanded(`{"ack":`+tokensOf(t, ms)+`}`, "2#1")
+	peers[0].wantOwner(1) // which looks what the other has done
+	peers[0].wantCounts("mail", 0, 1, 0, 0)
+}

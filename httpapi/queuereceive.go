@@ -21,6 +21,7 @@ const (
 
 // receiveSpec is what a worker asks for.
 type receiveSpec struct {
+	done     []string // tokens of what it has received before, to be acknowledged first
 	max      int
 	maxBytes int64
 	wait     time.Duration
@@ -35,6 +36,7 @@ func parseReceive(body []byte) (receiveSpec, error) {
 	)
 	s := receiveSpec{max: 1, maxBytes: defaultReadBytes}
 	err := parseFields(body, "a receive", map[string]fieldReader{
+		"ack":       tokensInto(&s.done),
 		"max":       countInto(&most, 1, receiveMax),
 		"max_bytes": countInto(&maxBytes, 1, math.MaxInt64),
 		"wait":      durationInto(&wait),
@@ -71,6 +73,7 @@ const (
 )
 
 // body returns s as a request to another broker, which waits for no longer than is left.
+// What was to be acknowledged is.
 func (s receiveSpec) body(left time.Duration) []byte {
 	b := fmt.Appendf(nil, `{"max":%d,"max_bytes":%d,"wait":%q`, s.max, s.maxBytes, max(0, left))
 	if s.lease != 0 {
@@ -97,6 +100,11 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 		return err
 	}
 	deadline := time.Now().Add(spec.wait)
+	if len(spec.done) > 0 {
+		if err := h.ackFirst(r, spec.done); err != nil {
+			return writeResults(w, spec.done, time.Time{}, err)
+		}
+	}
 	signs := r.Header.Get(forwardedHeader) != ""
 	return h.atOwner(w, r, ownerCall{
 		queue: h.queue(r),
@@ -116,6 +124,16 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 			return writeMessages(w, messages)
 		},
 	})
+}
+
+// ackFirst acknowledges what a worker has done before it gets more.
+func (h *Handler) ackFirst(r *http.Request, tokens []string) error {
+	release, err := h.broker.ReserveMore(r.Context(), int64(len(tokens))*answerBytes)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return h.queue(r).Ack(r.Context(), tokens...)
 }
 
 func writeMessages(w *response, messages []seb.Message) error {

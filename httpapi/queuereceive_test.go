@@ -348,3 +348,38 @@ func TestRecordThatThereIsNoMemoryForIsNoAttempt(t *testing.T) {
 		s.wantNothingReserved()
 	})
 }
+
+func TestReceiveAcknowledgesFirst(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		s.append("orders", "0\n1\n2\n", "Content-Type", typeNDJSON)
+		s.setQueue("mail", "", http.StatusCreated)
+		first := s.wantHanded(`{"ack":[]}`, "0#1")
+		second := s.wantHanded(`{"ack":`+tokensOf(t, first)+`}`, "1#1")
+		s.wantCounts("mail", 1, 1, 0, 0)
+		s.wantHanded(`{"max":2,"wait":"2m","ack":`+tokensOf(t, append(first, second...))+`}`, "2#1") // the first again
+		s.wantCounts("mail", 0, 1, 0, 0)
+	})
+}
+
+// A token that is refused is told of as by an ack, and the worker gets nothing that it
+// would not know of.
+func TestReceiveAfterARefusedAckHandsOutNothing(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		s.append("orders", "0\n1\n", "Content-Type", typeNDJSON)
+		s.setQueue("mail", "", http.StatusCreated)
+		old := s.wantHanded(`{"lease":"1s"}`, "0#1")
+		time.Sleep(2 * time.Second) // fake
+		ms := append(old, s.wantHanded(`{}`, "1#1")...)
+		s.wantHanded(`{"wait":"1m"}`, "0#2")
+		s.append("orders", "2")
+		a := s.post(mailPath+"/receive", `{"max":2,"ack":`+tokensOf(t, ms)+`}`)
+		p := a.wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)
+		if !strings.Contains(p.Detail, old[0].Token) || !strings.Contains(a.body, `"ok":true`) {
+			t.Errorf("it says %s", a.body)
+		}
+		s.wantCounts("mail", 1, 1, 0, 0) // 1 is done, 2 was not handed out
+		s.post(mailPath+"/receive", `{"ack":["x"]}`).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+		s.post(mailPath+"/receive", `{"ack":[null]}`).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+		s.wantHanded(`{}`, "2#1")
+	})
+}
