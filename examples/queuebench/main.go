@@ -28,6 +28,7 @@ type options struct {
 	messages int
 	payload  int // bytes
 	workers  int
+	rate     int // messages a second, 0: as many as they can
 	batches  []int
 	sides    []string
 	postgres string // URL of a server that runs, or ""
@@ -52,6 +53,7 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.messages, "messages", 20_000, "how many messages a queue has when its workers begin")
 	flags.IntVar(&o.payload, "payload", 200, "how many `bytes` each of them has")
 	flags.IntVar(&o.workers, "workers", 64, "how many workers take them, each over a connection of its own")
+	flags.IntVar(&o.rate, "rate", 0, "how many messages a second the workers take together at most, to see how long it takes where nothing is overloaded; 0: as many as they can")
 	batches := flags.String("batches", "1,10", "how many messages a worker takes at a time: a run for each")
 	sides := flags.String("sides", strings.Join(sideNames, ","), "what to compare")
 	flags.StringVar(&o.postgres, "postgres", "", "use the PostgreSQL server at `URL`, and make its table queuebench anew (default: start one)")
@@ -72,10 +74,18 @@ func parse(args []string) (options, error) {
 		}
 		o.sides = append(o.sides, s)
 	}
-	if o.messages < 1 || o.payload < 1 || o.workers < 1 || flags.NArg() > 0 {
-		return o, errors.New("-messages, -payload and -workers are at least 1, and there are no arguments")
+	if o.messages < 1 || o.payload < 1 || o.workers < 1 || o.rate < 0 || flags.NArg() > 0 {
+		return o, errors.New("-messages, -payload and -workers are at least 1, -rate is at least 0, and there are no arguments")
 	}
 	return o, nil
+}
+
+// turn is how often a worker takes a batch.
+func (o options) turn(batch int) time.Duration {
+	if o.rate == 0 {
+		return 0
+	}
+	return time.Duration(float64(batch*o.workers) / float64(o.rate) * float64(time.Second))
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -84,8 +94,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	header := fmt.Sprintf("%s/%s, %d CPUs, %s\n%d messages of %d bytes, %d workers\n",
+	header := fmt.Sprintf("%s/%s, %d CPUs, %s\n%d messages of %d bytes, %d workers",
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), o.messages, o.payload, o.workers)
+	if o.rate > 0 {
+		header += fmt.Sprintf(" at %d a second", o.rate)
+	}
+	header += "\n"
 	if _, err := io.WriteString(out, header); err != nil {
 		return err
 	}

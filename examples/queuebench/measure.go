@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -31,10 +30,11 @@ type side interface {
 
 // worker is one client of a queue.
 type worker interface {
-	// Take receives up to so many messages and returns how to name them in Done.
-	Take(ctx context.Context, most int) (ids []string, err error)
-	// Done finishes what the last Take returned.
-	Done(ctx context.Context, ids []string) error
+	// Take receives up to so many messages and returns how to name them in Done. It
+	// returns how many of those before it has finished, too, if Done leaves that to it.
+	Take(ctx context.Context, most int) (ids []string, finished int, err error)
+	// Done finishes what the last Take returned, or leaves it to the next one.
+	Done(ctx context.Context, ids []string) (finished int, err error)
 	Close() error
 }
 
@@ -44,10 +44,11 @@ var openers = map[string]func(context.Context, options) (side, error){
 	"postgres-leased": openLeased,
 	"seb":             openSeb,
 	"seb-immediate":   openSebImmediate,
+	"seb-one-request": openSebOneRequest,
 }
 
 // sideNames are in the order in which they are measured.
-var sideNames = []string{"postgres-locked", "postgres-leased", "seb", "seb-immediate"}
+var sideNames = []string{"postgres-locked", "postgres-leased", "seb", "seb-immediate", "seb-one-request"}
 
 // measured is what came out of one run.
 type measured struct {
@@ -57,10 +58,13 @@ type measured struct {
 
 type durations []time.Duration
 
-// at returns a percentile.
-func (d durations) at(percent int) time.Duration {
+// at returns a percentile, or "-" if nothing was measured.
+func (d durations) at(percent int) string {
+	if len(d) == 0 {
+		return "-"
+	}
 	slices.Sort(d)
-	return rounded(d[(len(d)-1)*percent/100])
+	return rounded(d[(len(d)-1)*percent/100]).String()
 }
 
 // measure fills the queue and has it emptied by workers that take so many
@@ -85,7 +89,7 @@ func measure(ctx context.Context, s side, o options, batch int) (m measured, err
 		}
 		workers = append(workers, w)
 	}
-	err = m.empty(ctx, workers, o.messages, batch)
+	err = m.empty(ctx, workers, o, batch)
 	return m, err
 }
 
@@ -102,48 +106,63 @@ func makeMessages(count, size int) [][]byte {
 }
 
 // empty lets the workers work until all messages are done.
-func (m *measured) empty(ctx context.Context, workers []worker, messages, batch int) error {
-	var done atomic.Int64
-	var mu sync.Mutex // guards m
+func (m *measured) empty(ctx context.Context, workers []worker, o options, batch int) error {
+	var mu sync.Mutex // guards m and done
+	done := 0
 	began := time.Now()
+	count := func(finished int) (over bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if done += finished; done == o.messages && finished > 0 {
+			m.rate = perSecond(o.messages, time.Since(began))
+		}
+		return done >= o.messages
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, w := range workers {
 		group.Go(func() error {
-			var receive, finish durations
-			for done.Load() < int64(messages) {
-				start := time.Now()
-				ids, err := w.Take(ctx, batch)
-				if err != nil {
-					return fmt.Errorf("receive: %w", err)
-				}
-				if len(ids) == 0 {
-					<-time.After(emptyPause)
-					continue
-				}
-				taken := time.Now()
-				if err := w.Done(ctx, ids); err != nil {
-					return fmt.Errorf("finish: %w", err)
-				}
-				receive, finish = append(receive, taken.Sub(start)), append(finish, time.Since(taken))
-				if done.Add(int64(len(ids))) == int64(messages) {
-					mu.Lock()
-					m.rate = perSecond(messages, time.Since(began))
-					mu.Unlock()
-				}
-			}
+			receive, finish, err := work(ctx, w, batch, o.turn(batch), count)
 			mu.Lock()
 			defer mu.Unlock()
 			m.receive, m.finish = append(m.receive, receive...), append(m.finish, finish...)
-			return nil
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if n := done.Load(); n != int64(messages) {
-		return fmt.Errorf("%d messages were finished of %d that there are: some went out twice", n, messages)
+	if done != o.messages {
+		return fmt.Errorf("%d messages were finished of %d that there are: some went out twice", done, o.messages)
 	}
 	return nil
+}
+
+// work is one worker's, which takes messages once in a turn, until count says that all is over. It returns how long it took
+// to receive and to finish, where there was something.
+func work(ctx context.Context, w worker, batch int, turn time.Duration, count func(finished int) (over bool)) (receive, finish durations, _ error) {
+	next := time.Now().Add(time.Duration(rand.Int64N(int64(turn) + 1))) // not all at once
+	for over := false; !over; next = next.Add(turn) {
+		<-time.After(time.Until(next))
+		start := time.Now()
+		ids, finished, err := w.Take(ctx, batch)
+		if err != nil {
+			return nil, nil, fmt.Errorf("receive: %w", err)
+		}
+		over = count(finished)
+		if len(ids) == 0 {
+			<-time.After(emptyPause)
+			continue
+		}
+		taken := time.Now()
+		if finished, err = w.Done(ctx, ids); err != nil {
+			return nil, nil, fmt.Errorf("finish: %w", err)
+		}
+		if receive = append(receive, taken.Sub(start)); finished > 0 {
+			finish = append(finish, time.Since(taken))
+		}
+		over = count(finished)
+	}
+	return receive, finish, nil
 }
 
 func perSecond(n int, took time.Duration) int { return int(float64(n) / took.Seconds()) }

@@ -125,24 +125,23 @@ type locking struct {
 	tx   pgx.Tx
 }
 
-func (w *locking) Take(ctx context.Context, most int) ([]string, error) {
-	var err error
+func (w *locking) Take(ctx context.Context, most int) (ids []string, finished int, err error) {
 	if w.tx, err = w.conn.Begin(ctx); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	ids, err := takeRows(ctx, w.tx, `SELECT id, payload FROM queuebench WHERE run_at <= now()
+	ids, err = takeRows(ctx, w.tx, `SELECT id, payload FROM queuebench WHERE run_at <= now()
 		ORDER BY run_at, id LIMIT $1 FOR UPDATE SKIP LOCKED`, most)
 	if err == nil && len(ids) == 0 {
 		err = w.tx.Commit(ctx)
 	}
-	return ids, err
+	return ids, 0, err
 }
 
-func (w *locking) Done(ctx context.Context, ids []string) error {
+func (w *locking) Done(ctx context.Context, ids []string) (finished int, err error) {
 	if err := deleteRows(ctx, w.tx, ids); err != nil {
-		return err
+		return 0, err
 	}
-	return w.tx.Commit(ctx)
+	return len(ids), w.tx.Commit(ctx)
 }
 
 func (w *locking) Close() error { return closed(w.conn) }
@@ -150,13 +149,16 @@ func (w *locking) Close() error { return closed(w.conn) }
 // leasing is a worker that notes in its rows until when it has them.
 type leasing struct{ conn *pgx.Conn }
 
-func (w *leasing) Take(ctx context.Context, most int) ([]string, error) {
-	return takeRows(ctx, w.conn, `UPDATE queuebench SET run_at = now() + interval '30 seconds', attempts = attempts + 1
+func (w *leasing) Take(ctx context.Context, most int) (ids []string, finished int, err error) {
+	ids, err = takeRows(ctx, w.conn, `UPDATE queuebench SET run_at = now() + interval '30 seconds', attempts = attempts + 1
 		WHERE id IN (SELECT id FROM queuebench WHERE run_at <= now() ORDER BY run_at, id LIMIT $1 FOR UPDATE SKIP LOCKED)
 		RETURNING id, payload`, most)
+	return ids, 0, err
 }
 
-func (w *leasing) Done(ctx context.Context, ids []string) error { return deleteRows(ctx, w.conn, ids) }
+func (w *leasing) Done(ctx context.Context, ids []string) (finished int, err error) {
+	return len(ids), deleteRows(ctx, w.conn, ids)
+}
 
 func (w *leasing) Close() error { return closed(w.conn) }
 

@@ -31,20 +31,22 @@ type seb struct {
 	own   *servers.Seb // nil if it isn't ours
 	dir   string       // of our own
 	flags []string     // of seb serve
-	http  *http.Client
+
+	oneRequest bool // receives and acknowledges
 }
 
-func openSeb(ctx context.Context, o options) (side, error) { return openSebWith(ctx, o) }
+func openSeb(ctx context.Context, o options) (side, error) { return (&seb{}).open(ctx, o) }
 
 func openSebImmediate(ctx context.Context, o options) (side, error) {
-	return openSebWith(ctx, o, "--batch", "immediate")
+	return (&seb{flags: []string{"--batch", "immediate"}}).open(ctx, o)
 }
 
-func openSebWith(ctx context.Context, o options, flags ...string) (side, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = o.workers, o.workers
-	s := &seb{url: o.seb, flags: flags, http: &http.Client{Transport: transport}}
-	if s.url != "" {
+func openSebOneRequest(ctx context.Context, o options) (side, error) {
+	return (&seb{flags: []string{"--batch", "immediate"}, oneRequest: true}).open(ctx, o)
+}
+
+func (s *seb) open(ctx context.Context, o options) (side, error) {
+	if s.url = o.seb; s.url != "" {
 		return s, nil
 	}
 	var err error
@@ -108,30 +110,6 @@ func (s *seb) Describe(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s, over %s, on %s", text, s.url, store), nil
 }
 
-// Worker returns a worker, which shares nothing with others but the broker.
-func (s *seb) Worker(context.Context) (worker, error) { return &receiver{s}, nil }
-
-type receiver struct{ *seb }
-
-func (r *receiver) Take(ctx context.Context, most int) ([]string, error) {
-	var received struct{ Messages []struct{ Token string } }
-	if err := r.do(ctx, http.MethodPost, queuePath+"/receive", map[string]any{"max": most, "wait": receiveWait}, &received); err != nil {
-		return nil, err
-	}
-	var tokens []string
-	for _, m := range received.Messages {
-		tokens = append(tokens, m.Token)
-	}
-	return tokens, nil
-}
-
-func (r *receiver) Done(ctx context.Context, tokens []string) error {
-	return r.do(ctx, http.MethodPost, queuePath+"/ack", map[string]any{"tokens": tokens}, nil)
-}
-
-// Close does nothing: the broker is not a worker's.
-func (r *receiver) Close() error { return nil }
-
 // ndjson is a body of records, a line each.
 type ndjson []byte
 
@@ -171,7 +149,7 @@ func (s *seb) do(ctx context.Context, method, path string, body, into any) error
 	if key := strings.TrimSpace(os.Getenv("SEB_KEY")); key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	res, err := s.http.Do(req)
+	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}
