@@ -122,17 +122,24 @@ type Pending struct {
 	r      *request
 	began  time.Time
 	joined bool // r is another caller's append with the same idempotency key
-	giveUp func() Outcome
+
+	once sync.Once
+	left Outcome // once it has given up
 }
 
 // pending returns what one caller of r waits for. It may give up once.
 func (b *Broker) pending(r *request, began time.Time) *Pending {
-	return &Pending{b: b, r: r, began: began, giveUp: sync.OnceValue(func() Outcome {
-		if b.gather.withdraw(r) {
-			return NotCommitted
+	return &Pending{b: b, r: r, began: began}
+}
+
+func (p *Pending) giveUp() Outcome {
+	p.once.Do(func() {
+		p.left = Unknown
+		if p.b.gather.withdraw(p.r) {
+			p.left = NotCommitted
 		}
-		return Unknown
-	})}
+	})
+	return p.left
 }
 
 // AppendAsync is Append without the wait: it copies the records into the open

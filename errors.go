@@ -138,8 +138,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // CodeOf returns the code of err, or "" if it carries none.
 func CodeOf(err error) Code {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, found := errors.AsType[*Error](err); found {
 		return e.Code
 	}
 	return ""

@@ -59,7 +59,12 @@ type receipt struct {
 }
 
 func (t receipt) String() string {
-	return fmt.Sprintf("%s.%d/%d:%d.%d", t.cluster, t.queue, t.partition, t.offset, t.number)
+	b := make([]byte, 0, tokenBytesMax)
+	b = strconv.AppendUint(append(append(b, t.cluster...), '.'), t.queue, 10)
+	b = strconv.AppendInt(append(b, '/'), int64(t.partition), 10)
+	b = strconv.AppendInt(append(b, ':'), t.offset, 10)
+	b = strconv.AppendUint(append(b, '.'), uint64(t.number), 10)
+	return string(b)
 }
 
 const tokenBytesMax = 100

@@ -303,7 +303,7 @@ func FuzzQueueBodies(f *testing.F) {
 			t.Fatalf("%q is taken as %+v", body, r)
 		}
 		var s answerSpec
-		for what, fields := range map[string]func(*answerSpec) map[string]fieldReader{"an ack": ackFields, "a nack": nackFields, "an extension": extendFields} {
+		for what, fields := range map[string]func(*answerSpec) fields{"an ack": ackFields, "a nack": nackFields, "an extension": extendFields} {
 			s = answerSpec{}
 			if taken(what, parseAnswer(bytes.Clone(body), what, &s, fields(&s))) && (len(s.tokens) < 1 || len(s.tokens) > tokensMax) {
 				t.Fatalf("%q is taken as %+v", body, s)

@@ -36,6 +36,9 @@ func refuseHeaders(header http.Header, known ...string) error {
 
 // parseParameters is parseQuery of a request whose headers its caller reads.
 func parseParameters(r *http.Request, known ...string) (query, error) {
+	if r.URL.RawQuery == "" {
+		return nil, nil // as most are
+	}
 	values, err := parseValues(r, known...)
 	if err != nil {
 		return nil, err
@@ -52,9 +55,6 @@ func parseParameters(r *http.Request, known ...string) (query, error) {
 
 // parseValues reads r's query, which may hold no other names than known.
 func parseValues(r *http.Request, known ...string) (url.Values, error) {
-	if r.URL.RawQuery == "" {
-		return nil, nil
-	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, invalid("write &, ; and % inside a value as %26, %3B and %25", "the query is malformed: %v", err)

@@ -27,9 +27,9 @@ const (
 	answerBytes = 512
 )
 
-// readAnswer reads the tokens, and what else fields knows. The memory that they take is
+// readAnswer reads the tokens, and what else there may be. The memory that they take is
 // reserved until the answer is written.
-func (h *Handler) readAnswer(w *response, r *http.Request, what string, fields func(*answerSpec) map[string]fieldReader, headers ...string) (s answerSpec, _ error) {
+func (h *Handler) readAnswer(w *response, r *http.Request, what string, more func(*answerSpec) fields, headers ...string) (s answerSpec, _ error) {
 	if err := refuseHeaders(r.Header, headers...); err != nil {
 		return s, err
 	}
@@ -47,12 +47,11 @@ func (h *Handler) readAnswer(w *response, r *http.Request, what string, fields f
 		return s, err
 	}
 	w.release = release
-	return s, parseAnswer(body.data, what, &s, fields(&s))
+	return s, parseAnswer(body.data, what, &s, more(&s))
 }
 
-func parseAnswer(body []byte, what string, s *answerSpec, fields map[string]fieldReader) error {
-	fields["tokens"] = tokensInto(&s.tokens)
-	if err := parseFields(body, what, fields); err != nil {
+func parseAnswer(body []byte, what string, s *answerSpec, more fields) error {
+	if err := parseFields(body, what, append(fields{{"tokens", tokensInto(&s.tokens)}}, more...)); err != nil {
 		return err
 	}
 	if len(s.tokens) == 0 {
@@ -82,15 +81,13 @@ func tokensInto(tokens *[]string) fieldReader {
 	}
 }
 
-func ackFields(*answerSpec) map[string]fieldReader { return map[string]fieldReader{} }
+func ackFields(*answerSpec) fields { return nil }
 
-func nackFields(s *answerSpec) map[string]fieldReader {
-	return map[string]fieldReader{"delay": durationInto(&s.delay), "reason": textInto(&s.reason)}
+func nackFields(s *answerSpec) fields {
+	return fields{{"delay", durationInto(&s.delay)}, {"reason", textInto(&s.reason)}}
 }
 
-func extendFields(s *answerSpec) map[string]fieldReader {
-	return map[string]fieldReader{"lease": durationInto(&s.lease)}
-}
+func extendFields(s *answerSpec) fields { return fields{{"lease", durationInto(&s.lease)}} }
 
 // ack says that work is done.
 func (h *Handler) ack(w *response, r *http.Request) error {

@@ -131,19 +131,17 @@ func (h *Handler) redrive(w *response, r *http.Request) error {
 func parseRedrive(body []byte) (o seb.RedriveOptions, _ error) {
 	var limit *int
 	named := false
-	err := parseFields(body, "a redrive", map[string]fieldReader{
-		"limit": countInto(&limit, 1, redriveMax),
-		"records": func(j *jsonReader, name string) error {
-			named = true
-			return j.list(name, func(int) error {
-				p, err := j.place()
-				if o.Places = append(o.Places, p); len(o.Places) > tokensMax {
-					err = invalid("send them in several requests", "there are more than %d records", tokensMax)
-				}
-				return err
-			})
-		},
-	})
+	places := func(j *jsonReader, name string) error {
+		named = true
+		return j.list(name, func(int) error {
+			p, err := j.place()
+			if o.Places = append(o.Places, p); len(o.Places) > tokensMax {
+				err = invalid("send them in several requests", "there are more than %d records", tokensMax)
+			}
+			return err
+		})
+	}
+	err := parseFields(body, "a redrive", fields{{"limit", countInto(&limit, 1, redriveMax)}, {"records", places}})
 	switch {
 	case err != nil:
 		return o, err

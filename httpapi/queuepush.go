@@ -99,12 +99,12 @@ func (h *Handler) resumePush(w *response, r *http.Request) error {
 }
 
 func parsePush(body []byte) (u seb.PushUpdate, err error) {
-	err = parseFields(body, "a push", map[string]fieldReader{
-		"url":           givenTextInto(&u.URL),
-		"headers":       textsInto(&u.Headers),
-		"secret":        givenTextInto(&u.Secret),
-		"max_in_flight": countInto(&u.MaxInFlight, 1, math.MaxInt32),
-		"timeout":       durationInto(&u.Timeout),
+	err = parseFields(body, "a push", fields{
+		{"url", givenTextInto(&u.URL)},
+		{"headers", textsInto(&u.Headers)},
+		{"secret", givenTextInto(&u.Secret)},
+		{"max_in_flight", countInto(&u.MaxInFlight, 1, math.MaxInt32)},
+		{"timeout", durationInto(&u.Timeout)},
 	})
 	return u, err
 }

@@ -35,12 +35,12 @@ func parseReceive(body []byte) (receiveSpec, error) {
 		wait, lease    *time.Duration
 	)
 	s := receiveSpec{max: 1, maxBytes: defaultReadBytes}
-	err := parseFields(body, "a receive", map[string]fieldReader{
-		"ack":       tokensInto(&s.done),
-		"max":       countInto(&most, 1, receiveMax),
-		"max_bytes": countInto(&maxBytes, 1, math.MaxInt64),
-		"wait":      durationInto(&wait),
-		"lease":     durationInto(&lease),
+	err := parseFields(body, "a receive", fields{
+		{"max", countInto(&most, 1, receiveMax)},
+		{"max_bytes", countInto(&maxBytes, 1, math.MaxInt64)},
+		{"wait", durationInto(&wait)},
+		{"lease", durationInto(&lease)},
+		{"ack", tokensInto(&s.done)},
 	})
 	if err != nil {
 		return s, err

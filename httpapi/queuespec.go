@@ -2,9 +2,7 @@ package httpapi
 
 import (
 	"bytes"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,9 +19,23 @@ const (
 // fieldReader reads the value of one field of an object.
 type fieldReader func(j *jsonReader, name string) error
 
+// fields are those that an object may have.
+type fields []struct {
+	name string
+	read fieldReader
+}
+
+func (f fields) names() string {
+	var names []string
+	for _, known := range f {
+		names = append(names, known.name)
+	}
+	return strings.Join(names, ", ")
+}
+
 // parseFields reads an object whose fields are all optional; no text at all is one
 // without any.
-func parseFields(text []byte, what string, fields map[string]fieldReader) error {
+func parseFields(text []byte, what string, known fields) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil
 	}
@@ -32,14 +44,15 @@ func parseFields(text []byte, what string, fields map[string]fieldReader) error 
 		return err
 	}
 	err = j.object(what, func(name []byte) error {
-		read, known := fields[string(name)]
-		if !known {
-			if len(fields) == 0 {
-				return invalid("there are none here", "%s has an unknown field %q at byte %d", what, name, j.at)
+		for _, f := range known {
+			if string(name) == f.name {
+				return f.read(j, f.name)
 			}
-			return j.unknown(what, name, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
 		}
-		return read(j, string(name))
+		if len(known) == 0 {
+			return invalid("there are none here", "%s has an unknown field %q at byte %d", what, name, j.at)
+		}
+		return j.unknown(what, name, known.names())
 	})
 	if err != nil {
 		return err
@@ -110,14 +123,14 @@ type queueSpec struct {
 func parseQueueSpec(body []byte) (queueSpec, error) {
 	s := queueSpec{from: seb.Earliest}
 	u := &s.update
-	err := parseFields(body, "a queue", map[string]fieldReader{
-		"lease":             durationInto(&u.Lease),
-		"max_attempts":      countInto(&u.MaxAttempts, 1, attemptsMax),
-		"backoff":           s.backoff,
-		"dead_letter_topic": s.deadLetterTopic,
-		"order":             s.order,
-		"paused":            boolInto(&u.Paused),
-		"from":              s.begin,
+	err := parseFields(body, "a queue", fields{
+		{"lease", durationInto(&u.Lease)},
+		{"max_attempts", countInto(&u.MaxAttempts, 1, attemptsMax)},
+		{"backoff", s.backoff},
+		{"dead_letter_topic", s.deadLetterTopic},
+		{"order", s.order},
+		{"paused", boolInto(&u.Paused)},
+		{"from", s.begin},
 	})
 	return s, err
 }
