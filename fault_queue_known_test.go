@@ -209,8 +209,10 @@ func TestRefusedCallChangesNothing(t *testing.T) {
 		late := mustReceive(t, q, 2, 0)
 		again := mustReceive(t, q, 2, time.Minute)
 		wantHanded(t, again, "[0#2 1#2]")
+		synctest.Wait() // who receives is told of a commit a moment before the status has it
 		before := b.Status().Applied
 		wantLost(t, q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Hour)}, late[0].Token, late[1].Token))
+		synctest.Wait()
 		if after := b.Status().Applied; after != before {
 			t.Errorf("refused calls made %d commits", after-before)
 		}
