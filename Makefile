@@ -19,6 +19,9 @@ BENCH ?= .
 BENCHTIME ?= 1s
 # Flags of the comparison of queues; -help lists them.
 QUEUEBENCH ?=
+# A program with the race detector sleeps for a second before it ends, unless told not
+# to. Tests run seb some hundred times.
+export GORACE ?= atexit_sleep_ms=0
 
 # Built tools live outside the tree, so that every clone on a machine shares
 # them. The name holds what the binary depends on: the version that the tool's
