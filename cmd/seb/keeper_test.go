@@ -163,7 +163,8 @@ func TestInterruptedConsumerHasCommittedWhatItWrote(t *testing.T) {
 	ctx, interrupt = context.WithCancel(t.Context())
 	b.before = func(_ http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/records") {
-			interrupt() // before anything came
+			interrupt()
+			<-r.Context().Done() // nothing comes
 		}
 		return false
 	}

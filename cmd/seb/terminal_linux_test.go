@@ -97,8 +97,8 @@ func TestTopOnATerminal(t *testing.T) {
 	b := serve(t, nil, "--store", "memory:")
 	runSeb(t, strings.NewReader("a\n"), "produce", "orders", "--server", b.url).want(t, exitOK)
 	shown, code := onTerminal(t, nil, func(shown string) bool {
-		if strings.Contains(shown, "no answer: ") {
-			return true
+		if strings.Contains(shown, "no answer: no broker answers") || strings.Count(shown, toTopLeft) > 100 {
+			return true // a request that was under way has another fate than those behind it
 		}
 		if strings.Count(shown, toTopLeft) == 2 {
 			b.kill()
