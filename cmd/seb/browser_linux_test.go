@@ -152,6 +152,9 @@ func (p *pageReader) until(n int, kind string) told {
 // ended well and started again, and another broker appends: it gets every record
 // once, in order, and learns when the topic is gone.
 func TestBrowserFollowsThroughRestarts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a while, and the browser most of it")
+	}
 	findBrowser(t)
 	t.Parallel()
 	origin, open, tells := browse(t)

@@ -117,6 +117,9 @@ func TestCompletionAsksTheBrokerForTopics(t *testing.T) {
 
 // The scripts are run by the shells that they are for.
 func TestCompletionInShells(t *testing.T) {
+	if testing.Short() {
+		t.Skip("shells take most of it")
+	}
 	for shell, script := range map[string]string{
 		"bash": `source <(seb completion bash)
 			COMP_WORDS=(seb topic create --par); COMP_CWORD=3; _seb; echo "${COMPREPLY[@]}"

@@ -80,6 +80,9 @@ func isDiskFull(err error) bool { return strings.Contains(err.Error(), "no space
 // about each record; it serves what there is, and goes on as soon as there is
 // room.
 func TestDiskFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a while, and what has no room is no part of this process")
+	}
 	t.Parallel()
 	dir := onSmallDisk(t)
 	if dir == "" {
@@ -142,6 +145,9 @@ func remove(t *testing.T, path string) {
 // A broker whose cache has no room serves and takes records without it, and
 // starts without it.
 func TestCacheDiskFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a while, and what has no room is no part of this process")
+	}
 	t.Parallel()
 	dir := onSmallDisk(t)
 	if dir == "" {

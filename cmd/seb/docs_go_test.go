@@ -26,6 +26,9 @@ var docImports = map[string]string{
 // The Go of the pages is formatted and compiles. A block is a whole file, declarations, or the
 // body of a function that has ctx, broker and store and returns an error.
 func TestDocGoCompiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the compiler takes most of it")
+	}
 	dir := t.TempDir()
 	var fragments []string
 	for _, page := range docPages(t) {

@@ -212,6 +212,9 @@ func dataObject(t *testing.T, b bucket, seq commitlog.Seq, id uint64, batch []by
 // A bucket that brokers wrote is whole, and whatever is done to it is found:
 // that, and nothing else.
 func TestFsckFindsEveryDamage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing goes on at once")
+	}
 	for _, test := range append(damages, brokenObjects(t)...) {
 		t.Run(test.name, func(t *testing.T) {
 			b := copyOf(t, goodBucket)

@@ -20,12 +20,16 @@ const (
 	connectionsMax = 16 // that are kept for the next request
 )
 
-// onStores runs a test on a directory and on a real S3 server, both at once.
+// onStores runs a test on a directory and on a real S3 server, both at once; a short one
+// on the directory alone.
 func onStores(t *testing.T, test func(t *testing.T, env []string, store string)) {
 	t.Run("directory", func(t *testing.T) {
 		t.Parallel()
 		test(t, nil, t.TempDir())
 	})
+	if testing.Short() {
+		return
+	}
 	t.Run("versitygw", func(t *testing.T) {
 		t.Parallel()
 		test(t, s3test.Env(), s3test.VersityGW(t))

@@ -142,6 +142,9 @@ func leaves(t *testing.T) map[string]*kong.Node {
 
 // Every command shows how it is used, and says it with examples.
 func TestHelpHasExamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing goes on at once")
+	}
 	for words := range leaves(t) {
 		r := runSeb(t, nil, append(strings.Fields(words), "--help")...)
 		r.want(t, exitOK)

@@ -67,6 +67,9 @@ func TestStoppedAndContinued(t *testing.T) {
 // The S3 server stands still, or is killed and comes back, under brokers that
 // give up waiting soon. They say what became of every append, and go on.
 func TestS3ServerStoppedAndKilledUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a while, as on a directory")
+	}
 	t.Parallel()
 	server := s3test.Start(t)
 	args := []string{"--store", server.URL, "--linger", "5ms", "--checkpoint-commits", "20", "--append-timeout", "500ms"}

@@ -25,8 +25,20 @@ import (
 //
 // What a broker wrote is in NAME.stdout and NAME.stderr once it has ended.
 func TestScripts(t *testing.T) {
+	scripts := []string{"first-steps", "follow", "import", "killed", "top", "two-brokers"} // in which much goes on at once
+	if !testing.Short() {
+		scripts = []string{"*"}
+	}
+	var files []string
+	for _, name := range scripts {
+		found, err := filepath.Glob(filepath.Join("testdata/script", name+".txtar"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("script %s: %d, %v", name, len(found), err)
+		}
+		files = append(files, found...)
+	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Files: files,
 		Setup: func(env *testscript.Env) error {
 			env.Values[brokersKey{}] = map[string]*process{}
 			return nil
