@@ -69,8 +69,8 @@ func withShared(run func() int) int {
 		postgres, err = servers.StartPostgres(context.Background(), bin, "fsync=off")
 		return postgres, err
 	})
-	shared.seb = sync.OnceValues(func() (string, error) { return servers.Build(context.Background(), "../..", "./cmd/seb", dir) })
-	shared.outbox = sync.OnceValues(func() (string, error) { return servers.Build(context.Background(), "..", "./outbox", dir) })
+	shared.seb = sync.OnceValues(func() (string, error) { return servers.Build(context.Background(), servers.SebProgram, dir) })
+	shared.outbox = sync.OnceValues(func() (string, error) { return servers.Build(context.Background(), servers.OutboxProgram, dir) })
 	return run()
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -12,12 +13,12 @@ import (
 
 // Every message that a queue was filled with is taken and finished: measure says
 // so, or fails.
-func TestPostgresIsMeasured(t *testing.T) {
+func TestQueuesAreMeasured(t *testing.T) {
 	if _, err := servers.FindPostgres(); errors.Is(err, servers.ErrNoPostgres) && os.Getenv("SEB_TEST_REQUIRE") != "1" {
 		t.Skip(err)
 	}
 	var out bytes.Buffer
-	args := []string{"-messages", "300", "-workers", "8", "-sides", "postgres-locked,postgres-leased"}
+	args := []string{"-messages", "300", "-workers", "8"}
 	if err := run(t.Context(), args, &out); err != nil {
 		t.Fatal(err)
 	}
@@ -26,8 +27,11 @@ func TestPostgresIsMeasured(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", want, &out)
 		}
 	}
-	if rows := strings.Count(out.String(), "\n  postgres-") + strings.Count(out.String(), "\npostgres-"); rows < 4 {
-		t.Errorf("it has %d rows:\n%s", rows, &out)
+	for _, name := range sideNames {
+		rows := regexp.MustCompile(`(?m)^ *`+name+` +\d`).FindAllString(out.String(), -1)
+		if len(rows) != 2 {
+			t.Errorf("it has %d rows of %s:\n%s", len(rows), name, &out)
+		}
 	}
 }
 

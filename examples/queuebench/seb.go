@@ -60,7 +60,7 @@ func (s *seb) open(ctx context.Context, o options) (side, error) {
 }
 
 func (s *seb) start(ctx context.Context) error {
-	binary, err := servers.Build(ctx, "..", "./cmd/seb", s.dir)
+	binary, err := servers.Build(ctx, servers.SebProgram, s.dir)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,13 +19,27 @@ import (
 
 const startTimeout = 30 * time.Second
 
-// Build builds a program from its source, such as "./cmd/seb" in the module in
-// dir, and returns the binary, which it makes in the directory to.
-func Build(ctx context.Context, dir, pkg, to string) (string, error) {
-	binary := filepath.Join(to, filepath.Base(pkg))
-	cmd := exec.CommandContext(ctx, "go", "build", "-C", dir, "-o", binary, pkg)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+// Programs to build.
+const (
+	SebProgram    = "github.com/simple-event-broker/seb/cmd/seb"
+	OutboxProgram = "github.com/simple-event-broker/seb/examples/outbox"
+)
+
+// Build builds a program from its source, and returns the binary, which it makes in the
+// directory to. It works from any directory of this module, which knows where the other one
+// is; there it builds, since a program's own module says what it needs.
+func Build(ctx context.Context, program, to string) (string, error) {
+	var said bytes.Buffer
+	list := exec.CommandContext(ctx, "go", "list", "-find", "-f", "{{.Dir}}", program)
+	list.Stderr = &said
+	dir, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("find the source of %s, from a directory of the examples: %w\n%s", program, err, &said)
+	}
+	binary := filepath.Join(to, path.Base(program))
+	build := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(dir)), "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", program, err, out)
 	}
 	return binary, nil
 }
