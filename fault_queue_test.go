@@ -210,6 +210,9 @@ func (p *plant) check(records int) {
 func TestWorkersAndBrokersThatComeAndGo(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			if testing.Short() && seed != 1 && seed != 6 {
+				t.Skip("it takes a while") // the two differ in all that the seed chooses
+			}
 			synctest.Test(t, func(t *testing.T) { runPlant(t, seed) })
 		})
 	}

@@ -48,7 +48,11 @@ func bent(rng *rand.Rand) storetest.Fault {
 }
 
 func TestBentAnswersAreNeverServed(t *testing.T) {
-	for seed := range uint64(50) {
+	seeds := uint64(50)
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			memory, faulty := newFaulty()
 			opts := immediate()
@@ -292,6 +296,9 @@ func TestDamagedCacheFilesAreDetectedAndFetchedAgain(t *testing.T) {
 	for name, damage := range damages {
 		for _, restart := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, restarted %v", name, restart), func(t *testing.T) {
+				if testing.Short() && !restart {
+					t.Skip("it takes a while")
+				}
 				memory, faulty := newFaulty()
 				writer := open(t, memory, immediate())
 				want := numbered("small", 5)

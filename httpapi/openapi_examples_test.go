@@ -27,6 +27,9 @@ import (
 //
 // An example of a form is an object of its fields.
 func TestOpenAPIExamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing goes on at once")
+	}
 	d := openDocument(t)
 	for path, item := range d.Paths.Map() {
 		for method, op := range item.Operations() {

@@ -23,6 +23,9 @@ func TestOpenAPIIsServed(t *testing.T) {
 
 // The library knows the rules of OpenAPI 3.1, and checks the examples too.
 func TestOpenAPIIsValid(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing goes on at once")
+	}
 	d := openDocument(t)
 	if !d.IsOpenAPI31OrLater() {
 		t.Errorf("the document is OpenAPI %s", d.OpenAPI)
