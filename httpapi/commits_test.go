@@ -223,6 +223,39 @@ func TestCommitOverHTTPAcknowledges(t *testing.T) {
 	})
 }
 
+// A worker whose record went to another writes nothing of what it made of it.
+func TestCommitWithALostLeaseDoesNothing(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		s.prepareCommits()
+		s.setQueue("mail", `{"lease":"10s","backoff":"0s"}`, http.StatusCreated)
+		commit := func(ms []wireMessage) answer {
+			return s.post(commitsPath, `{"appends":[{"topic":"payments","partition":0,"records":[{"value":"paid"}]}],`+
+				`"positions":[{"topic":"orders","consumer":"billing","offsets":{"0":1}}],"acks":[{"topic":"orders","queue":"mail","tokens":`+tokensOf(t, ms)+`}]}`)
+		}
+		slow := s.wantHanded("", "0#1")
+		rest := s.wantHanded(`{"max":2,"lease":"1h"}`, "1#1 2#1")
+		other := s.wantHanded(`{"wait":"1m"}`, "0#2")
+		before := s.broker.Status().Applied
+		for i, ms := range [][]wireMessage{slow, append(rest[:1:1], slow...)} {
+			p := commit(ms).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)
+			if p.Part != fmt.Sprintf("acks/0/tokens/%d", i) || p.Outcome != string(seb.NotCommitted) || p.Hint == "" {
+				t.Errorf("the problem is %+v", p)
+			}
+		}
+		if got := s.values("payments", 0); got != "" || s.broker.Status().Applied != before {
+			t.Errorf("payments holds %q, and %d slots are taken", got, s.broker.Status().Applied-before)
+		}
+		s.wantConsumer("billing", 0)
+		s.wantCounts("mail", 0, 3, 0, 0)
+		commit(other).want(t, http.StatusOK)
+		if got, slots := s.values("payments", 0), s.broker.Status().Applied-before; got != "paid" || slots != 1 {
+			t.Errorf("payments holds %q, after %d slots", got, slots)
+		}
+		s.wantConsumer("billing", 1)
+		s.wantCounts("mail", 0, 2, 0, 0)
+	})
+}
+
 // An append needs write, a position read, each for its own topic.
 func TestEachPartOfACommitNeedsItsOwn(t *testing.T) {
 	s := newCommitServer(t, seb.Options{})

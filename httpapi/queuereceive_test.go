@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
 )
 
 // wireMessage is a message as a worker sees it.
@@ -124,6 +125,27 @@ func TestWorkIsDoneOrHandedOutAgain(t *testing.T) {
 		s.wantHanded(`{"max":4,"wait":"4m"}`, "")
 		s.wantHanded(`{"max":4,"wait":"1m"}`, "3#2")
 	})
+}
+
+// When the answer is there, every broker that starts knows it.
+func TestAnswersOfWorkersAreDurable(t *testing.T) {
+	store := objstore.NewMemory()
+	s := newServerOn(t, store, seb.Options{}, Options{})
+	s.append("orders", "0\n1\n2\n3\n", "Content-Type", typeNDJSON)
+	s.setQueue("mail", `{"max_attempts":1,"backoff":"1h"}`, http.StatusCreated)
+	ms := s.received("mail", `{"max":3}`)
+	for i, step := range []struct {
+		how, config  string
+		ready, later int64
+		dead         int64
+	}{{"ack", "{}", 3, 0, 0}, {"nack", "{}", 2, 0, 1}, {"nack", `{"max_attempts":5}`, 1, 1, 1}} {
+		s.setQueue("mail", step.config, http.StatusOK)
+		s.answered(step.how, 200, ms[i])
+		another := newServerOn(t, store, seb.Options{}, Options{})
+		if q := another.describeQueue("mail"); q.Ready != step.ready || q.Delayed != step.later || q.Dead != step.dead {
+			t.Errorf("after %s of %d another broker knows %+v", step.how, i, q)
+		}
+	}
 }
 
 // 200 means that every token was taken; else the problem tells of each.
@@ -253,6 +275,30 @@ func TestDrainEndsReceives(t *testing.T) {
 		s.handler.Drain()
 		if a := <-got; a.StatusCode != 200 || a.body != `{"messages":[]}`+"\n" || time.Since(start) > 0 {
 			t.Errorf("drained: %d %s after %v", a.StatusCode, a.body, time.Since(start))
+		}
+	})
+}
+
+func TestQueueTellsHowItGoes(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		s.queueOf(6, `{"max_attempts":1}`)
+		s.append("orders", "x", delayHeader, "1h")
+		time.Sleep(10 * time.Second) // fake
+		ms := s.wantHanded(`{"max":4}`, "0#1 1#1 2#1 3#1")
+		s.answered("ack", 200, ms[0], ms[1])
+		s.answered("nack", 200, ms[2])
+		time.Sleep(10 * time.Second) // fake
+		s.wantCounts("mail", 2, 1, 1, 1)
+		q := s.describeQueue("mail")
+		if age, err := time.ParseDuration(*q.OldestAge); err != nil || age.Round(time.Second) != 20*time.Second {
+			t.Errorf("the oldest is %s old: %v", *q.OldestAge, err)
+		}
+		if *q.Received <= 0 || *q.Acknowledged <= 0 || *q.Received != 2**q.Acknowledged {
+			t.Errorf("it hands out %v and has acknowledged %v a second", *q.Received, *q.Acknowledged)
+		}
+		time.Sleep(2 * time.Minute) // fake
+		if q := s.describeQueue("mail"); *q.Received != 0 || *q.Acknowledged != 0 {
+			t.Errorf("idle, it hands out %v and has acknowledged %v a second", *q.Received, *q.Acknowledged)
 		}
 	})
 }

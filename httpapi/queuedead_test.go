@@ -1,0 +1,73 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/simple-event-broker/seb"
+)
+
+// The copy of a parked record tells where it comes from and why it is there, and is made in
+// the commit that parks the record.
+func TestParkedRecordIsCopiedWithItsHistory(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		s.append("orders", "42", "Seb-Key", "k", "Seb-Header-App", "shop", "Seb-Timestamp", "2026-01-31T12:00:00Z")
+		s.do("PUT", "/v1/topics/orders.dead", nil).want(t, http.StatusCreated)
+		s.setQueue("mail", `{"max_attempts":2,"backoff":"1s","dead_letter_topic":"orders.dead"}`, http.StatusCreated)
+		s.answered("nack", 200, s.wantHanded("", "0#1")...)
+		last := s.wantHanded(`{"wait":"2s"}`, "0#2")
+		if got := s.stored("orders.dead", 0); len(got) != 0 {
+			t.Errorf("before the last attempt there is %+v", got)
+		}
+		before := s.broker.Status().Applied
+		s.post(mailPath+"/nack", `{"tokens":`+tokensOf(t, last)+`,"reason":"no such address"}`).want(t, 200)
+		if slots := s.broker.Status().Applied - before; slots != 1 {
+			t.Errorf("parking took %d slots", slots)
+		}
+		copied := s.stored("orders.dead", 0)
+		if len(copied) != 1 || string(copied[0].Value) != "42" || string(copied[0].Key) != "k" {
+			t.Fatalf("copied are %+v", copied)
+		}
+		got := map[string]string{}
+		for _, h := range copied[0].Headers {
+			got[h.Name] += string(h.Value)
+		}
+		if diff := cmp.Diff(map[string]string{
+			"app": "shop", "Seb-Dead-Topic": "orders", "Seb-Dead-Partition": "0", "Seb-Dead-Offset": "0", "Seb-Dead-Timestamp": "2026-01-31T12:00:00Z",
+			"Seb-Dead-Queue": "mail", "Seb-Dead-Attempts": "2", "Seb-Dead-Reason": "no such address",
+		}, got); diff != "" {
+			t.Errorf("headers (-want +got):\n%s", diff)
+		}
+		if a := s.post(mailPath+"/dead/redrive", `{"records":[{"partition":0,"offset":0}]}`); a.body != `{"redriven":1}`+"\n" {
+			t.Errorf("redriven: %s", a.body)
+		}
+		again := s.wantHanded(`{"wait":"2s"}`, "0#1") // with all its attempts
+		s.answered("nack", http.StatusConflict, last...).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)
+		s.answered("ack", 200, again...)
+	})
+}
+
+// A lease that runs out for the last time parks its record too.
+func TestSilentWorkersGetARecordParked(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		s.append("orders", "x")
+		s.setQueue("mail", `{"max_attempts":2,"backoff":"0s","lease":"10s"}`, http.StatusCreated)
+		for attempt := range 2 {
+			s.wantHanded(`{"wait":"1m"}`, fmt.Sprintf("0#%d", attempt+1))
+		}
+		began := time.Now()
+		s.wantHanded(`{"wait":"1m"}`, "")
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("it waited %v", took)
+		}
+		s.wantCounts("mail", 0, 0, 0, 1)
+		var dead struct{ Messages []struct{ Reason string } }
+		s.get(mailPath+"/dead").json(t, &dead)
+		if len(dead.Messages) != 1 || dead.Messages[0].Reason != "its lease ran out" {
+			t.Errorf("parked are %+v", dead)
+		}
+	})
+}
