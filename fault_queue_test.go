@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -37,8 +38,10 @@ type queueRules struct {
 	handed   map[string]time.Time // when a delivery was, by its token
 	last     map[seb.Offset]int   // the latest delivery
 	done     map[seb.Offset]string
-	ending   map[seb.Offset]bool     // it may be done or parked, whatever the worker heard of it
-	keys     map[string][]seb.Offset // in order, with order by key
+	ending   map[seb.Offset]bool       // it may be done or parked, whatever the worker heard of it
+	doubtful map[seb.Offset]bool       // it may be done: an acknowledgement has no known outcome
+	passed   map[seb.Offset]seb.Offset // handed out behind it in its key: it must have been parked
+	keys     map[string][]seb.Offset   // in order, with order by key
 	twice    int
 	lost     int
 	failures []string
@@ -63,10 +66,13 @@ func (r *queueRules) handedOut(m seb.Message) {
 	}
 	for _, o := range r.keys[string(m.Key)] {
 		if o < m.Offset && !r.ending[o] {
-			r.failf("offset %d is handed out before %d of its key is done", m.Offset, o)
+			r.passed[o] = m.Offset
+		}
+		if o > m.Offset {
+			r.failf("offset %d is handed out after %d of its key", m.Offset, o)
 		}
 	}
-	if r.keys != nil && m.Attempt == 1 {
+	if r.keys != nil && !slices.Contains(r.keys[string(m.Key)], m.Offset) {
 		r.keys[string(m.Key)] = append(r.keys[string(m.Key)], m.Offset)
 	}
 	r.ending[m.Offset] = r.ending[m.Offset] || m.Attempt == r.most
@@ -168,12 +174,17 @@ func (p *plant) answer(rng *rand.Rand, m seb.Message) {
 	p.rules.mu.Unlock()
 	for range 1 + rng.IntN(2) { // perhaps twice
 		err := p.broker(rng).Queue("t", "work").Ack(p.t.Context(), m.Token)
+		var e *seb.Error
 		switch {
 		case err == nil:
 			p.rules.acknowledged(m)
 		case seb.CodeOf(err) == seb.CodeLeaseLost:
 			p.rules.mu.Lock()
 			p.rules.lost++
+			p.rules.mu.Unlock()
+		case !errors.As(err, &e) || e.Outcome != seb.NotCommitted:
+			p.rules.mu.Lock()
+			p.rules.doubtful[m.Offset] = true
 			p.rules.mu.Unlock()
 		}
 	}
@@ -191,13 +202,25 @@ func (p *plant) check(records int) {
 		p.t.Fatal(err)
 	}
 	r := &p.rules
+	parked := map[seb.Offset]bool{}
 	for _, m := range dead {
+		parked[m.Offset] = true
 		if t := r.done[m.Offset]; t != "" {
 			r.failf("offset %d is parked, and was done by %s", m.Offset, t)
 		}
 	}
 	if info.Ready+info.Delayed > 0 || len(r.done)+len(dead) > records {
 		r.failf("%d done and %d parked of %d: %+v", len(r.done), len(dead), records, info)
+	}
+	for o, by := range r.passed {
+		if !parked[o] {
+			r.failf("offset %d is handed out before %d of its key is done", by, o)
+		}
+	}
+	for o := range seb.Offset(records) {
+		if r.done[o] == "" && !parked[o] && !r.doubtful[o] {
+			r.failf("offset %d is neither done nor parked; it was handed out %d times", o, r.last[o])
+		}
 	}
 	for _, f := range r.failures {
 		p.t.Error(f)
@@ -225,7 +248,8 @@ func runPlant(t *testing.T, seed uint64) {
 		t: t, store: storetest.Slow(faulty, 5*time.Millisecond), flaky: &flaky{rng: rand.New(rand.NewPCG(seed, 0))},
 		opts: seb.InVirtualTime(immediate()),
 		rules: queueRules{
-			most: 8, handed: map[string]time.Time{}, last: map[seb.Offset]int{}, done: map[seb.Offset]string{}, ending: map[seb.Offset]bool{},
+			most: []int{8, 3, 2, 5}[seed/2%4], handed: map[string]time.Time{}, last: map[seb.Offset]int{}, done: map[seb.Offset]string{},
+			ending: map[seb.Offset]bool{}, doubtful: map[seb.Offset]bool{}, passed: map[seb.Offset]seb.Offset{},
 		},
 	}
 	p.opts.CheckpointCommits = 20
