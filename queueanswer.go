@@ -244,7 +244,7 @@ func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer, 
 		a.config, a.topic, a.dead, a.err = config, topic, false, nil
 		switch {
 		case a.queue != id:
-			a.err = leaseLost(a.receipt, "is of a queue that was deleted")
+			a.err = elsewhere(a.receipt, d.QueueExists(a.queue))
 		case d.IsLast(id, uint32(a.partition), a.offset, a.number):
 			_, last, _ := d.RecordState(id, uint32(a.partition), a.offset)
 			a.tries = int(a.number) - int(last.Redriven)
@@ -277,6 +277,16 @@ func whyLost(d *state.Draft, id uint64, t receipt) string {
 	default:
 		return "is of no delivery that was made"
 	}
+}
+
+// elsewhere refuses a token that another queue has given.
+func elsewhere(t receipt, exists bool) *Error {
+	if !exists {
+		return leaseLost(t, "is of a queue that was deleted")
+	}
+	e := leaseLost(t, "is of another queue")
+	e.Hint = "send it to the queue that handed out the record, which still waits for it"
+	return e
 }
 
 func leaseLost(t receipt, why string) *Error {
@@ -314,12 +324,21 @@ func (d *desk) extend(answers []*answer, lease time.Duration) (until time.Time, 
 	until = time.Now().Add(cmp.Or(lease, d.config.Lease))
 	errs = make([]error, len(answers))
 	for i, a := range answers {
-		if a.queue != d.queue || !d.table.Extend(a.delivery(), until) && !d.extendUnmetLocked(a.delivery(), until) {
+		switch {
+		case a.queue != d.queue:
+			errs[i] = asRead(elsewhere(a.receipt, d.b.hasQueue(a.queue)))
+		case !d.table.Extend(a.delivery(), until) && !d.extendUnmetLocked(a.delivery(), until):
 			errs[i] = asRead(leaseLost(a.receipt, "is not of a delivery that is out"))
 		}
 	}
 	d.wakeLocked() // leases may end sooner than before
 	return until, errs
+}
+
+func (b *Broker) hasQueue(id uint64) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.state.QueueByID(id) != nil
 }
 
 // extendUnmetLocked moves the end of a lease that an owner before this one has given, of a

@@ -184,6 +184,30 @@ func TestEachTokenIsAnsweredForItself(t *testing.T) {
 	}
 }
 
+// Who mistakes the queue is not told to leave the record alone: nobody else has it.
+func TestTokenOfAnotherQueueIsToldFromALostLease(t *testing.T) {
+	s := newServerWithQueue(t, 1, "")
+	s.setQueue("other", "", http.StatusCreated)
+	s.received("other", "") // so that this broker hands out its records
+	ms := s.received("mail", "")
+	for _, how := range []string{"ack", "nack", "extend"} {
+		p := s.post(queuesPath+"/other/"+how, `{"tokens":`+tokensOf(t, ms)+`}`).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)
+		if !strings.HasSuffix(p.Detail, "is of another queue") || !strings.Contains(p.Hint, "send it to the queue") {
+			t.Errorf("%s: %+v", how, p)
+		}
+	}
+	body := `{"acks":[{"topic":"orders","queue":"other","tokens":` + tokensOf(t, ms) + `}]}`
+	if p := s.post(commitsPath, body).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost); !strings.HasSuffix(p.Detail, "is of another queue") {
+		t.Errorf("a commit: %+v", p)
+	}
+	s.answered("ack", 200, ms...)
+	s.do("DELETE", mailPath, nil).want(t, http.StatusNoContent)
+	p := s.post(queuesPath+"/other/ack", `{"tokens":`+tokensOf(t, ms)+`}`).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)
+	if !strings.HasSuffix(p.Detail, "is of a queue that was deleted") || !strings.Contains(p.Hint, "leave it") {
+		t.Errorf("when its queue is gone: %+v", p)
+	}
+}
+
 func TestParkedRecordsAreShownPageByPageAndRedriven(t *testing.T) {
 	s := newServerWithQueue(t, 5, `{"max_attempts":1}`)
 	ms := s.received("mail", `{"max":5}`)
