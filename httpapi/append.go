@@ -258,8 +258,11 @@ func (s *appendSpec) parseDelay(name, value string) error {
 	s.delayed = true
 	if name == delayHeader {
 		d, err := time.ParseDuration(value)
-		if err != nil || d < 0 {
+		switch {
+		case err != nil:
 			return invalid("such as 10m; a year and a day at most, which is 8784h", "%s is %.100q, which is no duration", name, value)
+		case d < 0:
+			return invalid("leave it out to have them handed out at once", "%s is %s; it must be 0s to 8784h", name, value)
 		}
 		s.conditions = append(s.conditions, seb.Delay(d))
 		return nil

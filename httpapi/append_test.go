@@ -251,7 +251,7 @@ func TestAppendRefusals(t *testing.T) {
 		{"two idempotency keys", "", "", "x", []string{"Idempotency-Key", "1", "Idempotency-Key", "2"}, 400, seb.CodeInvalidRequest, "Idempotency-Key"},
 		{"an unknown header", "", "", "x", []string{"Seb-Mood", "fine"}, 400, seb.CodeInvalidRequest, "Seb-Mood"},
 		{"a delay that is none", "", "", "x", []string{"Seb-Delay", "soon"}, 400, seb.CodeInvalidRequest, "Seb-Delay"},
-		{"a negative delay", "", "", "x", []string{"Seb-Delay", "-1s"}, 400, seb.CodeInvalidRequest, "Seb-Delay"},
+		{"a negative delay", "", "", "x", []string{"Seb-Delay", "-1s"}, 400, seb.CodeInvalidRequest, "-1s; it must be 0s"},
 		{"a delay of more than a year", "", typeNDJSON, "x", []string{"Seb-Delay", "8785h"}, 400, seb.CodeInvalidRequest, "366 days"},
 		{"two delays", "", "", "x", []string{"Seb-Delay", "1s", "Seb-Delay", "2s"}, 400, seb.CodeInvalidRequest, "Seb-Delay"},
 		{"a time that is none", "", "", "x", []string{"Seb-Deliver-At", "10m"}, 400, seb.CodeInvalidRequest, "Seb-Deliver-At"},

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"math"
 	"net/http"
 	"net/url"
 
@@ -98,12 +97,15 @@ func (h *Handler) resumePush(w *response, r *http.Request) error {
 	return writePush(w, http.StatusOK, p, "")
 }
 
+// pushInFlightMax is how many requests to a target may be under way.
+const pushInFlightMax = 1024
+
 func parsePush(body []byte) (u seb.PushUpdate, err error) {
 	err = parseFields(body, "a push", fields{
 		{"url", givenTextInto(&u.URL)},
 		{"headers", textsInto(&u.Headers)},
 		{"secret", givenTextInto(&u.Secret)},
-		{"max_in_flight", countInto(&u.MaxInFlight, 1, math.MaxInt32)},
+		{"max_in_flight", countInto(&u.MaxInFlight, 1, pushInFlightMax)},
 		{"timeout", durationInto(&u.Timeout)},
 	})
 	return u, err

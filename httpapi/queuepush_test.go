@@ -120,7 +120,7 @@ func TestPushRefusals(t *testing.T) {
 		{`{"url":"https://example.com/","headers":{"A":"1","A":"2"}}`, "twice"},
 		{`{"url":"https://example.com/","headers":{"A":"` + strings.Repeat("x", 9000) + `"}}`, "headers"},
 		{`{"url":"https://example.com/","max_in_flight":0}`, "max_in_flight"},
-		{`{"url":"https://example.com/","max_in_flight":1025}`, "max_in_flight"},
+		{`{"url":"https://example.com/","max_in_flight":1025}`, "max_in_flight must be an integer from 1 to 1024"},
 		{`{"url":"https://example.com/","timeout":"0s"}`, "timeout"},
 		{`{"url":"https://example.com/","timeout":"6m"}`, "timeout"},
 		{`{"url":"https://example.com/","timeout":"1"}`, "timeout"},
