@@ -148,6 +148,9 @@ func (c *workCmd) open(ctx context.Context, broker *client, std streams) (time.D
 		return 0, err
 	}
 	note(std.err, "working on queue %s of %s; %d records are ready\n", c.Queue, c.Topic, q.Ready)
+	if q.Config.Paused {
+		note(std.err, "the queue is paused: nothing comes before `seb queue resume %s %s`\n", c.Topic, c.Queue)
+	}
 	if c.Lease > 0 {
 		return c.Lease, nil
 	}

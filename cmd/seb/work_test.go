@@ -155,6 +155,20 @@ func TestWorkersShareTheRecordsOfAQueue(t *testing.T) {
 	wantQueueLeft(t, broker.url, 0)
 }
 
+// Who has nothing to do because the queue is paused is told so.
+func TestWorkerOfAPausedQueueSaysSo(t *testing.T) {
+	t.Parallel()
+	broker, dir := queueWith(t, nil, "0"), t.TempDir()
+	for _, paused := range []bool{true, false} {
+		runSeb(t, nil, "queue", map[bool]string{true: "pause", false: "resume"}[paused], "orders", "mail", "--server", broker.url).want(t, exitOK)
+		w := work(t, dir, broker.url, "--drain", "--exec", "cat >>done")
+		if code := w.left(t); code != exitOK || strings.Contains(w.stderr.String(), "paused: nothing comes before `seb queue resume orders mail`") != paused {
+			t.Errorf("paused %v: it ended with %d:\n%s", paused, code, w.stderr)
+		}
+	}
+	wantQueueLeft(t, broker.url, 0)
+}
+
 // slowly runs until a file go is there, or the test has gone, and says that it was begun and ended.
 const slowly = `read x; echo "$x $SEB_MESSAGE_ATTEMPT" >>begun; until [ -e go -o ! -e begun ]; do sleep 0.05; done; echo "$x" >>ended`
 
