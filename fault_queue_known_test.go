@@ -127,6 +127,38 @@ func TestExpiredOwnerCommitsNothing(t *testing.T) {
 	})
 }
 
+// TestExpiredOwnerParksNothing has a commit that an owner made before it was followed by
+// another, and that comes too late: it would park a record whose worker is still at it, by
+// a lease of the new owner.
+func TestExpiredOwnerParksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		_, q := openQueueOn(t, faulty, 1, seb.QueueUpdate{Lease: ptr(10 * time.Second), MaxAttempts: ptr(1)})
+		ms := mustReceive(t, q, 1, 0)
+		release, before := make(chan struct{}), faulty.Count(objstore.VerbCreate, "log/")
+		faulty.On(objstore.VerbCreate, "log/", storetest.Hold(release))
+		go func() {
+			_, _ = q.Receive(t.Context(), seb.ReceiveOptions{Wait: 20 * time.Second}) // so that somebody notices that the lease ends
+		}()
+		time.Sleep(11 * time.Second)
+		if n := faulty.Count(objstore.VerbCreate, "log/"); n == before {
+			t.Fatal("the owner parks nothing")
+		}
+		next := open(t, memory, seb.InVirtualTime(immediate())).Queue("t", "work")
+		if _, err := next.Extend(t.Context(), time.Hour, ms[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		close(release)
+		time.Sleep(20 * time.Second)
+		wantHanded(t, mustReceive(t, next, 1, 0), "[]")
+		if info, err := next.Describe(t.Context()); err != nil || info.Dead > 0 || info.Epoch != 2 {
+			t.Errorf("%+v, %v", info, err)
+		}
+		mustAck(t, next, ms...)
+		wantLeft(t, next, 0)
+	})
+}
+
 // TestRestartResetsNoAttempts has records parked after as many attempts as they have,
 // whatever becomes of brokers in between.
 func TestRestartResetsNoAttempts(t *testing.T) {
