@@ -101,9 +101,10 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 	}
 	deadline := time.Now().Add(spec.wait)
 	if len(spec.done) > 0 {
-		if err := h.ackFirst(r, spec.done); err != nil {
+		if err := h.ackFirst(w, r, spec.done); err != nil {
 			return writeResults(w, spec.done, time.Time{}, err)
 		}
+		spec.done = nil // who waits holds nothing
 	}
 	signs := r.Header.Get(forwardedHeader) != ""
 	return h.atOwner(w, r, ownerCall{
@@ -126,14 +127,19 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 	})
 }
 
-// ackFirst acknowledges what a worker has done before it gets more.
-func (h *Handler) ackFirst(r *http.Request, tokens []string) error {
+// ackFirst acknowledges what a worker has done before it gets more. If that is refused, the
+// memory for telling so is reserved until the answer is written.
+func (h *Handler) ackFirst(w *response, r *http.Request, tokens []string) error {
 	release, err := h.broker.ReserveMore(r.Context(), int64(len(tokens))*answerBytes)
 	if err != nil {
 		return err
 	}
-	defer release()
-	return h.queue(r).Ack(r.Context(), tokens...)
+	if err = h.queue(r).Ack(r.Context(), tokens...); err != nil {
+		w.release = release
+		return err
+	}
+	release()
+	return nil
 }
 
 func writeMessages(w *response, messages []seb.Message) error {

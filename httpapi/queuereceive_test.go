@@ -451,5 +451,6 @@ func TestReceiveAfterARefusedAckHandsOutNothing(t *testing.T) {
 		s.post(mailPath+"/receive", `{"ack":["x"]}`).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 		s.post(mailPath+"/receive", `{"ack":[null]}`).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 		s.wantHanded(`{}`, "2#1")
+		s.wantNothingReserved()
 	})
 }
