@@ -212,7 +212,8 @@ func TestAcknowledgingSkipsNothing(t *testing.T) {
 	})
 }
 
-// TestNobodyAcknowledgesWhatItWasNotGiven refuses tokens of deliveries that were not made.
+// TestNobodyAcknowledgesWhatItWasNotGiven refuses tokens of deliveries that can't have been
+// made, and of those that another queue has made.
 func TestNobodyAcknowledgesWhatItWasNotGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, q := openQueue(t, 5, seb.QueueUpdate{})
