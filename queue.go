@@ -115,7 +115,7 @@ func (c QueueConfig) check() *Error {
 	case c.MaxAttempts < 1 || c.MaxAttempts > queueAttemptsMax:
 		return bad("%d attempts; it must be 1 to %d", c.MaxAttempts, queueAttemptsMax)
 	case c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin || c.BackoffMax > queueBackoffMax || !whole(c.BackoffMin) || !whole(c.BackoffMax):
-		return bad("a backoff of %v to %v; it must be within 0s to 24h, in whole milliseconds", c.BackoffMin, c.BackoffMax)
+		return bad("a backoff of %v to %v; it must be within 0s to 24h, the shorter time first, in whole milliseconds", c.BackoffMin, c.BackoffMax)
 	case c.Order != OrderNone && c.Order != OrderKey:
 		return bad("there is no order %q; use none or key", c.Order)
 	case c.DeadLetterTopic != "" && CheckTopicName(c.DeadLetterTopic) != nil:
