@@ -25,7 +25,7 @@ type Options struct {
 	// NoAutoCreate makes appends to unknown topics fail instead of creating them.
 	NoAutoCreate bool
 	// StaleMax is how old the broker's last look at the log may be when it
-	// answers where the log ends. Default 1 s.
+	// answers where the log ends, or hands out a queue's records. Default 1 s.
 	StaleMax time.Duration
 
 	// Memory bounds the buffers of requests, open batches and the cache

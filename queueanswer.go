@@ -314,6 +314,9 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	if err := q.lookUnlessLast(ctx, answers); err != nil {
 		return time.Time{}, asRead(err)
 	}
+	if err := q.b.confirmed(ctx); err != nil { // nobody is told to have for long what may be another's soon
+		return time.Time{}, asRead(err)
+	}
 	until, errs := d.extend(answers, lease)
 	return until.UTC(), tokensError(errs)
 }

@@ -117,8 +117,12 @@ func (r *receiver) leave() {
 	}
 }
 
-// at receives at a desk; nothing if that has closed, or the time has passed.
+// at receives at a desk; nothing if that has closed, or the time has passed. Where the log
+// can't be read nothing is handed out: another broker may own the queue by now.
 func (r *receiver) at(ctx context.Context, d *desk) ([]Message, error) {
+	if err := r.q.b.confirmed(ctx); err != nil {
+		return nil, err
+	}
 	for {
 		got, turn, err := r.take(ctx, d)
 		if err != nil || len(got) > 0 || turn == nil {
@@ -131,7 +135,7 @@ func (r *receiver) at(ctx context.Context, d *desk) ([]Message, error) {
 			}
 			return nil, err
 		}
-		if err := r.q.b.current(ctx); err != nil { // a look before it waited is none any more
+		if err := r.q.b.confirmed(ctx); err != nil { // a look before it waited is none any more
 			d.wake()
 			return nil, err
 		}

@@ -185,6 +185,15 @@ func (b *Broker) freshenTo(ctx context.Context, ageMax time.Duration) error {
 	return err
 }
 
+// confirmed looks unless the last look is recent enough, for who acts on what the broker
+// knows, and does not merely tell it: while the store fails that is CodeStoreUnavailable.
+func (b *Broker) confirmed(ctx context.Context) error {
+	if err := b.usable(); err != nil || b.fresh() {
+		return err
+	}
+	return b.lookNow(ctx, false)
+}
+
 // waiters wakes readers that wait for the next records of a partition, or of any
 // of a topic's: those wait for partition AllPartitions.
 type waiters struct {

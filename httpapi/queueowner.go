@@ -47,6 +47,7 @@ type patience struct{ first, later time.Duration }
 var (
 	errDeaf    = errors.New("the owner gives no sign")
 	errDrained = errors.New("the handler drains")
+	errCutOff  = errors.New("the owner can't reach the store")
 )
 
 // newPeers returns what reaches other brokers: directly, and no other way than their
@@ -79,7 +80,8 @@ type ownerCall struct {
 }
 
 // atOwner has a call answered by the owner of its queue: this broker, or the one that it
-// passes the request on to. If that one is gone this broker takes its place.
+// passes the request on to. If that one is gone this broker takes its place; and if it still
+// can't reach the store when this one just has.
 func (h *Handler) atOwner(w *response, r *http.Request, c ownerCall) error {
 	forwarded, err := h.takeForwarded(r, c.queue)
 	if err != nil {
@@ -92,6 +94,7 @@ func (h *Handler) atOwner(w *response, r *http.Request, c ownerCall) error {
 func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarded bool) error {
 	begun := func() bool { return w.status != 0 && c.back == nil }
 	var last error
+	reached := false
 	for range ownerTries {
 		last = c.here()
 		var e *seb.Error
@@ -107,6 +110,9 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 		case errors.Is(err, errDrained):
 		case epoch > e.Epoch: // it had to give the queue away
 			_, _, err = c.queue.Owner(r.Context())
+		case errors.Is(err, errCutOff) && !reached:
+			_, _, err = c.queue.Owner(r.Context())
+			reached = true
 		default:
 			h.log.LogAttrs(r.Context(), slog.LevelWarn, "the broker that hands out a queue's records does not answer: taking its place",
 				slog.String("request_id", w.id), slog.String("path", withoutSecrets(r.URL.Path)), slog.String("owner", e.Address), slog.String("error", err.Error()))
@@ -244,8 +250,8 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 	return resp, nil
 }
 
-// refusesToAnswer returns an error if the answer is that the broker isn't the owner, or
-// is going; with it which owner it knows of.
+// refusesToAnswer returns an error if the answer is that the broker isn't the owner, is
+// going, or can't reach the store; with it which owner it knows of.
 func refusesToAnswer(resp *http.Response) (epoch uint64, _ error) {
 	if resp.StatusCode != http.StatusServiceUnavailable {
 		return 0, nil
@@ -261,6 +267,9 @@ func refusesToAnswer(resp *http.Response) (epoch uint64, _ error) {
 	}
 	if p.Code == seb.CodeQueueElsewhere || p.Code == seb.CodeBrokerClosed || p.Code == seb.CodeBrokerStopped {
 		return p.Epoch, fmt.Errorf("pass the request on: %s: %s", p.Code, p.Detail)
+	}
+	if p.Code == seb.CodeStoreUnavailable {
+		return 0, fmt.Errorf("pass the request on: %w: %s", errCutOff, p.Detail)
 	}
 	return 0, nil
 }

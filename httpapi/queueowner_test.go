@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
 // newPeer returns a server on a loopback port, whose broker is one of the store's and
@@ -195,12 +196,11 @@ func fakeOwner(t *testing.T, handler http.HandlerFunc) *server {
 	t.Helper()
 	ts := httptest.NewServer(handler)
 	t.Cleanup(ts.Close)
-	return ownedAt(t, ts.URL)
+	return ownedAt(t, objstore.NewMemory(), ts.URL)
 }
 
-func ownedAt(t *testing.T, address string) *server {
+func ownedAt(t *testing.T, store objstore.Store, address string) *server {
 	t.Helper()
-	store := objstore.NewMemory()
 	owner := serve(t, openBroker(t, store, seb.Options{Address: address}), Options{})
 	owner.ownQueue(0)
 	s := newPeer(t, store)
@@ -213,6 +213,20 @@ func elsewhere(epoch int) http.HandlerFunc {
 		w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = fmt.Fprintf(w, `{"code":"queue_elsewhere","status":503,"epoch":%d}`, epoch) // who left needs none
+	}
+}
+
+// unreachable answers for an owner that can't reach the store so many times.
+func unreachable(asked *atomic.Int32, times int32) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
+		if asked.Add(1) <= times {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprint(w, `{"code":"store_unavailable","status":503}`)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprint(w, `{"messages":[]}`)
 	}
 }
 
@@ -248,6 +262,7 @@ func TestOwnerThatDoesNotAnswerAsOneIsReplaced(t *testing.T) {
 		"it is no broker":     func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
 		"it isn't the owner":  elsewhere(1),
 		"it knows an earlier": elsewhere(0),
+		"it has no store":     unreachable(new(atomic.Int32), 100),
 		"it is closing": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -268,7 +283,7 @@ func TestOwnerThatDoesNotAnswerAsOneIsReplaced(t *testing.T) {
 	t.Run("it is not there", func(t *testing.T) {
 		ts := httptest.NewServer(nil)
 		ts.Close()
-		ownedAt(t, ts.URL).wantReplaced()
+		ownedAt(t, objstore.NewMemory(), ts.URL).wantReplaced()
 	})
 	if led.Load() > 0 {
 		t.Error("a redirect was followed")
@@ -286,6 +301,33 @@ func (s *server) wantReplaced() {
 	if ms := (<-got).messages(s.t); handed(ms) != "0#1" {
 		s.t.Errorf("handed out %s", handed(ms))
 	}
+}
+
+// Where nobody can reach the store nobody takes a queue from its owner: else each would
+// take it from the others when the store comes back.
+func TestOwnerWithoutItsStoreIsReplacedByNoBrokerWithoutOne(t *testing.T) {
+	view := storetest.NewFaulty(objstore.NewMemory())
+	var asked atomic.Int32
+	ts := httptest.NewServer(unreachable(&asked, 100))
+	t.Cleanup(ts.Close)
+	s := ownedAt(t, view, ts.URL)
+	view.SetDown(true)
+	s.post(mailPath+"/receive", `{}`).wantProblem(t, http.StatusServiceUnavailable, seb.CodeStoreUnavailable)
+	if asked.Load() != 1 {
+		t.Errorf("the owner was asked %d times", asked.Load())
+	}
+	view.SetDown(false)
+	s.wantOwner(1)
+}
+
+// When the store was away for all, its owner keeps a queue.
+func TestOwnerThatHasItsStoreAgainKeepsTheQueue(t *testing.T) {
+	var asked atomic.Int32
+	s := fakeOwner(t, unreachable(&asked, 1))
+	if ms := s.post(mailPath+"/receive", `{}`).messages(t); len(ms) > 0 || asked.Load() != 2 {
+		t.Errorf("handed out %s when %d were asked", handed(ms), asked.Load())
+	}
+	s.wantOwner(1)
 }
 
 // What the owner answers is passed back as it is, and nothing but that is asked of it.

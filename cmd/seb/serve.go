@@ -38,7 +38,7 @@ type serveCmd struct {
 	HTTP       string        `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
 	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to pass on what only the owner of a queue can answer, such as http://10.0.0.5:51313 (default: the address that it listens on, unless that is a wildcard)."`
 	AutoCreate bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
-	StaleMax   time.Duration `default:"1s" help:"How old the last look at the log may be when its end is told (default ${default})."`
+	StaleMax   time.Duration `default:"1s" help:"How old the last look at the log may be when its end is told, or a queue hands out records (default ${default})."`
 	Prices     pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"What the store asks, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (not known), or dollars for a million requests of class A, of class B, and a GB and month (default: by the store's address)."`
 
 	tlsFlags    `group:"access"`
