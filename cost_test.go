@@ -122,8 +122,8 @@ func TestRequestsOfQueues(t *testing.T) {
 		without, _ := count(false, time.Minute)
 		with, gets := count(true, time.Minute)
 		t.Logf("a minute of 100 appends a second: %d creates; of 100 acknowledgements as well: %d creates, %d gets", without, with, gets)
-		// A receiver may look between a commit and its place in the cache, and read it back.
-		if with > without+without/50 || gets > 6000/50 {
+		// A receiver hears of a commit once its records are in the cache, and reads none back.
+		if with > without+without/50 || gets > 5 {
 			t.Error("acknowledging has requests of its own")
 		}
 		time.Sleep(time.Minute)

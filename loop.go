@@ -454,8 +454,15 @@ func (f *fold) Load(c *commitlog.Checkpoint) error {
 	return nil
 }
 
-// Apply folds in a commit, remembers its records and wakes who waits for them.
+// Apply remembers a commit's records, folds it in and wakes who waits for it: in this
+// order, so that whoever hears of a record finds it in the cache.
 func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
+	own := f.building != nil && f.building.commit == c
+	if own {
+		f.rememberOwn(c)
+	} else {
+		f.rememberRead(c, object)
+	}
 	f.mu.Lock()
 	err := f.state.Apply(c)
 	if err == nil {
@@ -465,23 +472,9 @@ func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
 	if err != nil {
 		return err
 	}
-	own := f.building != nil && f.building.commit == c
-	var batches []*batch
-	if own {
-		batches = f.building.byRow()
-	}
-	for i, it := range c.Items {
+	for _, it := range c.Items {
 		switch x := it.(type) {
 		case *commitlog.Batch:
-			switch {
-			case own:
-				f.remember(c, x, batches[i].bytes)
-			case object != nil && x.Object == 0:
-				at := c.PayloadStart + x.Pos
-				if raw := object[at : at+x.Size]; record.Verify(raw, x.CRC) == nil {
-					f.remember(c, x, bytes.Clone(raw))
-				}
-			}
 			f.waiters.notify(partitionKey{x.Topic, int32(x.Partition)})
 			f.waiters.notify(partitionKey{x.Topic, AllPartitions})
 		case *commitlog.PartitionsAdded:
@@ -499,24 +492,43 @@ func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
 	return nil
 }
 
-// byRow returns the batches of the commit under construction, by their item's index.
-func (x *building) byRow() []*batch {
-	rows := make(map[*commitlog.Batch]*batch)
-	for _, g := range x.groups {
+// rememberOwn puts the batches of the commit under construction into the cache, as they
+// were built. The store has them: it has the commit.
+func (f *fold) rememberOwn(c *commitlog.Commit) {
+	in := make(map[*commitlog.Batch]bool, len(c.Items))
+	for _, it := range c.Items {
+		if x, ok := it.(*commitlog.Batch); ok {
+			in[x] = true
+		}
+	}
+	for _, g := range f.building.groups {
 		for _, t := range g.batches {
-			rows[&t.row] = t
+			if in[&t.row] {
+				f.remember(c, &t.row, t.bytes)
+			}
 		}
 	}
-	out := make([]*batch, len(x.commit.Items))
-	for i, it := range x.commit.Items {
-		if row, ok := it.(*commitlog.Batch); ok {
-			out[i] = rows[row]
-		}
-	}
-	return out
 }
 
-// remember puts a batch that was just committed into the cache.
+// rememberRead puts the batches of a commit into the cache that was read from the store,
+// as far as they came with it.
+func (f *fold) rememberRead(c *commitlog.Commit, object []byte) {
+	if object == nil {
+		return
+	}
+	for _, it := range c.Items {
+		x, ok := it.(*commitlog.Batch)
+		if !ok || x.Object != 0 {
+			continue
+		}
+		at := c.PayloadStart + x.Pos
+		if raw := object[at : at+x.Size]; record.Verify(raw, x.CRC) == nil {
+			f.remember(c, x, bytes.Clone(raw))
+		}
+	}
+}
+
+// remember puts a committed batch into the cache.
 func (f *fold) remember(c *commitlog.Commit, x *commitlog.Batch, raw []byte) {
 	r := cache.Range{
 		Object: cache.Object{Kind: byte(commitlog.KindCommit), Seq: uint64(c.Seq), Tag: c.Nonce.Tag()},
