@@ -23,6 +23,7 @@ type need struct {
 	parts    bool                       // what each part of the body needs, which the action checks; see mayDo
 	signed   bool                       // a signed URL is as good as a key
 	admin    bool                       // leaves a line in the audit log
+	reads    bool                       // commits nothing for the caller, also by POST
 }
 
 var (
@@ -30,6 +31,7 @@ var (
 	needsAnyKey  = need{declared: true, anyKey: true}
 	readsTopics  = need{declared: true, scope: seb.ScopeRead}
 	readsTopic   = need{declared: true, scope: seb.ScopeRead, topic: topicOfPath}
+	leases       = need{declared: true, scope: seb.ScopeRead, topic: topicOfPath, reads: true}
 	readsRecords = need{declared: true, scope: seb.ScopeRead, topic: topicOfPath, signed: true}
 	writesTopic  = need{declared: true, scope: seb.ScopeWrite, topic: topicOfPath}
 	needsParts   = need{declared: true, parts: true}
@@ -180,7 +182,7 @@ func credentialOf(w *response, r *http.Request, n need) (c seb.Credential, err e
 	c.Secret = strings.TrimSpace(key)
 	if len(given) > 1 || !strings.EqualFold(scheme, "Bearer") || c.Secret == "" {
 		return c, &seb.Error{
-			Code: seb.CodeUnauthorized, Detail: "the Authorization header holds no API key",
+			Code: seb.CodeUnauthorized, Outcome: seb.NotCommitted, Detail: "the Authorization header holds no API key",
 			Hint: "send Authorization: Bearer KEY, once",
 		}
 	}

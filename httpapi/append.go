@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"mime"
@@ -44,11 +43,11 @@ func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 	r := w.presence // whose context ends when the client has left
 	spec, err := parseAppend(r)
 	if err != nil {
-		return notCommitted(err)
+		return err
 	}
 	pending, err := h.submit(w, r, spec)
 	if err != nil {
-		return notCommitted(err)
+		return err
 	}
 	done, err := pending.Wait(r.Context())
 	if err != nil {
@@ -58,17 +57,6 @@ func (h *Handler) appendRecords(w *response, _ *http.Request) error {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
 	return writeBody(w, http.StatusCreated, typeJSON, append(appendedJSON(nil, done), '\n'))
-}
-
-// notCommitted says in err, if it doesn't say yet, that nothing was appended.
-func notCommitted(err error) error {
-	var e *seb.Error
-	if !errors.As(err, &e) || e.Outcome != "" {
-		return err
-	}
-	told := *e
-	told.Outcome = seb.NotCommitted
-	return &told
 }
 
 // submit reads the body's records and copies them into the broker's open batch.
@@ -187,7 +175,7 @@ func mediaType(header http.Header) (string, error) {
 		return t, nil
 	case strings.HasPrefix(t, typeAnyEvent):
 		return "", &seb.Error{
-			Code:   codeUnsupportedMediaType,
+			Code: codeUnsupportedMediaType, Outcome: seb.NotCommitted,
 			Detail: fmt.Sprintf("events as %q are not understood", t),
 			Hint:   "send " + typeEvent + ", " + typeEventBatch + ", or the data with ce- headers",
 		}

@@ -82,7 +82,7 @@ func (a *attempts) accountLocked(from netip.Prefix) netip.Prefix {
 
 func tooManyAttempts() error {
 	return &seb.Error{
-		Code: codeTooManyAttempts, Detail: "too many attempts with keys that are not good came from this address",
+		Code: codeTooManyAttempts, Outcome: seb.NotCommitted, Detail: "too many attempts with keys that are not good came from this address",
 		Hint: "wait a moment; a good key works at once", RetryAfter: attemptsInterval,
 	}
 }

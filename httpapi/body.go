@@ -128,7 +128,7 @@ func (h *Handler) readGrowing(ctx context.Context, reserve reserve, src io.Reade
 
 func tooLarge(limit int) error {
 	return &seb.Error{
-		Code: seb.CodeRequestTooLarge, Limit: int64(limit),
+		Code: seb.CodeRequestTooLarge, Outcome: seb.NotCommitted, Limit: int64(limit),
 		Detail: fmt.Sprintf("the request's body has more than %d bytes", limit),
 		Hint:   "send the records in several requests",
 	}
@@ -142,18 +142,18 @@ func bodyError(err error, got, want int64) error {
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &seb.Error{
-			Code: codeRequestTimeout, Err: err,
+			Code: codeRequestTimeout, Outcome: seb.NotCommitted, Err: err,
 			Detail: fmt.Sprintf("the request's body came too slowly; %d bytes of it were there", got),
 			Hint:   "send smaller requests",
 		}
 	case want > 0:
 		return &seb.Error{
-			Code: seb.CodeInvalidRequest, Err: err,
+			Code: seb.CodeInvalidRequest, Outcome: seb.NotCommitted, Err: err,
 			Detail: fmt.Sprintf("the request's body was cut off after %d of %d bytes", got, want),
 		}
 	default:
 		return &seb.Error{
-			Code: seb.CodeInvalidRequest, Err: err,
+			Code: seb.CodeInvalidRequest, Outcome: seb.NotCommitted, Err: err,
 			Detail: fmt.Sprintf("the request's chunked body is broken or cut off after %d bytes", got),
 		}
 	}
@@ -189,7 +189,7 @@ func (h *Handler) decoder(r *http.Request) (decoding, error) {
 		return h.unzstd, nil
 	default:
 		return nil, &seb.Error{
-			Code:   codeUnsupportedEncoding,
+			Code: codeUnsupportedEncoding, Outcome: seb.NotCommitted,
 			Detail: fmt.Sprintf("the content encoding %q is not supported", enc),
 			Hint:   "use gzip, zstd, or none",
 		}
@@ -299,7 +299,7 @@ func undecodable(encoding string, err error) error {
 		return err
 	}
 	return &seb.Error{
-		Code: seb.CodeInvalidRequest, Err: err,
+		Code: seb.CodeInvalidRequest, Outcome: seb.NotCommitted, Err: err,
 		Detail: fmt.Sprintf("the body is not valid %s: %v", encoding, err),
 	}
 }

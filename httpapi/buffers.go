@@ -133,7 +133,7 @@ func (h *Handler) newRecordList(ctx context.Context, count int) (*recordList, er
 func (h *Handler) checkRecordCount(count int) error {
 	if limit := h.recordsMax(); count > limit {
 		return &seb.Error{
-			Code: seb.CodeRequestTooLarge, Limit: int64(limit),
+			Code: seb.CodeRequestTooLarge, Outcome: seb.NotCommitted, Limit: int64(limit),
 			Detail: fmt.Sprintf("the request has more than %d records", limit),
 			Hint:   "send the records in several requests",
 		}

@@ -279,7 +279,7 @@ func (p *recordsParser) attribute(e *cloudEvent, name string) error {
 	}
 	if len(e.headers) == p.headersMax {
 		return &seb.Error{
-			Code: seb.CodeTooManyHeaders, Limit: int64(p.headersMax),
+			Code: seb.CodeTooManyHeaders, Outcome: seb.NotCommitted, Limit: int64(p.headersMax),
 			Detail: fmt.Sprintf("there are more than %d attributes", p.headersMax),
 		}
 	}

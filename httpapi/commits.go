@@ -15,7 +15,7 @@ func (h *Handler) commitAll(w *response, _ *http.Request) error {
 	r := w.presence // whose context ends when the client has left
 	pending, err := h.submitCommit(w, r)
 	if err != nil {
-		return notCommitted(err)
+		return err
 	}
 	done, err := pending.Wait(r.Context())
 	if err != nil {

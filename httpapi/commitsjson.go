@@ -81,8 +81,9 @@ func (p *commitParser) list(what string, part func() error) error {
 func (p *commitParser) count(bytes int) error {
 	if p.parts++; p.parts > p.partsMax {
 		return &seb.Error{
-			Code: seb.CodeRequestTooLarge, Limit: int64(p.partsMax), Detail: fmt.Sprintf("the commit has more than %d parts", p.partsMax),
-			Hint: "make several commits of it, or have --commit-parts-max of seb serve raised",
+			Code: seb.CodeRequestTooLarge, Outcome: seb.NotCommitted, Limit: int64(p.partsMax),
+			Detail: fmt.Sprintf("the commit has more than %d parts", p.partsMax),
+			Hint:   "make several commits of it, or have --commit-parts-max of seb serve raised",
 		}
 	}
 	return p.owe(bytes)

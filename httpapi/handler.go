@@ -137,10 +137,10 @@ func (h *Handler) queueRoutes() {
 	const queue = "/v1/topics/{topic}/queues/{queue}"
 	h.route("/v1/topics/{topic}/queues", methods{"GET": {readsTopic, h.listQueues}})
 	h.route(queue, methods{"GET": {readsTopic, h.getQueue}, "PUT": {changesTopic, h.putQueue}, "DELETE": {changesTopic, h.deleteQueue}})
-	h.route(queue+"/receive", methods{"GET": {readsTopic, h.receiveEvents}, "POST": {readsTopic, h.receive}})
+	h.route(queue+"/receive", methods{"GET": {readsTopic, h.receiveEvents}, "POST": {leases, h.receive}})
 	h.route(queue+"/ack", methods{"POST": {readsTopic, h.ack}})
 	h.route(queue+"/nack", methods{"POST": {readsTopic, h.nack}})
-	h.route(queue+"/extend", methods{"POST": {readsTopic, h.extend}})
+	h.route(queue+"/extend", methods{"POST": {leases, h.extend}})
 	h.route(queue+"/dead", methods{"GET": {readsTopic, h.deadRecords}})
 	h.route(queue+"/dead/redrive", methods{"POST": {changesTopic, h.redrive}})
 	h.route(queue+"/pause", methods{"POST": {changesTopic, h.pauseQueue}})
@@ -224,6 +224,7 @@ func (h *Handler) route(pattern string, m methods) {
 
 // serve has r served by s, if its sender may be.
 func (h *Handler) serve(w *response, r *http.Request, s served) {
+	w.reads = s.need.reads
 	if r.Header.Get(forwardedHeader) != "" {
 		w.sign() // before anything that may take long
 	}

@@ -21,11 +21,11 @@ func (h *Handler) originalAppend(w *response, _ *http.Request) error {
 	r := w.presence // whose context ends when the client has left
 	topic, err := newOriginalQuery(r).topic()
 	if err != nil {
-		return notCommitted(err)
+		return err
 	}
 	pending, err := h.originalSubmit(w, r, topic)
 	if err != nil {
-		return notCommitted(err)
+		return err
 	}
 	done, err := pending.Wait(r.Context())
 	if err != nil {
@@ -131,7 +131,7 @@ func (f *form) next() (*multipart.Part, error) {
 }
 
 func malformedForm(err error) error {
-	return &seb.Error{Code: seb.CodeInvalidRequest, Err: err, Detail: fmt.Sprintf("the form is malformed or cut off: %v", err)}
+	return &seb.Error{Code: seb.CodeInvalidRequest, Outcome: seb.NotCommitted, Err: err, Detail: fmt.Sprintf("the form is malformed or cut off: %v", err)}
 }
 
 // formHeaderBytesMax is how much may be read to find the beginning of a field.

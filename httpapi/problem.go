@@ -208,7 +208,7 @@ func (h *Handler) fail(w *response, r *http.Request, err error) {
 		w.err = err
 		panic(http.ErrAbortHandler)
 	}
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+	if w.reads || r.Method == http.MethodGet || r.Method == http.MethodHead {
 		p.Outcome = "" // nothing was to be committed
 	}
 	h.answer(w, p)
@@ -243,9 +243,10 @@ func (h *Handler) answer(w *response, p problem) {
 	}
 }
 
-// invalid returns a 400 whose hint tells what would be right.
+// invalid returns a 400 whose hint tells what would be right. As whatever is refused here,
+// and not by the broker, it came before anything was done.
 func invalid(hint, format string, args ...any) error {
-	return &seb.Error{Code: seb.CodeInvalidRequest, Detail: fmt.Sprintf(format, args...), Hint: hint}
+	return &seb.Error{Code: seb.CodeInvalidRequest, Outcome: seb.NotCommitted, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 func errNoRoute(r *http.Request) error {

@@ -71,7 +71,7 @@ func tokensInto(tokens *[]string) fieldReader {
 				return invalid("", "a token is null, at byte %d", j.at)
 			case len(*tokens) == tokensMax:
 				return &seb.Error{
-					Code: seb.CodeInvalidRequest, Limit: tokensMax,
+					Code: seb.CodeInvalidRequest, Outcome: seb.NotCommitted, Limit: tokensMax,
 					Detail: fmt.Sprintf("there are more than %d tokens", tokensMax), Hint: "send them in several requests",
 				}
 			}
@@ -93,7 +93,7 @@ func extendFields(s *answerSpec) fields { return fields{{"lease", durationInto(&
 func (h *Handler) ack(w *response, r *http.Request) error {
 	s, err := h.readAnswer(w, r, "an ack", ackFields)
 	if err != nil {
-		return notCommitted(err)
+		return err
 	}
 	return writeResults(w, s.tokens, time.Time{}, h.queue(r).Ack(r.Context(), s.tokens...))
 }
@@ -102,7 +102,7 @@ func (h *Handler) ack(w *response, r *http.Request) error {
 func (h *Handler) nack(w *response, r *http.Request) error {
 	s, err := h.readAnswer(w, r, "a nack", nackFields)
 	if err != nil {
-		return notCommitted(err)
+		return err
 	}
 	err = h.queue(r).Nack(r.Context(), seb.NackOptions{Delay: s.delay, Reason: s.reason}, s.tokens...)
 	return writeResults(w, s.tokens, time.Time{}, err)

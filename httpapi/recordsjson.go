@@ -214,7 +214,7 @@ func (p *recordsParser) headers(what string, r *parsedRecord, read func(what str
 				return invalid("", "%q in %s is null", name, what)
 			case len(r.Headers) == p.headersMax:
 				return &seb.Error{
-					Code: seb.CodeTooManyHeaders, Limit: int64(p.headersMax),
+					Code: seb.CodeTooManyHeaders, Outcome: seb.NotCommitted, Limit: int64(p.headersMax),
 					Detail: fmt.Sprintf("there are more than %d headers", p.headersMax),
 				}
 			}

@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// readByPost are the routes that commit nothing for who asks, though they take a POST.
+var readByPost = []string{queueRoute + "receive", queueRoute + "extend"}
+
+// Whoever was to write something and is refused is told that it was not done, whatever
+// the reason, and wherever it was found. Nobody else is told of an outcome.
+func TestRefusedWritesSayThatTheyWereNotDone(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.append("orders", "x")
+	_, secret := newKey(t, s.broker, "ops", seb.ScopeAdmin|seb.ScopeRead|seb.ScopeWrite)
+	_, weak := newKey(t, s.broker, "weak", seb.ScopeRead, "other")
+	ops := bearer(secret)
+	for pattern, methods := range s.handler.declared {
+		for method := range methods {
+			if method == http.MethodGet {
+				continue
+			}
+			route := method + " " + pattern
+			path, body, header := changing(method, pattern, 77, "0123abcd.1/0:0.1")
+			refused := func(why, path, body string, header ...string) {
+				t.Helper()
+				a := s.do(method, path, strings.NewReader(body), header...)
+				if a.StatusCode < 400 || a.StatusCode >= 500 {
+					t.Errorf("%s, %s: %d %s", route, why, a.StatusCode, a.body)
+					return
+				}
+				if got := outcomeOf(t, a); (got == seb.NotCommitted) == slices.Contains(readByPost, route) {
+					t.Errorf("%s, %s: %d, outcome %q", route, why, a.StatusCode, got)
+				}
+			}
+			sent := append(slices.Clone(header), ops...)
+			refused("no key", path, body, header...)
+			refused("another's key", path, body, append(slices.Clone(header), bearer(weak)...)...)
+			refused("a key that is none", path, body, append(slices.Clone(header), "Authorization", "none")...)
+			if pattern != "/records" { // the original Seb takes any
+				refused("a parameter that there is not", withParameter(path), body, sent...)
+			}
+			if strings.Contains(pattern, "{topic}") {
+				refused("no name of a topic", strings.Replace(path, "/topics/", "/topics/$", 1), body, sent...)
+			}
+			if method == http.MethodDelete {
+				continue // which has no body
+			}
+			if !slices.Contains(sent, "Content-Type") {
+				sent = append(sent, "Content-Type", typeRecords)
+			}
+			refused("a body that is cut off", path, "{", sent...)
+			refused("an encoding that there is not", path, body+"{}", append(slices.Clone(sent), "Content-Encoding", "br")...)
+			refused("no gzip", path, "no gzip", append(slices.Clone(sent), "Content-Encoding", "gzip")...)
+			refused("too large", path, strings.Repeat(" ", s.handler.limits.RequestBytes+1), sent...)
+		}
+	}
+}
+
+func withParameter(path string) string {
+	if strings.Contains(path, "?") {
+		return path + "&nonsense=1"
+	}
+	return path + "?nonsense=1"
+}
+
+// outcomeOf returns what a problem, or the text that stands for one, says of its outcome.
+func outcomeOf(t *testing.T, a answer) seb.Outcome {
+	t.Helper()
+	if strings.HasPrefix(a.Header.Get("Content-Type"), "text/plain") {
+		for _, o := range []seb.Outcome{seb.NotCommitted, seb.Unknown} {
+			if strings.Contains(a.body, fmt.Sprintf("(outcome: %s)", o)) {
+				return o
+			}
+		}
+		return ""
+	}
+	var p problem
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil {
+		t.Fatalf("%s %s: %s: %v", a.Request.Method, a.Request.URL, a.body, err)
+	}
+	return p.Outcome
+}
