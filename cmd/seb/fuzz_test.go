@@ -205,3 +205,22 @@ func FuzzMessageEnvironment(f *testing.F) {
 		}
 	})
 }
+
+// Whatever stands in a file of headers: each is a line of it, and an error shows none.
+func FuzzHeaderLines(f *testing.F) {
+	f.Add("Authorization: Bearer 123\n\nX-Tenant: a:b\r\n")
+	f.Add("Authorization: Bearer 123\nAuthorization: Bearer 124")
+	f.Add(":secret")
+	f.Fuzz(func(t *testing.T, text string) {
+		headers, err := parseHeaderLines(text)
+		if err != nil && (len(headers) > 0 || strings.Contains(err.Error(), "secret")) {
+			t.Fatalf("%v with %q", err, headers)
+		}
+		for name, value := range headers {
+			if name == "" || strings.TrimSpace(name) != name || strings.TrimSpace(value) != value || strings.ContainsAny(name+value, "\n") ||
+				!strings.Contains(text, name) || !strings.Contains(text, value) {
+				t.Fatalf("%q holds the header %q: %q", text, name, value)
+			}
+		}
+	})
+}

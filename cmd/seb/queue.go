@@ -18,6 +18,7 @@ type queueCmd struct {
 	Resume  queueResumeCmd  `cmd:"" help:"Hand out records again."`
 	Dead    queueDeadCmd    `cmd:"" help:"Show the records that are parked, and why."`
 	Redrive queueRedriveCmd `cmd:"" help:"Take parked records back to work."`
+	Push    queuePushCmd    `cmd:"" help:"Have a queue's records sent to a URL."`
 	Purge   queuePurgeCmd   `cmd:"" help:"Do away with all the work that is there."`
 	Delete  queueDeleteCmd  `cmd:"" help:"Forget a queue."`
 }

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+type queuePushCmd struct {
+	Set    queuePushSetCmd    `cmd:"" help:"Have a queue's records sent to a URL, or change how."`
+	Show   queuePushShowCmd   `cmd:"" help:"Show where a queue's records are sent to."`
+	Resume queuePushResumeCmd `cmd:"" help:"Go on with a target that had said that it is gone."`
+	Delete queuePushDeleteCmd `cmd:"" help:"Send a queue's records nowhere any more."`
+}
+
+// Help tells what a push is.
+func (queuePushCmd) Help() string {
+	return `A queue that is pushed needs no worker: the broker that hands its records out sends each as a POST to a URL, and the
+answer says what became of it. 2xx is done; 410 stops the push; what else fails comes again, as the queue's backoff and attempts
+say. Requests are signed as Standard Webhooks has it. Which addresses they may go to, seb serve --push-allow says.`
+}
+
+// pushInfo is where a queue is pushed to as the API describes it.
+type pushInfo struct {
+	URL         string   `json:"url"`
+	Headers     []string `json:"headers"`
+	Secrets     int      `json:"secrets"`
+	Secret      string   `json:"secret"` // that of a target which got one
+	MaxInFlight int      `json:"max_in_flight"`
+	Timeout     string   `json:"timeout"`
+	Stopped     *string  `json:"stopped"`
+}
+
+// String says how the queue is pushed.
+func (p pushInfo) String() string {
+	headers := "none"
+	if len(p.Headers) > 0 {
+		headers = strings.Join(p.Headers, ", ")
+	}
+	s := fmt.Sprintf("in flight at most: %d; timeout: %s; headers: %s; secrets: %d", p.MaxInFlight, p.Timeout, headers, p.Secrets)
+	if p.Stopped != nil {
+		s += "; stopped: " + oneLine(*p.Stopped)
+	}
+	return s
+}
+
+// askPush sends a request about the push, and returns the answer, whole and read.
+func (f queueFlags) askPush(ctx context.Context, doing, method string, body any, more ...string) (whole json.RawMessage, p pushInfo, _ error) {
+	whole, _, err := f.ask(ctx, doing, method, body, append([]string{"push"}, more...)...)
+	if err == nil && method != http.MethodDelete {
+		if err = json.Unmarshal(whole, &p); err != nil {
+			err = f.failed(doing, err)
+		}
+	}
+	return whole, p, err
+}
+
+// queuePushSetCmd has nothing from the environment: what is meant for one target must not
+// change another. It takes what is secret from files, since others see a command line.
+type queuePushSetCmd struct {
+	queueFlags
+	URL         string         `arg:"" optional:"" help:"Where to send them, http:// or https:// (default: as it is)."`
+	SecretFile  string         `env:"-" type:"existingfile" placeholder:"FILE" help:"Sign requests with the secret in FILE, whsec_ and 24 to 64 bytes in base64, or with several (default: as it is; a new target gets one, which is shown)."`
+	HeaderFile  string         `env:"-" type:"existingfile" placeholder:"FILE" help:"Send the headers in FILE, a line such as Authorization: Bearer 123 each, in place of those before (default: as it is, and none)."`
+	MaxInFlight *int           `env:"-" placeholder:"N" help:"How many requests may be under way at a time, 1 to 1024 (default: as it is, and 64)."`
+	Timeout     *time.Duration `env:"-" placeholder:"DURATION" help:"How long a request may take, 1s to 5m (default: as it is, and 30s)."`
+}
+
+// Help shows examples.
+func (queuePushSetCmd) Help() string {
+	return `Examples:
+
+    seb queue push set orders mail https://example.com/hooks
+    seb queue push set orders mail https://example.com/hooks --header-file auth.txt --output json | jq -r .secret
+    seb queue push set orders mail --max-in-flight 8 --timeout 5s
+
+What is not named stays as it is, and a push that was stopped goes on. To change the secret, set a file with the old and the new
+one; once the receiver knows the new one, set that alone.`
+}
+
+// Run sets the target, and shows the secret if one was made.
+func (c *queuePushSetCmd) Run(ctx context.Context, std streams) error {
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	whole, p, err := c.askPush(ctx, "push", http.MethodPut, body)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printJSON(std.out, whole)
+	}
+	out := newPrinter(std.out)
+	out.printf("queue %s of %s is pushed to %s; %s\n", c.Queue, c.Topic, p.URL, p)
+	if p.Secret != "" {
+		out.printf("secret: %s\n", p.Secret)
+		note(std.err, "the receiver verifies requests with the secret; it is not shown again\n")
+	}
+	return out.err
+}
+
+// body is what the API is to change.
+func (c *queuePushSetCmd) body() (map[string]any, error) {
+	body := map[string]any{}
+	if c.URL != "" {
+		body["url"] = c.URL
+	}
+	if c.MaxInFlight != nil {
+		body["max_in_flight"] = *c.MaxInFlight
+	}
+	if c.Timeout != nil {
+		body["timeout"] = c.Timeout.String()
+	}
+	if c.SecretFile != "" {
+		text, err := os.ReadFile(c.SecretFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the secret: %w", err)
+		}
+		secrets := strings.Fields(string(text))
+		if len(secrets) == 0 {
+			return nil, usage(fmt.Errorf("--secret-file: %s is empty", c.SecretFile))
+		}
+		body["secret"] = strings.Join(secrets, " ")
+	}
+	if c.HeaderFile != "" {
+		text, err := os.ReadFile(c.HeaderFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the headers: %w", err)
+		}
+		headers, err := parseHeaderLines(string(text))
+		if err != nil {
+			return nil, usage(fmt.Errorf("--header-file: %s: %w", c.HeaderFile, err))
+		}
+		body["headers"] = headers
+	}
+	if len(body) == 0 {
+		return nil, usageError{hinted(errors.New("nothing is to change"), "give a URL, or what is to change; seb queue push resume goes on with a target that was gone")}
+	}
+	return body, nil
+}
+
+// parseHeaderLines reads a header a line. Its errors don't show any: they may be secret.
+func parseHeaderLines(text string) (map[string]string, error) {
+	headers, n := map[string]string{}, 0
+	for line := range strings.Lines(text) {
+		n++
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, found := strings.Cut(line, ":")
+		if name = strings.TrimSpace(name); !found || name == "" {
+			return nil, fmt.Errorf("line %d is no header, such as Authorization: Bearer 123", n)
+		}
+		if _, twice := headers[name]; twice {
+			return nil, fmt.Errorf("line %d has a header that stands there already", n)
+		}
+		headers[name] = strings.TrimSpace(value)
+	}
+	return headers, nil
+}
+
+type queuePushShowCmd struct{ queueFlags }
+
+// Help shows examples.
+func (queuePushShowCmd) Help() string {
+	return `Examples:
+
+    seb queue push show orders mail
+    seb queue push show orders mail --output json | jq -r .stopped
+
+Of headers only the names are shown, and of secrets how many there are.`
+}
+
+// Run prints where the records are sent to.
+func (c *queuePushShowCmd) Run(ctx context.Context, std streams) error {
+	whole, p, err := c.askPush(ctx, "show the push of", http.MethodGet, nil)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printJSON(std.out, whole)
+	}
+	_, err = fmt.Fprintf(std.out, "url: %s\n%s\n", p.URL, strings.ReplaceAll(p.String(), "; ", "\n"))
+	return err
+}
+
+type queuePushResumeCmd struct{ queueFlags }
+
+// Help shows examples.
+func (queuePushResumeCmd) Help() string {
+	return `Examples:
+
+    seb queue push resume orders mail`
+}
+
+// Run goes on with the push.
+func (c *queuePushResumeCmd) Run(ctx context.Context, std streams) error {
+	whole, p, err := c.askPush(ctx, "resume the push of", http.MethodPost, nil, "resume")
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return printJSON(std.out, whole)
+	}
+	_, err = fmt.Fprintf(std.out, "queue %s of %s is pushed to %s\n", c.Queue, c.Topic, p.URL)
+	return err
+}
+
+type queuePushDeleteCmd struct{ queueFlags }
+
+// Help shows examples.
+func (queuePushDeleteCmd) Help() string {
+	return `Examples:
+
+    seb queue push delete orders mail
+
+It does so at once, without asking; requests that are under way are finished. The records wait for who receives them.`
+}
+
+// Run deletes the target.
+func (c *queuePushDeleteCmd) Run(ctx context.Context, std streams) error {
+	if _, _, err := c.askPush(ctx, "end the push of", http.MethodDelete, nil); err != nil {
+		return err
+	}
+	if c.json() {
+		return printJSON(std.out, map[string]any{"topic": c.Topic, "name": c.Queue, "pushed": false})
+	}
+	_, err := fmt.Fprintf(std.out, "queue %s of %s is pushed no more\n", c.Queue, c.Topic)
+	return err
+}
