@@ -83,21 +83,28 @@ func (d *desk) stepLocked(i int, now time.Time) {
 			heap.Push(&d.delayed, run)
 			o = run.to - 1
 		case delayed: // those of its key that come later wait for it
-			d.table.AddDelayed(at, keyOf(known.record(o)), fromWall(now, run.Due))
+			d.meetLocked(q, at, keyOf(known.record(o)), now, fromWall(now, run.Due))
 		case known != nil:
-			d.meetLocked(q, at, keyOf(known.record(o)), now)
+			d.meetLocked(q, at, keyOf(known.record(o)), now, time.Time{})
 		default:
-			d.meetLocked(q, at, leases.NoKey, now)
+			d.meetLocked(q, at, leases.NoKey, now, time.Time{})
 		}
 		p.next = o + 1
 	}
 	p.next = max(p.next, limit)
 }
 
-// meetLocked makes one record known that is not done.
-func (d *desk) meetLocked(q *state.Queue, at leases.Place, key uint64, now time.Time) {
+// meetLocked makes one record known that is not done, and is not due before then. An owner
+// whose clock is ahead of this one's may have handed it out all the same.
+func (d *desk) meetLocked(q *state.Queue, at leases.Place, key uint64, now, due time.Time) {
 	a, listed := q.Last(at.Partition, at.Offset)
 	delivery := leases.Delivery{Place: at, Number: a.Number}
+	again := func(from time.Time) {
+		if due.After(from) {
+			from = due
+		}
+		d.table.AddAgain(delivery, key, from)
+	}
 	switch {
 	case a.Parked:
 	case mayBeOut(a, listed):
@@ -106,11 +113,13 @@ func (d *desk) meetLocked(q *state.Queue, at leases.Place, key uint64, now time.
 			from = until
 		}
 		delete(d.extended, at)
-		d.table.AddAgain(delivery, key, from)
+		again(from)
 	case listed:
-		d.table.AddAgain(delivery, key, fromWall(now, max(a.NotBefore, now.UnixMicro()-1)))
-	default:
+		again(fromWall(now, max(a.NotBefore, now.UnixMicro()-1)))
+	case due.IsZero():
 		d.table.Add(at, key)
+	default:
+		d.table.AddDelayed(at, key, due)
 	}
 }
 
@@ -131,7 +140,7 @@ func (d *desk) riseLocked(now time.Time) {
 	for q != nil && len(d.delayed) > 0 && d.delayed[0].due <= now.UnixMicro() && d.roomLocked() {
 		x := &d.delayed[0]
 		if x.from = q.NextUndone(x.partition, x.from); x.from < x.to {
-			d.meetLocked(q, leases.Place{Partition: x.partition, Offset: x.from}, leases.NoKey, now)
+			d.meetLocked(q, leases.Place{Partition: x.partition, Offset: x.from}, leases.NoKey, now, time.Time{})
 			x.from++
 			continue
 		}

@@ -1,0 +1,52 @@
+package seb_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// TestDelayedRecordThatWasHandedOutAlreadyIsNotFresh: the clock of an owner that was lost was
+// ahead, so it handed out records that are not due yet by the clock of the next one. Where keys
+// keep their order, that one knows such a record from the moment it reads it.
+func TestDelayedRecordThatWasHandedOutAlreadyIsNotFresh(t *testing.T) {
+	tests := map[string]struct {
+		attempts int
+		want     string
+	}{
+		"put back": {2, "[1#2]"},
+		"parked":   {1, "[]"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := objstore.NewMemory()
+				b := openOnly(t, store, seb.InVirtualTime(immediate()))
+				mustCreateTopic(t, b, "t", 1)
+				q := b.Queue("t", "work")
+				mustSet(t, q, seb.QueueUpdate{MaxAttempts: &test.attempts, Order: ptr(seb.OrderKey)})
+				appendTo(t, b, 0, 1)
+				if _, err := b.Append(t.Context(), "t", []seb.Record{{Key: []byte("k"), Value: []byte("later")}}, seb.Delay(time.Minute)); err != nil {
+					t.Fatal(err)
+				}
+				first := mustReceive(t, q, 10, 0)
+				wantHanded(t, first, "[0#1]")
+				ahead := strings.Replace(first[0].Token, ":0.1", ":1.1", 1) // of an owner that went by another clock
+				if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Duration(0))}, ahead); err != nil {
+					t.Fatal(err)
+				}
+				mustAck(t, q, first...)
+				if err := b.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				next := open(t, store, seb.InVirtualTime(immediate())).Queue("t", "work")
+				wantHanded(t, mustReceive(t, next, 10, 59*time.Second), "[]")
+				wantHanded(t, mustReceive(t, next, 10, 10*time.Minute), test.want)
+			})
+		})
+	}
+}
