@@ -56,16 +56,18 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 	if _, err := q.Describe(ctx); err != nil {
 		return nil, Place{}, false, err
 	}
-	parked := q.parked(o.From)
+	topic, parked := q.parked(o.From)
 	if more = len(parked) > o.Limit; more {
 		next = Place{parked[o.Limit].Partition, parked[o.Limit].Offset}
 		parked = parked[:o.Limit]
 	}
 	for i, x := range parked {
-		f, err := q.b.Fetch(ctx, q.topic, x.Partition, At(x.Offset), FetchOptions{Limit: 1, MaxBytes: 1})
+		f, err := q.b.Fetch(ctx, q.topic, x.Partition, At(x.Offset), FetchOptions{Limit: 1, MaxBytes: 1, TopicTag: q.b.TopicTag(topic)})
 		switch {
 		case err == nil && len(f.Records) > 0:
 			parked[i].Record = f.Records[0]
+		case CodeOf(err) == CodeTopicRecreated: // and the queue went with the one before
+			return nil, Place{}, false, asRead(queueNotFound(q.topic, q.name))
 		case err != nil && CodeOf(err) != CodeDataLost && CodeOf(err) != CodeOffsetOutOfRange:
 			return nil, Place{}, false, err
 		}
@@ -76,13 +78,14 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 	return parked, next, more, nil
 }
 
-// parked returns the parked records from a place on, in order, without their contents.
-func (q *Queue) parked(from Place) (list []DeadMessage) {
+// parked returns the parked records from a place on, in order, without their contents, and
+// the id of their topic.
+func (q *Queue) parked(from Place) (topic uint64, list []DeadMessage) {
 	q.b.mu.RLock()
 	defer q.b.mu.RUnlock()
 	t := q.b.state.Topic(q.topic)
 	if t == nil {
-		return nil
+		return 0, nil
 	}
 	found := q.b.state.Queue(t.ID, q.name)
 	for i := 0; found != nil && i < len(t.Partitions); i++ {
@@ -98,7 +101,7 @@ func (q *Queue) parked(from Place) (list []DeadMessage) {
 	slices.SortFunc(list, func(x, y DeadMessage) int {
 		return cmp.Or(cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.Offset, y.Offset))
 	})
-	return list
+	return t.ID, list
 }
 
 // RedriveOptions say which parked records are handed out again.
