@@ -29,6 +29,7 @@ func (s *simulation) check(final *log) {
 	x.checkConsumers(ops)
 	x.checkWork()
 	x.checkQueues(ops)
+	x.checkMade()
 	x.checkOrder(ops)
 	x.checkReads(ops)
 	x.checkLinear(ops)

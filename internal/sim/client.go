@@ -29,6 +29,8 @@ type client struct {
 	works bool      // on queues, and does little else
 	held  []message // that it has received, and not answered for
 	past  []message // that it has answered for
+
+	crafted []message // of which it has made something last
 }
 
 // place names a partition.

@@ -21,8 +21,8 @@
 // AtMostOnce, DenseOffsets, Order, Determinism, FloorSafe, LossIsLoud,
 // Condition, StartAsAsked, TopicAsAsked, KeyAsAsked, ConsumerAsAsked,
 // NothingPassed, QueueAsAsked, Fenced, OwnNumber, LastCounts, AtMost,
-// NotBeforeDue, KeysInOrder, ParkedOnce, AllOrNothing, Liveness), and for
-// linearizability, each partition being an append-only register whose start moves up,
+// NotBeforeDue, KeysInOrder, ParkedOnce, AllOrNothing, ExactlyOnce, Liveness), and
+// for linearizability, each partition being an append-only register whose start moves up,
 // and each consumer a register that the log says all values of.
 //
 // Some consumers are for doing everything with that can be done with one. Of each
@@ -35,7 +35,9 @@
 // redrives what is parked, deletes them and creates others of their name. The log says
 // which deliveries there were and what became of each; that is followed record by record,
 // without the fold of the brokers, and compared with what the workers were told. In the
-// end all work that is left is done, and none may be missing.
+// end all work that is left is done, and none may be missing. One queue is worked on by
+// such commits alone, which are sent again when their outcome is unknown: of each
+// record that is done exactly one thing was made.
 //
 // A seed decides everything but the order in which goroutines that are ready at
 // the same instant run, and the brokers' random bytes; so a seed that fails

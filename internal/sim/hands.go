@@ -2,10 +2,8 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -35,6 +33,9 @@ func (c *client) labor(l *life, stays topic) {
 		q.queue = plays
 	case what < 6:
 		c.ownLine(l)
+		return
+	case what < 9:
+		c.craft(l, backlog{stays.name, crafts})
 		return
 	}
 	switch what := c.rng.IntN(40); {
@@ -105,23 +106,27 @@ func (c *client) openLine(l *life, q backlog) {
 	c.call(l, o, func(ctx context.Context, by caller) { by.open(ctx, o, &c.sim.plan) })
 }
 
-// receive asks for records, perhaps for long. Where another broker has the queue, it asks
-// that one.
-func (c *client) receive(l *life, q backlog) {
+// receive asks for records, and holds what comes.
+func (c *client) receive(l *life, q backlog) { c.held = append(c.held, c.ask(l, q)...) }
+
+// ask asks for records, perhaps for long. Where another broker has the queue, it asks that
+// one.
+func (c *client) ask(l *life, q backlog) (got []message) {
 	opts := seb.ReceiveOptions{Max: pick(c.rng, 1, 2, 5, 20), Wait: pick(c.rng, 0, 0, 3*time.Second, 40*time.Second), MaxBytes: pick(c.rng, int64(1), 10_000, 1<<20)}
 	lease := pick(c.rng, 0, 0, time.Second, 10*time.Second)
 	for range 3 {
 		o := q.op(receives)
 		o.lease = lease
 		c.call(l, o, func(ctx context.Context, by caller) { by.receive(ctx, o, opts) })
-		c.held = append(c.held, o.messages...)
+		got = append(got, o.messages...)
 		if o.failure != seb.CodeQueueElsewhere {
-			return
+			return got
 		}
 		if l = c.sim.follow(l, q); l == nil {
-			return
+			return got
 		}
 	}
+	return got
 }
 
 // follow returns the life that owns a queue, as another knows it: that other if nobody is
@@ -209,75 +214,4 @@ func (c *client) say(l *life, what kind, some []message) {
 // stays tells whether a topic is there from the first operation to the last.
 func (s *simulation) stays(name string) bool {
 	return slices.ContainsFunc(s.plan.topics, func(t topic) bool { return t.name == name })
-}
-
-// together is a commit of several parts: each is an operation of its own in the history. move is
-// nil if no consumer is moved.
-type together struct{ append, ack, move *op }
-
-// doTogether acknowledges deliveries, appends what was made of them and moves a consumer, in
-// one commit.
-func (c *client) doTogether(l *life, some []message) {
-	topic := some[0].topic
-	w := &together{
-		append: &op{kind: appends, topic: topic, partition: -1},
-		ack:    backlog{topic, jobs}.op(acks),
-	}
-	w.ack.tokens = some
-	values := c.compose(w.append)
-	if chance(c.rng, 0.5) {
-		w.move = subject{topic, playerA}.op(commits)
-		w.move.offsets = seb.Offsets{0: c.ends[place{topic, 0}]}
-	}
-	begun := c.sim.now()
-	ctx, cancel := context.WithTimeout(context.Background(), pick(c.rng, time.Minute, 2*time.Second))
-	defer cancel()
-	done, err := l.broker.Commit(ctx, w.commit(values))
-	if err == nil {
-		w.append.ranges = done.Appends[0].Ranges
-	}
-	for _, o := range []*op{w.append, w.ack, w.move} {
-		if o != nil {
-			o.client, o.broker, o.via, o.call, o.ret, o.with = c.name, l.name, viaLibrary, begun, c.sim.now(), w
-			o.fail(err)
-		}
-	}
-	w.blame(err)
-	for _, o := range []*op{w.append, w.ack, w.move} {
-		if o != nil {
-			c.sim.history.add(o)
-		}
-	}
-}
-
-// commit returns all parts as the library takes them.
-func (w *together) commit(values []string) seb.Commit {
-	records := make([]seb.Record, len(values))
-	for i, v := range values {
-		records[i].Value = []byte(v)
-	}
-	all := seb.Commit{
-		Appends: []seb.CommitAppend{{Topic: w.append.topic, Records: records}},
-		Acks:    []seb.CommitAcks{{Topic: w.ack.topic, Queue: w.ack.queue, Tokens: w.ack.rawTokens()}},
-	}
-	if w.move != nil {
-		all.Positions = []seb.CommitPositions{{Topic: w.move.topic, Consumer: w.move.consumer, Offsets: w.move.offsets}}
-	}
-	return all
-}
-
-// otherPart is the failure of a part that was not the one which was refused.
-const otherPart seb.Code = "other_part"
-
-// blame leaves the refusal of one part to that part.
-func (w *together) blame(err error) {
-	var part string
-	if e := (*seb.Error)(nil); errors.As(err, &e) {
-		part = e.Part
-	}
-	for prefix, o := range map[string]*op{"appends": w.append, "positions": w.move, "acks": w.ack} {
-		if o != nil && part != "" && !strings.HasPrefix(part, prefix) {
-			o.failure, o.start, o.end = otherPart, 0, 0
-		}
-	}
 }

@@ -248,3 +248,40 @@ func TestWorkThatIsLeftIsFound(t *testing.T) {
 		t.Fatalf("found %q", got)
 	}
 }
+
+// Of each record that is done exactly one thing must have been made, of the others none.
+func TestThingsThatAreMadeInVainAreFound(t *testing.T) {
+	tests := map[string]struct {
+		made map[string]seb.Offset // of which record, by what it is
+		log  []string              // what is there of it
+		want string                // "" = nothing
+	}{
+		"the truth":              {map[string]seb.Offset{"x": 0}, []string{"x"}, ""},
+		"a try in vain":          {map[string]seb.Offset{"x": 0, "y": 0}, []string{"y"}, ""},
+		"two of one record":      {map[string]seb.Offset{"x": 0, "y": 0}, []string{"x", "y"}, "ExactlyOnce"},
+		"none":                   {map[string]seb.Offset{"x": 0}, nil, "ExactlyOnce"},
+		"one of what isn't done": {map[string]seb.Offset{"x": 0, "y": 1}, []string{"x", "y"}, "ExactlyOnce"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := &incarnation{name: "t", partitions: []partition{{ids: []string{"a", "b"}}}}
+			w := &work{id: 1, name: crafts, of: in}
+			w.job(spot{0, 0}).done = true
+			in.queues = map[uint64]*work{1: w}
+			x := &checker{
+				sim: &simulation{makes: map[string]delivery{}}, history: newHistory(func() time.Duration { return 0 }),
+				final: &log{all: truth{1: in}}, at: map[string][]position{},
+			}
+			for id, of := range test.made {
+				x.sim.makes[id] = delivery{1, spot{0, of}, 1}
+			}
+			for i, id := range test.log {
+				x.at[id] = append(x.at[id], position{place{made, 0}, seb.Offset(i)})
+			}
+			x.checkMade()
+			if got := strings.Join(x.history.violations, "; "); (got == "") != (test.want == "") || !strings.HasPrefix(got, test.want) {
+				t.Fatalf("found %q, want %q", got, test.want)
+			}
+		})
+	}
+}

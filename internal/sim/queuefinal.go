@@ -69,7 +69,11 @@ func (s *simulation) finalDrain(l *life, q backlog) {
 		default:
 			a := q.op(acks)
 			a.tokens = o.messages
-			s.do(l, a, func(ctx context.Context, by caller) { by.ack(ctx, a) })
+			if q.queue == crafts {
+				a = s.finalCraft(l, o.messages)
+			} else {
+				s.do(l, a, func(ctx context.Context, by caller) { by.ack(ctx, a) })
+			}
 			if !a.acked() || slices.ContainsFunc(a.verdicts, func(c seb.Code) bool { return c != "" }) {
 				s.history.violate("Liveness", "on a store that is well: %v", a)
 			}

@@ -131,8 +131,15 @@ func (s *simulation) setUpQueue(l *life, topic string) error {
 	if _, _, err := l.broker.CreateTopic(context.Background(), dead, seb.TopicOptions{Partitions: 1}); err != nil {
 		return err
 	}
-	_, _, err := l.broker.Queue(topic, jobs).Set(context.Background(), s.plan.queueUpdate(), seb.Earliest)
-	return err
+	if _, _, err := l.broker.CreateTopic(context.Background(), made, seb.TopicOptions{Partitions: 1}); err != nil {
+		return err
+	}
+	for _, name := range []string{jobs, crafts} {
+		if _, _, err := l.broker.Queue(topic, name).Set(context.Background(), s.plan.queueUpdate(), seb.Earliest); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // queueUpdate returns what makes a queue what all are.

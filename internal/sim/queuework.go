@@ -165,7 +165,7 @@ func (q *queueChecker) stood(w *work, o *op) bool {
 
 // checkThere expects a queue that stays to be found, and nothing to be lost.
 func (q *queueChecker) checkThere(o *op) {
-	if q.stays(o.topic) && (o.failure == seb.CodeTopicNotFound || o.queue == jobs && o.failure == seb.CodeQueueNotFound) || o.failure == seb.CodeDataLost {
+	if q.stays(o.topic) && (o.failure == seb.CodeTopicNotFound || (o.queue == jobs || o.queue == crafts) && o.failure == seb.CodeQueueNotFound) || o.failure == seb.CodeDataLost {
 		q.history.violate("LossIsLoud", "it is there: %v", o)
 	}
 }

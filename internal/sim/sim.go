@@ -55,8 +55,10 @@ type Counts struct {
 	// and PutBack are answers: that count, that came too late, and that it failed.
 	Received, Retried, Elsewhere, Worked, Late, PutBack int
 	// Parked, Redriven and Owners are what the log says of queues; Together are commits of
-	// several parts, among Acked.
+	// several parts, among Acked; Made are the records that they made of others, Remade
+	// those that were made in vain, since another try counted.
 	Parked, Redriven, Owners, Together           int
+	Made, Remade                                 int
 	Lives, Commits, Checkpoints, Deleted, Ghosts int
 }
 
@@ -91,6 +93,8 @@ func (c *Counts) Add(o Counts) {
 	c.Redriven += o.Redriven
 	c.Owners += o.Owners
 	c.Together += o.Together
+	c.Made += o.Made
+	c.Remade += o.Remade
 	c.Lives += o.Lives
 	c.Commits += o.Commits
 	c.Checkpoints += o.Checkpoints
@@ -127,12 +131,13 @@ type simulation struct {
 	counts      Counts
 	begins      map[string]time.Duration // when each life began
 	buried      []*life
-	updates     int64              // of topics, so far
-	keys        []apiKey           // that clients created
-	secret      string             // of the API key for everything; "" in a log without
-	secretSince time.Duration      // when that was created
-	versions    map[subject]string // of consumers, that anybody was told last
-	done        map[string]bool    // the records, by id, on which workers have done their work
+	updates     int64               // of topics, so far
+	keys        []apiKey            // that clients created
+	secret      string              // of the API key for everything; "" in a log without
+	secretSince time.Duration       // when that was created
+	versions    map[subject]string  // of consumers, that anybody was told last
+	done        map[string]bool     // the records, by id, on which workers have done their work
+	makes       map[string]delivery // by the id of what was made, of what
 
 	final *log // what the bucket means in the end
 }
@@ -143,7 +148,7 @@ func Run(t *testing.T, cfg Config) *Result {
 	s := &simulation{
 		cfg: cfg, plan: newPlan(cfg.Seed), bucket: newBucket(),
 		weathers: map[string]weather{}, begins: map[string]time.Duration{},
-		versions: map[subject]string{}, done: map[string]bool{},
+		versions: map[subject]string{}, done: map[string]bool{}, makes: map[string]delivery{},
 	}
 	s.plan.s3 = s.plan.s3 || cfg.S3
 	dir := s.cacheDir()
@@ -359,6 +364,7 @@ func (s *simulation) count() Counts {
 	c.Ghosts = s.bucket.ghosts
 	if s.final != nil {
 		s.final.all.countQueues(&c)
+		s.countMade(&c)
 		c.Recreated, c.Again = s.final.all.recreated(), s.final.all.consumersAgain()
 	}
 	return c
