@@ -56,7 +56,8 @@ func TestSlowWorkerKeepsItsRecord(t *testing.T) {
 			return nil
 		}})
 		time.Sleep(time.Minute)
-		wantHanded(t, mustReceive(t, q, 10, 0), "[1#1 2#1]") // not the one that is worked on
+		wantHanded(t, mustReceive(t, q, 10, 0), "[1#1 2#1]")
+		wantHanded(t, mustReceive(t, q, 10, 25*time.Second), "[]") // not the one that is worked on
 		time.Sleep(3 * time.Minute)
 		if err := stop(); err != nil || handled < 1 {
 			t.Fatalf("%d handled, %v", handled, err)

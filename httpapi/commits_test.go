@@ -228,9 +228,9 @@ func TestCommitWithALostLeaseDoesNothing(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.prepareCommits()
 		s.setQueue("mail", `{"lease":"10s","backoff":"0s"}`, http.StatusCreated)
-		commit := func(ms []wireMessage) answer {
+		commit := func(ms []wireMessage, header ...string) answer {
 			return s.post(commitsPath, `{"appends":[{"topic":"payments","partition":0,"records":[{"value":"paid"}]}],`+
-				`"positions":[{"topic":"orders","consumer":"billing","offsets":{"0":1}}],"acks":[{"topic":"orders","queue":"mail","tokens":`+tokensOf(t, ms)+`}]}`)
+				`"positions":[{"topic":"orders","consumer":"billing","offsets":{"0":1}}],"acks":[{"topic":"orders","queue":"mail","tokens":`+tokensOf(t, ms)+`}]}`, header...)
 		}
 		slow := s.wantHanded("", "0#1")
 		rest := s.wantHanded(`{"max":2,"lease":"1h"}`, "1#1 2#1")
@@ -247,7 +247,11 @@ func TestCommitWithALostLeaseDoesNothing(t *testing.T) {
 		}
 		s.wantConsumer("billing", 0)
 		s.wantCounts("mail", 0, 3, 0, 0)
-		commit(other).want(t, http.StatusOK)
+		commit(other, "Idempotency-Key", "k").want(t, http.StatusOK)
+		again := commit(other, "Idempotency-Key", "k") // the answer may have been lost
+		again.want(t, http.StatusOK)
+		again.wantHeader(t, "Idempotency-Replayed", "true")
+		commit(other).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost) // it would pay twice
 		if got, slots := s.values("payments", 0), s.broker.Status().Applied-before; got != "paid" || slots != 1 {
 			t.Errorf("payments holds %q, after %d slots", got, slots)
 		}
