@@ -127,6 +127,37 @@ func TestWorkIsDoneOrHandedOutAgain(t *testing.T) {
 	})
 }
 
+// Records that fail together don't come back together.
+func TestBackoffDoublesUpToItsLongestAndVaries(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		const records = 8
+		s.queueOf(records, `{"backoff":"8s..30s","max_attempts":10,"lease":"1h"}`)
+		out := s.received("mail", fmt.Sprintf(`{"max":%d}`, records))
+		varied := false
+		for _, longest := range []time.Duration{8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second} {
+			s.answered("nack", 200, out...)
+			began := time.Now()
+			first, last := time.Duration(0), time.Duration(0)
+			for out = nil; len(out) < records; last = time.Since(began) {
+				ms := s.received("mail", `{"max":1,"wait":"1m"}`)
+				if len(ms) == 0 {
+					t.Fatalf("%d of %d came back", len(out), records)
+				}
+				if out = append(out, ms...); len(out) == 1 {
+					first = time.Since(began)
+				}
+			}
+			if first < longest/2 || last > longest+time.Second {
+				t.Errorf("they came after %v to %v, want %v to %v", first, last, longest/2, longest)
+			}
+			varied = varied || last-first > longest/8
+		}
+		if !varied {
+			t.Error("they came together each time")
+		}
+	})
+}
+
 // When the answer is there, every broker that starts knows it.
 func TestAnswersOfWorkersAreDurable(t *testing.T) {
 	store := objstore.NewMemory()
