@@ -53,7 +53,9 @@ type desk struct {
 	turn         int                        // the partition to look into next
 	delayed      delays                     // records passed over, since they were not due
 	extended     map[leases.Place]time.Time // leases of records that were not looked at yet
-	waiting      []chan struct{}            // receivers, the longest-waiting first
+	waiting      []inLine                   // receivers, the longest-waiting first
+	wanted       int                        // how many records they want at most
+	claiming     int                        // next attempts on their way into the log, for receivers
 	chunks       chunks
 	moving       bool      // the window is being moved
 	shown        time.Time // when the log last heard of this owner
@@ -61,6 +63,12 @@ type desk struct {
 	closed       bool
 	received     rate
 	acknowledged rate
+}
+
+// inLine is a receiver that waits.
+type inLine struct {
+	turn chan struct{} // closed when it is to look again
+	most int           // how many records it wants
 }
 
 // deskPart is the desk's place in one partition.
@@ -105,7 +113,8 @@ func (d *desk) close() {
 // wakeLocked lets the receiver look again that has waited the longest.
 func (d *desk) wakeLocked() {
 	if len(d.waiting) > 0 {
-		close(d.waiting[0])
+		close(d.waiting[0].turn)
+		d.wanted -= d.waiting[0].most
 		d.waiting = d.waiting[1:]
 	}
 }

@@ -21,10 +21,10 @@ func byPlace(x, y leases.Delivery) int {
 }
 
 // claimLocked has the log count the next attempts of deliveries that failed, or parks
-// those that were the last. Who receives them then, waits for that.
-func (d *desk) claimLocked(last []leases.Delivery) {
+// those that were the last, and returns how many these are. Who receives them then, waits for that.
+func (d *desk) claimLocked(last []leases.Delivery) (parked int) {
 	if len(last) == 0 {
-		return
+		return 0
 	}
 	slices.SortFunc(last, byPlace)
 	again := make([]leases.Delivery, 0, len(last))
@@ -43,10 +43,11 @@ func (d *desk) claimLocked(last []leases.Delivery) {
 			if CodeOf(err) == CodeLeaseLost {
 				err = nil // it is done, or put back
 			}
-			d.settled([]leases.Delivery{x}, err)
+			d.settled([]leases.Delivery{x}, 0, err)
 		})
 	}
 	if len(again) > 0 {
+		d.claiming += len(again)
 		d.b.tasks.Go(func() {
 			var rests []rest // the commit loop's until the outcome is known
 			err := d.b.join(d.b.life, &request{change: func(dr *state.Draft) (items []commitlog.Item, refusal *Error) {
@@ -56,9 +57,10 @@ func (d *desk) claimLocked(last []leases.Delivery) {
 			if err == nil {
 				d.resting(rests)
 			}
-			d.settled(again, err)
+			d.settled(again, len(again), err)
 		})
 	}
+	return len(last) - len(again)
 }
 
 // tries returns which of the attempts that the queue allows a delivery is.
@@ -73,11 +75,12 @@ func (d *desk) tries(x leases.Delivery) int {
 	return int(x.Number) - int(a.Redriven)
 }
 
-// settled takes note of what became of claims. Those that are in the log the desk knows
-// from there.
-func (d *desk) settled(claims []leases.Delivery, err error) {
+// settled takes note of what became of claims, of which so many were for receivers. Those
+// that are in the log the desk knows from there.
+func (d *desk) settled(claims []leases.Delivery, awaited int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.claiming -= awaited
 	for _, x := range claims {
 		if err == nil {
 			d.table.Unneeded(x)

@@ -1,6 +1,7 @@
 package seb_test
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -68,4 +69,63 @@ func TestRecordThatIsPutBackWhileItsNextAttemptIsCountedRests(t *testing.T) {
 			mustAck(t, q, second...)
 		})
 	}
+}
+
+// TestNoMoreAttemptsAreCountedThanReceiversWant: a hundred records that allow one attempt are
+// redriven, and one of them is received. If all of them had been claimed for whoever comes
+// next, they would be parked again when their owner is killed, and nobody would have had them.
+func TestNoMoreAttemptsAreCountedThanReceiversWant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, records := objstore.NewMemory(), 100
+		b := openOnly(t, storetest.Slow(store, 50*time.Millisecond), immediate())
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
+		appendTo(t, b, 0, records)
+		if err := q.Nack(t.Context(), seb.NackOptions{}, tokens(mustReceive(t, q, records, 0))...); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); n != records || err != nil {
+			t.Fatalf("%d redriven, %v", n, err)
+		}
+		wantHanded(t, mustReceive(t, q, 1, time.Minute), "[0#1]")
+		kill(t, b)
+		b = openOnly(t, store, immediate())
+		q = b.Queue("t", "work")
+		if n := len(mustReceive(t, q, records, time.Minute)); n != records-1 {
+			t.Errorf("%d are handed out after a crash, want all but one", n)
+		}
+		if info, err := q.Describe(t.Context()); err != nil || info.Dead != 0 && info.Dead != 1 {
+			t.Errorf("%+v, %v", info, err)
+		}
+		kill(t, b)
+	})
+}
+
+// TestEveryReceiverGetsItsNextAttemptCounted has receivers who wait side by side get all that
+// comes due at once, with one commit or two.
+func TestEveryReceiverGetsItsNextAttemptCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, storetest.Slow(objstore.NewMemory(), 50*time.Millisecond), immediate())
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		appendTo(t, b, 0, 50)
+		lost := time.Now()
+		mustReceive(t, q, 50, 0) // nobody answers for them
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				for range 5 {
+					if len(mustReceive(t, q, 1, time.Minute)) != 1 {
+						t.Error("a receiver got nothing")
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(lost.Add(30 * time.Second)); took > 2*time.Second {
+			t.Errorf("it took %v after the leases", took)
+		}
+	})
 }

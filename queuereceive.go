@@ -229,16 +229,34 @@ func (d *desk) take(now time.Time, opts ReceiveOptions) (out []leases.Delivery, 
 			return nil, until, nil, need
 		}
 		until = now.Add(opts.lease(d.config))
-		got := d.table.Take(now, until, most, holder)
-		d.claimLocked(got.Claims)
-		if len(got.Out) > 0 {
+		if out = d.handLocked(now, until, most, holder); len(out) > 0 {
 			d.wakeLocked() // there may be more
-			return got.Out, until, nil, nil
+			return out, until, nil, nil
 		}
 	}
 	turn = make(chan struct{})
-	d.waiting = append(d.waiting, turn)
+	d.waiting = append(d.waiting, inLine{turn, most})
+	d.wanted += most
 	return nil, until, turn, nil
+}
+
+// handLocked leases up to most records that may go out, and has the next attempts of others
+// counted.
+func (d *desk) handLocked(now, until time.Time, most int, holder *leases.Holder) (out []leases.Delivery) {
+	for {
+		got := d.table.Take(now, until, most-len(out), d.claimsLocked(most), holder)
+		out = append(out, got.Out...)
+		if parked := d.claimLocked(got.Claims); parked == 0 {
+			return out
+		}
+	}
+}
+
+// claimsLocked returns how many attempts more may be counted, so that receivers who wait and
+// one who wants that many get all they want. Each is lost if the owner is before it has
+// handed it out.
+func (d *desk) claimsLocked(most int) int {
+	return max(0, d.wanted+most-d.claiming-d.table.Ready())
 }
 
 func (o ReceiveOptions) lease(c QueueConfig) time.Duration {
@@ -251,7 +269,8 @@ func (d *desk) giveTurn(turn chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, w := range d.waiting {
-		if w == turn {
+		if w.turn == turn {
+			d.wanted -= w.most
 			d.waiting = append(d.waiting[:i:i], d.waiting[i+1:]...)
 			return
 		}
@@ -282,9 +301,9 @@ func (d *desk) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Time, ok
 	if d.config.Paused {
 		return at, ok
 	}
-	if next, some := d.table.Next(); some {
+	if next, some := d.table.Next(); some && (next.After(now) || d.claimsLocked(0) > 0) {
 		earlier(next)
-	}
+	} // else its turn comes when a claim is settled
 	if len(d.delayed) > 0 && d.roomLocked() {
 		earlier(fromWall(now, d.delayed[0].due))
 	}

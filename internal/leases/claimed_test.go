@@ -7,13 +7,13 @@ func TestClaimThatGetsIntoTheLogLate(t *testing.T) {
 	table := New(false)
 	last := Delivery{Place{0, 1}, 1}
 	table.AddAgain(last, NoKey, at(0))
-	want(t, table.Take(at(0), at(9), 1, nil), "[]", "[1#1]")
+	want(t, table.Take(at(0), at(9), 1, 1, nil), "[]", "[1#1]")
 	table.Unclaimed(last.Place, at(1), true)
 	if table.Extend(last, at(9)) {
 		t.Error("a worker keeps what the next one may have any time")
 	}
 	table.Claimed(Delivery{last.Place, 2})
-	want(t, table.Take(at(0), at(9), 1, nil), "[1#2]", "[]")
+	want(t, table.Take(at(0), at(9), 1, 1, nil), "[1#2]", "[]")
 }
 
 // What the log says goes before a lease.
@@ -21,13 +21,13 @@ func TestClaimedRecordIsHandedOutThoughItIsLeased(t *testing.T) {
 	table := New(false)
 	last := Delivery{Place{0, 1}, 1}
 	table.AddAgain(last, NoKey, at(0))
-	want(t, table.Take(at(0), at(9), 1, nil), "[]", "[1#1]")
+	want(t, table.Take(at(0), at(9), 1, 1, nil), "[]", "[1#1]")
 	table.Unclaimed(last.Place, at(1), false)
 	if !table.Extend(last, at(9)) {
 		t.Error("a worker whose record nobody else can have has lost it")
 	}
 	table.Claimed(Delivery{last.Place, 2})
-	want(t, table.Take(at(0), at(9), 1, nil), "[1#2]", "[]")
+	want(t, table.Take(at(0), at(9), 1, 1, nil), "[1#2]", "[]")
 	table.Claimed(Delivery{last.Place, 2}) // said again
-	want(t, table.Take(at(0), at(9), 1, nil), "[]", "[]")
+	want(t, table.Take(at(0), at(9), 1, 1, nil), "[]", "[]")
 }

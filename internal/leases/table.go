@@ -77,6 +77,9 @@ func (t *Table) Known(p Place) bool { return t.entries[p] != nil }
 // Fresh returns how many records wait that were never handed out.
 func (t *Table) Fresh() int { return t.fresh.len() }
 
+// Ready returns how many records wait whose attempt is durable.
+func (t *Table) Ready() int { return t.ready.len() }
+
 // Leased returns how many records are handed out.
 func (t *Table) Leased(now time.Time) int {
 	t.Expire(now)

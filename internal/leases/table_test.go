@@ -34,11 +34,11 @@ func TestFreshAndRetriedRecordsGetHalfEach(t *testing.T) {
 			table.Add(Place{0, o}, NoKey)
 			table.AddAgain(Delivery{Place{1, o}, 1}, NoKey, at(0))
 		}
-		want(t, table.Take(at(1), at(9), 4, nil), "[0#1 1#1 2#1 3#1]", "[0#1 1#1]")
+		want(t, table.Take(at(1), at(9), 4, 4, nil), "[0#1 1#1 2#1 3#1]", "[0#1 1#1]")
 		for o := range int64(2) {
 			table.Claimed(Delivery{Place{1, o}, 2})
 		}
-		want(t, table.Take(at(1), at(9), 4, nil), "[0#2 1#2 4#1 5#1]", "[]")
+		want(t, table.Take(at(1), at(9), 4, 4, nil), "[0#2 1#2 4#1 5#1]", "[]")
 	}
 }
 
@@ -50,7 +50,7 @@ func TestOneAtATimeTakesTurns(t *testing.T) {
 	}
 	var got []Delivery
 	for range 8 {
-		got = append(got, table.Take(at(1), at(9), 1, nil).Out...)
+		got = append(got, table.Take(at(1), at(9), 1, 1, nil).Out...)
 	}
 	if numbers(got) != "[0#1 100#1 1#1 101#1 2#1 102#1 3#1 103#1]" {
 		t.Fatal(numbers(got))
@@ -62,16 +62,16 @@ func TestRecordsOfAKeyGoOutOneByOneInOrder(t *testing.T) {
 	for o := range int64(6) {
 		table.Add(Place{0, o}, uint64(1+o%2))
 	}
-	want(t, table.Take(at(0), at(9), 9, nil), "[0#1 1#1]", "[]")
+	want(t, table.Take(at(0), at(9), 9, 9, nil), "[0#1 1#1]", "[]")
 	table.Remove(Place{0, 1})
-	want(t, table.Take(at(0), at(9), 9, nil), "[3#1]", "[]")
+	want(t, table.Take(at(0), at(9), 9, 9, nil), "[3#1]", "[]")
 	table.PutBack(Delivery{Place{0, 0}, 1}, at(5))
-	want(t, table.Take(at(4), at(9), 9, nil), "[]", "[]") // 2 and 4 wait for 0
-	want(t, table.Take(at(5), at(9), 9, nil), "[]", "[0#1]")
+	want(t, table.Take(at(4), at(9), 9, 9, nil), "[]", "[]") // 2 and 4 wait for 0
+	want(t, table.Take(at(5), at(9), 9, 9, nil), "[]", "[0#1]")
 	table.Claimed(Delivery{Place{0, 0}, 2})
-	want(t, table.Take(at(5), at(20), 9, nil), "[0#2]", "[]")
+	want(t, table.Take(at(5), at(20), 9, 9, nil), "[0#2]", "[]")
 	table.Remove(Place{0, 0})
-	want(t, table.Take(at(5), at(20), 9, nil), "[2#1]", "[]")
+	want(t, table.Take(at(5), at(20), 9, 9, nil), "[2#1]", "[]")
 	table.RemoveBelow(0, 6)
 	if table.Len() != 0 || table.Blocked() != 0 || len(table.keys) != 0 {
 		t.Fatalf("%d known, %d blocked, %d keys", table.Len(), table.Blocked(), len(table.keys))
@@ -102,8 +102,9 @@ func (m *model) take() {
 	if rapid.Bool().Draw(m.t, "counts") {
 		to = m.worker
 	}
-	got := m.table.Take(at(m.now), at(m.now+3), most, to)
-	if len(got.Out)+len(got.Claims) > 2*most || len(got.Out) > most {
+	claims := rapid.IntRange(0, 5).Draw(m.t, "claims")
+	got := m.table.Take(at(m.now), at(m.now+3), most, claims, to)
+	if len(got.Out)+len(got.Claims) > 2*most || len(got.Out) > most || len(got.Claims) > claims {
 		m.t.Fatalf("%d of %d, and %d claims", len(got.Out), most, len(got.Claims))
 	}
 	for _, d := range got.Out {

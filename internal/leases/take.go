@@ -17,8 +17,8 @@ type Taken struct {
 // Take hands out up to most records until a time, to a holder or, if that is nil, to
 // somebody who does not count. Where both wait, half are fresh ones
 // and half are such as were handed out before or have come due: so neither a backlog nor
-// a storm of retries keeps the other waiting.
-func (t *Table) Take(now, until time.Time, most int, to *Holder) (got Taken) {
+// a storm of retries keeps the other waiting. It asks for no more claims than it may, up to most.
+func (t *Table) Take(now, until time.Time, most, claims int, to *Holder) (got Taken) {
 	t.Expire(now)
 	share := most
 	if t.Fresh() > 0 {
@@ -30,7 +30,7 @@ func (t *Table) Take(now, until time.Time, most int, to *Holder) (got Taken) {
 			t.turn = !t.turn
 		}
 	}
-	t.takeAgain(now, until, share, to, &got)
+	t.takeAgain(now, until, share, claims, to, &got)
 	for len(got.Out) < most {
 		e := t.fresh.pop()
 		if e == nil {
@@ -39,7 +39,7 @@ func (t *Table) Take(now, until time.Time, most int, to *Holder) (got Taken) {
 		t.hand(e, until, to, &got)
 	}
 	if left := most - len(got.Out) - len(got.Claims); left > 0 {
-		t.takeAgain(now, until, left, to, &got)
+		t.takeAgain(now, until, left, claims, to, &got)
 	}
 	return got
 }
@@ -56,14 +56,14 @@ func (t *Table) hand(e *entry, until time.Time, to *Holder, got *Taken) {
 }
 
 // takeAgain takes up to most records that are not fresh.
-func (t *Table) takeAgain(now, until time.Time, most int, to *Holder, got *Taken) {
+func (t *Table) takeAgain(now, until time.Time, most, claims int, to *Holder, got *Taken) {
 	for ; most > 0; most-- {
 		e := t.ready.pop()
 		if e != nil {
 			t.hand(e, until, to, got)
 			continue
 		}
-		if !t.due(now) {
+		if !t.due(now) || !t.again[0].first && len(got.Claims) >= claims {
 			return
 		}
 		e = heap.Pop(&t.again).(*entry)
