@@ -74,6 +74,7 @@ type Broker struct {
 	log     *commitlog.Log
 	cache   *cache.Cache
 	budget  *budget
+	pushed  *pushMemory
 	gather  *gather
 	metrics *metrics
 	use     storeUse
@@ -177,6 +178,7 @@ func (b *Broker) open(ctx context.Context) error {
 		return fmt.Errorf("open the cache: %w", err)
 	}
 	b.budget = &budget{limit: b.opts.Memory, resize: b.cache.SetMemoryMax}
+	b.pushed = newPushMemory(b)
 	b.gather = &gather{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put, keyed: map[commitlog.Digest]*request{}}
 	b.log = commitlog.NewLog(b.store, b.cluster, (*fold)(b), commitlog.Clock{Now: time.Now, Boot: b.opts.boot})
 	begun := time.Now()

@@ -2,6 +2,7 @@ package seb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,16 +18,27 @@ type pushQueue struct {
 
 // Receive implements [push.Queue].
 func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, error) {
-	got, err := p.q.Receive(ctx, ReceiveOptions{Max: min(limit, receiveMax), Wait: ReceiveWaitMax})
+	memory := p.q.b.pushed
+	opts, ahead := memory.options(limit)
+	got, err := p.q.Receive(ctx, opts)
 	if len(got) > 0 && !p.may() {
+		memory.give(ahead)
 		if back := p.q.Return(got); back != nil {
 			return nil, fmt.Errorf("%w: %w", push.ErrNoQueue, back)
 		}
 		return nil, fmt.Errorf("%w: it has another target", push.ErrNoQueue)
 	}
+	if len(got) > 0 {
+		if err := memory.settle(ctx, got, ahead); err != nil {
+			memory.give(ahead)
+			return nil, errors.Join(err, p.q.Return(got))
+		}
+	}
 	messages := make([]push.Message, len(got))
 	for i := range got {
+		held := memory.held(&got[i].Record)
 		messages[i] = pushed(&got[i])
+		messages[i].Release = func() { memory.give(held) }
 	}
 	switch CodeOf(err) {
 	case CodeQueueElsewhere, CodeQueueNotFound, CodeTopicNotFound, CodeBrokerClosed, CodeBrokerStopped:

@@ -21,6 +21,7 @@ func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFu
 	defer p.gate.settled()
 	era, ok := p.gate.enter(begin)
 	if !ok {
+		m.release()
 		if err := p.queue.Return(m.Token); err != nil {
 			p.log.Info("can't return a message that was not sent: it is left to its lease", "partition", m.Partition, "offset", m.Offset, "err", err)
 		}
@@ -43,7 +44,7 @@ func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFu
 		stop(fmt.Errorf("%w: %s", ErrGone, a.reason)) // before another may enter
 	}
 	closed := p.gate.leave(era, a)
-	m.Value = nil // settling needs it no more, and may take a while
+	m.release()
 	p.metrics.observe(a.outcome, time.Since(began))
 	p.report(a, closed)
 	p.settle(work, m, a)

@@ -23,6 +23,17 @@ type Message struct {
 	Value     []byte // never changed: a request may read it for a moment after it ended
 	Headers   []Header
 	Timestamp time.Time
+	// Release, if it is set, is called once Value is needed no more.
+	Release func()
+}
+
+// release lets go of the value: what comes after a request needs it no more, and may take
+// a while.
+func (m *Message) release() {
+	m.Value = nil
+	if m.Release != nil {
+		m.Release()
+	}
 }
 
 // Header is one name and value beside a record.
