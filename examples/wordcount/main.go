@@ -26,6 +26,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -56,7 +57,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if flags.NArg() != 1 {
 		return errors.New("name one directory: wordcount [-from TOPIC] [-to TOPIC] DIRECTORY")
 	}
-	dir, err := objstore.OpenDir(flags.Arg(0))
+	dir, err := openLog(flags.Arg(0))
 	if err != nil {
 		return err
 	}
@@ -68,10 +69,20 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return errors.Join(err, broker.Close())
 }
 
+// openLog opens a directory that a broker has set up. One that is merely there, or not
+// even that, is a mistake: nobody would ever append lines to it.
+func openLog(path string) (*objstore.Dir, error) {
+	if _, err := os.Stat(filepath.Join(path, "seb.json")); err != nil {
+		return nil, fmt.Errorf("there is no log in %s: name the directory that seb serve --store has, or start that first: %w", path, err)
+	}
+	return objstore.OpenDir(path)
+}
+
 // pause is how long the counter waits before it begins anew.
 const pause = time.Second
 
-// run counts until ctx ends. Whatever goes wrong, it begins anew with what the log has.
+// run counts until ctx ends. Whatever goes wrong, it begins anew with what the log has;
+// but a broker that has stopped, since its log is damaged, stays so.
 func (c *counter) run(ctx context.Context) error {
 	for _, topic := range []string{c.from, c.to} {
 		_, _, err := c.broker.CreateTopic(ctx, topic, seb.TopicOptions{})
@@ -83,6 +94,9 @@ func (c *counter) run(ctx context.Context) error {
 		err := c.count(ctx)
 		if ctx.Err() != nil || seb.CodeOf(err) == seb.CodePositionConflict {
 			continue // it is to end, or another one was faster
+		}
+		if stopped := (*seb.Error)(nil); errors.As(err, &stopped) && stopped.Code == seb.CodeBrokerStopped {
+			return fmt.Errorf("%w; %s", err, stopped.Hint)
 		}
 		c.log.Warn("beginning anew", "err", err)
 		select {

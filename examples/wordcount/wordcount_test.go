@@ -3,12 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -203,5 +208,66 @@ func TestUsage(t *testing.T) {
 		if err := run(t.Context(), args, t.Output()); err == nil {
 			t.Errorf("%q is taken", args)
 		}
+	}
+}
+
+// A directory that was mistyped is told, and not made a log of.
+func TestDirectoryWithoutALogIsRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "seb-daat")
+	err := run(t.Context(), []string{dir}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "there is no log in "+dir) {
+		t.Errorf("the error is %v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is there now: %v", err)
+	}
+}
+
+// A broker that met damage in its log never goes on, and nor does who counts with it.
+func TestDamagedLogEndsTheCounter(t *testing.T) {
+	dir := t.TempDir()
+	store, err := objstore.OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := seb.Open(t.Context(), store, seb.Options{Batching: seb.Immediate()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }() // which has stopped
+	if _, _, err := b.CreateTopic(t.Context(), "counts", seb.TopicOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := b.Consumer("counts", "test").Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	counted, err := b.Consumer("counts", "test").Follower(t.Context(), seb.AllPartitions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &counter{broker: b, from: "lines", to: "counts", log: slog.New(slog.DiscardHandler)}
+	ended := make(chan error, 1)
+	go func() { ended <- c.run(t.Context()) }()
+	if _, err := b.Append(t.Context(), "lines", []seb.Record{{Value: []byte("a rose")}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := counted.Next(t.Context(), seb.FetchOptions{Wait: 10 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	slots, err := filepath.Glob(filepath.Join(dir, "log", "*"))
+	if err != nil || len(slots) == 0 {
+		t.Fatalf("the log is %v, %v", slots, err)
+	}
+	next := filepath.Join(dir, "log", fmt.Sprintf("%020d", len(slots)+1))
+	if err := os.WriteFile(next, []byte("this is no commit"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if seb.CodeOf(err) != seb.CodeBrokerStopped {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("it goes on")
 	}
 }
