@@ -126,6 +126,19 @@ func (h *Handler) readGrowing(ctx context.Context, reserve reserve, src io.Reade
 	}
 }
 
+// specHint is for bodies that say what is to be, or be done, and are never large.
+const specHint = "send only what GET /openapi.yaml says that it may hold; that takes no more"
+
+// readSpec is readBody of what is no records. hint says what to do if it is too large.
+func (h *Handler) readSpec(w *response, r *http.Request, limit int, hint string) (body, error) {
+	b, err := h.readBody(w, r, limit)
+	var e *seb.Error
+	if errors.As(err, &e) && e.Code == seb.CodeRequestTooLarge {
+		e.Hint = hint
+	}
+	return b, err
+}
+
 func tooLarge(limit int) error {
 	return &seb.Error{
 		Code: seb.CodeRequestTooLarge, Outcome: seb.NotCommitted, Limit: int64(limit),

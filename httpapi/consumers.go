@@ -115,7 +115,7 @@ func (h *Handler) putConsumer(w *response, r *http.Request) error {
 	if err := refuseIfMatch(r); err != nil {
 		return err
 	}
-	body, err := h.readBody(w, r, topicBodyBytesMax)
+	body, err := h.readSpec(w, r, topicBodyBytesMax, specHint)
 	if err != nil {
 		return err
 	}
@@ -252,7 +252,7 @@ func (h *Handler) commitPositions(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := h.readBody(w, r, topicBodyBytesMax)
+	body, err := h.readSpec(w, r, topicBodyBytesMax, specHint)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (h *Handler) createKey(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
-	body, err := h.readBody(w, r, keyBodyBytesMax)
+	body, err := h.readSpec(w, r, keyBodyBytesMax, specHint)
 	if err != nil {
 		return err
 	}

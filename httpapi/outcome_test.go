@@ -64,6 +64,34 @@ func TestRefusedWritesSayThatTheyWereNotDone(t *testing.T) {
 	}
 }
 
+// What is too large has a hint about what it is: records, tokens, or neither.
+func TestHintOfATooLargeBodyIsAboutIt(t *testing.T) {
+	s := newServer(t, seb.Options{Limits: seb.Limits{RequestBytes: 1 << 20, RecordBytes: 1 << 20}}, Options{})
+	large := strings.Repeat(" ", 1<<20+1)
+	for route, hint := range map[string]string{
+		"POST /v1/topics/orders/records":                  "records",
+		"POST " + commitsPath:                             "records",
+		"POST " + mailPath + "/ack":                       "tokens",
+		"POST " + mailPath + "/nack":                      "tokens",
+		"POST " + mailPath + "/extend":                    "tokens",
+		"POST " + mailPath + "/receive":                   "/openapi.yaml",
+		"POST " + mailPath + "/dead/redrive":              "fewer records",
+		"POST " + mailPath + "/purge":                     "/openapi.yaml",
+		"PUT " + mailPath:                                 "/openapi.yaml",
+		"PUT " + mailPath + "/push":                       "/openapi.yaml",
+		"PUT /v1/topics/orders":                           "/openapi.yaml",
+		"PUT /v1/topics/orders/consumers/billing":         "/openapi.yaml",
+		"POST /v1/topics/orders/consumers/billing/commit": "/openapi.yaml",
+		"POST /v1/keys":                                   "/openapi.yaml",
+	} {
+		method, path, _ := strings.Cut(route, " ")
+		p := s.do(method, path, strings.NewReader(large)).wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge)
+		if !strings.Contains(p.Hint, hint) || hint != "records" && hint != "fewer records" && strings.Contains(p.Hint, "records") {
+			t.Errorf("%s: the hint is %q", route, p.Hint)
+		}
+	}
+}
+
 func withParameter(path string) string {
 	if strings.Contains(path, "?") {
 		return path + "&nonsense=1"

@@ -25,6 +25,8 @@ const (
 	tokenBytesMin = len(`"0123abcd.1/0:0.1",`)
 	// answerBytes is what a token takes until it is answered for, with why it was refused.
 	answerBytes = 512
+
+	tokensHint = "send the tokens in several requests, up to 1000 in each, and reasons of up to 1 KiB"
 )
 
 // readAnswer reads the tokens, and what else there may be. The memory that they take is
@@ -36,7 +38,7 @@ func (h *Handler) readAnswer(w *response, r *http.Request, what string, more fun
 	if _, err := parseParameters(r); err != nil {
 		return s, err
 	}
-	body, err := h.readBody(w, r, queueBodyBytesMax)
+	body, err := h.readSpec(w, r, queueBodyBytesMax, tokensHint)
 	if err != nil {
 		return s, err
 	}

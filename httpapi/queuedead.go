@@ -110,7 +110,7 @@ func (h *Handler) redrive(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
-	body, err := h.readBody(w, r, queueBodyBytesMax)
+	body, err := h.readSpec(w, r, queueBodyBytesMax, "name fewer records at a time, or none to redrive all")
 	if err != nil {
 		return err
 	}

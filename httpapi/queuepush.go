@@ -45,7 +45,7 @@ func (h *Handler) putPush(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
-	body, err := h.readBody(w, r, pushBodyBytesMax)
+	body, err := h.readSpec(w, r, pushBodyBytesMax, specHint)
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 	if _, err := parseParameters(r); err != nil {
 		return err
 	}
-	body, err := h.readBody(w, r, queueBodyBytesMax)
+	body, err := h.readSpec(w, r, queueBodyBytesMax, specHint)
 	if err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func (h *Handler) putQueue(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
-	body, err := h.readBody(w, r, topicBodyBytesMax)
+	body, err := h.readSpec(w, r, topicBodyBytesMax, specHint)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (h *Handler) noBody(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
-	body, err := h.readBody(w, r, topicBodyBytesMax)
+	body, err := h.readSpec(w, r, topicBodyBytesMax, specHint)
 	if err != nil {
 		return err
 	}

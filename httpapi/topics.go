@@ -187,7 +187,7 @@ func (h *Handler) readTopicSpec(w *response, r *http.Request) (seb.TopicUpdate, 
 	if _, err := parseQuery(r); err != nil {
 		return seb.TopicUpdate{}, err
 	}
-	body, err := h.readBody(w, r, topicBodyBytesMax)
+	body, err := h.readSpec(w, r, topicBodyBytesMax, specHint)
 	if err != nil {
 		return seb.TopicUpdate{}, err
 	}
