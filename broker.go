@@ -142,7 +142,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 	b.tail.init()
 	b.keyLooks.init()
 	b.accesses.init()
-	b.desks.init()
+	b.desks.init(opts.Memory)
 	if err := b.open(ctx); err != nil {
 		b.end()
 		return nil, err

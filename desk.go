@@ -107,6 +107,8 @@ func (d *desk) close() {
 	if !d.closed {
 		d.closed = true
 		close(d.gone)
+		d.b.desks.chunks.remove(d.chunks...)
+		d.chunks = nil
 	}
 }
 

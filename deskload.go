@@ -2,6 +2,7 @@ package seb
 
 import (
 	"context"
+	"slices"
 
 	"github.com/simple-event-broker/seb/internal/leases"
 )
@@ -18,6 +19,7 @@ type chunk struct {
 	partition int32
 	from, to  int64
 	records   []Record
+	bytes     int64
 }
 
 func (c *chunk) record(offset int64) *Record { return &c.records[offset-c.from] }
@@ -35,10 +37,9 @@ func (cs chunks) at(partition int32, offset int64) *chunk {
 	return nil
 }
 
-func (cs *chunks) add(c *chunk) {
-	if *cs = append(*cs, c); len(*cs) > chunksMax {
-		*cs = append(chunks(nil), (*cs)[1:]...)
-	}
+// drop takes a chunk out, if it is there.
+func (cs *chunks) drop(c *chunk) {
+	*cs = slices.DeleteFunc(*cs, func(x *chunk) bool { return x == c })
 }
 
 // load reads the records from a place on, and keeps them. One caller at a time reads for
@@ -58,9 +59,8 @@ func (d *desk) load(ctx context.Context, at leases.Place) (*chunk, error) {
 		return nil, err
 	}
 	c := &chunk{partition: at.Partition, from: at.Offset, to: int64(f.Next), records: f.Records}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.chunks.add(c)
+	c.own()
+	d.keep(c)
 	return c, nil
 }
 

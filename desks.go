@@ -31,6 +31,7 @@ type desks struct {
 	taking    singleflight.Group
 	takeovers sync.WaitGroup // those that are under way
 	pushes    pushChanges
+	chunks    keptChunks
 
 	mu   sync.Mutex
 	over bool // the broker goes: it takes nothing over any more
@@ -39,7 +40,8 @@ type desks struct {
 	done doneLately
 }
 
-func (x *desks) init() {
+func (x *desks) init(memory int64) {
+	x.chunks.max = memory / chunksShare
 	x.byID, x.lost = map[uint64]*desk{}, map[uint64]time.Time{}
 	x.done.numbers = map[doneRecord]uint32{}
 	x.pushes.changed = make(chan struct{}, 1)

@@ -67,3 +67,20 @@ func (b *Broker) Kill() error {
 	b.end()
 	return b.Close()
 }
+
+// ReadAhead returns how many bytes of records b keeps that it has read for the workers of
+// its queues, and as how many it counts them.
+func ReadAhead(b *Broker) (kept, counted int64) {
+	for _, d := range b.desks.all() {
+		d.mu.Lock()
+		for _, c := range d.chunks {
+			for i := range c.records {
+				kept += c.records[i].bytes()
+			}
+		}
+		d.mu.Unlock()
+	}
+	b.desks.chunks.mu.Lock()
+	defer b.desks.chunks.mu.Unlock()
+	return kept, b.desks.chunks.bytes
+}
