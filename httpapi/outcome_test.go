@@ -7,8 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
 // readByPost are the routes that commit nothing for who asks, though they take a POST.
@@ -61,6 +64,32 @@ func TestRefusedWritesSayThatTheyWereNotDone(t *testing.T) {
 			refused("no gzip", path, "no gzip", append(slices.Clone(sent), "Content-Encoding", "gzip")...)
 			refused("too large", path, strings.Repeat(" ", s.handler.limits.RequestBytes+1), sent...)
 		}
+	}
+}
+
+// Who acknowledges with the request for more is told what became of that, and of nothing
+// once it is done.
+func TestOutcomeOfAReceiveIsThatOfItsAcks(t *testing.T) {
+	store := storetest.NewFaulty(objstore.NewMemory())
+	s := serve(t, openBroker(t, store, seb.Options{AppendTimeout: 100 * time.Millisecond}), Options{})
+	s.ownQueue(2)
+	token := s.received("mail", "")[0].Token
+	body := fmt.Sprintf(`{"ack":[%q]}`, token)
+	a := s.post(queuesPath+"/nothing/receive", body)
+	a.want(t, http.StatusNotFound)
+	if got := outcomeOf(t, a); got != seb.NotCommitted {
+		t.Errorf("%d, outcome %q", a.StatusCode, got)
+	}
+	store.SetDown(true)
+	a = s.post(mailPath+"/receive", body)
+	a.want(t, http.StatusServiceUnavailable)
+	if got := outcomeOf(t, a); got != seb.Unknown {
+		t.Errorf("%d, outcome %q", a.StatusCode, got)
+	}
+	a = s.post(mailPath+"/receive", `{"max":0}`)
+	a.want(t, http.StatusBadRequest)
+	if got := outcomeOf(t, a); got != "" {
+		t.Errorf("%d, outcome %q", a.StatusCode, got)
 	}
 }
 

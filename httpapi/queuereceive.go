@@ -101,9 +101,11 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 	}
 	deadline := time.Now().Add(spec.wait)
 	if len(spec.done) > 0 {
+		w.reads = false // what became of these is told
 		if err := h.ackFirst(w, r, spec.done); err != nil {
 			return writeResults(w, spec.done, time.Time{}, err)
 		}
+		w.reads = true
 		spec.done = nil // who waits holds nothing
 	}
 	signs := r.Header.Get(forwardedHeader) != ""
