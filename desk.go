@@ -85,7 +85,7 @@ func (b *Broker) deskOf(q *state.Queue, t *state.Topic, now time.Time) *desk {
 	}
 	d.held = now.Add(d.config.Lease)
 	d.growLocked(len(t.Partitions))
-	for _, x := range b.state.DelayedOf(t.ID) {
+	for x := range b.state.DelayedOf(t.ID) {
 		d.ahead[int32(x.Partition)] = append(d.ahead[int32(x.Partition)], x)
 	}
 	for _, list := range d.ahead {

@@ -420,7 +420,7 @@ func (b *Broker) describeQueue(t *state.Topic, q *state.Queue, now time.Time) Qu
 			}
 		}
 	}
-	for _, d := range b.state.DelayedOf(t.ID) {
+	for d := range b.state.DelayedOf(t.ID) {
 		if d.Due > now.UnixMicro() {
 			info.Delayed += int64(d.Count) - q.DoneCount(d)
 		}

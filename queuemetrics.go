@@ -66,13 +66,32 @@ func (m queueMetrics) shown() []QueueInfo {
 	return infos
 }
 
+// known returns what the log says of the oldest queues, and their desks. It looks at each by
+// itself: with many queues, and many delayed records, commits would wait for all of them.
 func (m queueMetrics) known() (infos []QueueInfo, ds []*desk) {
-	b := m.b
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for _, q := range b.state.OldestQueues(queuesShown) {
-		infos = append(infos, b.describeQueue(b.state.TopicByID(q.Topic), q, time.Now()))
-		ds = append(ds, b.desks.of(q.ID))
+	for _, id := range m.oldest() {
+		if info, d, ok := m.b.describeByID(id); ok {
+			infos, ds = append(infos, info), append(ds, d)
+		}
 	}
 	return infos, ds
+}
+
+func (m queueMetrics) oldest() (ids []uint64) {
+	m.b.mu.RLock()
+	defer m.b.mu.RUnlock()
+	for _, q := range m.b.state.OldestQueues(queuesShown) {
+		ids = append(ids, q.ID)
+	}
+	return ids
+}
+
+func (b *Broker) describeByID(id uint64) (info QueueInfo, d *desk, ok bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	q := b.state.QueueByID(id)
+	if q == nil {
+		return QueueInfo{}, nil, false
+	}
+	return b.describeQueue(b.state.TopicByID(q.Topic), q, time.Now()), b.desks.of(id), true
 }

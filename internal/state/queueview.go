@@ -1,6 +1,7 @@
 package state
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"sort"
@@ -77,15 +78,16 @@ func (q *Queue) DoneCount(d Delayed) int64 {
 	return done.count(d.Offset) - done.count(d.Offset+int64(d.Count))
 }
 
-// DelayedOf returns the records of a topic that are not due yet by the fold's time, in no
-// order.
-func (s *State) DelayedOf(topic uint64) (list []Delayed) {
-	for _, d := range s.delayed {
-		if d.Topic == topic {
-			list = append(list, d)
+// DelayedOf iterates over the records of a topic that are not due yet by the fold's time, in
+// no order.
+func (s *State) DelayedOf(topic uint64) iter.Seq[Delayed] {
+	return func(yield func(Delayed) bool) {
+		for _, d := range s.delayed {
+			if d.Topic == topic && !yield(d) {
+				return
+			}
 		}
 	}
-	return list
 }
 
 // TimeAt returns the largest timestamp, in ms since 1970, of the batch that holds an offset;
