@@ -108,6 +108,17 @@ func (q *Queue) bury(ctx context.Context, answers []*answer, reason string) {
 		})
 	}
 	wg.Wait()
+	failed := map[receipt]*Error{}
+	for _, a := range answers {
+		if a.dead && a.err != nil {
+			failed[a.receipt] = a.err
+		}
+	}
+	for _, a := range answers {
+		if err := failed[a.receipt]; err != nil { // its token may be there twice
+			a.err = err
+		}
+	}
 }
 
 // answer is what is said of one delivery.

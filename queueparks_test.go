@@ -2,6 +2,7 @@ package seb_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -44,6 +45,31 @@ func TestRecordsAreCopiedAFewAtATime(t *testing.T) {
 		}
 		if info, err := q.Describe(t.Context()); err != nil || info.Dead != records {
 			t.Errorf("%+v, %v", info, err)
+		}
+	})
+}
+
+// A token that is sent twice in one request is told the same twice, also if its record could
+// not be parked.
+func TestTokenThatIsSentTwiceIsToldTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, faulty := newFaulty()
+		opts := immediate()
+		opts.AppendTimeout = time.Second
+		b := open(t, faulty, opts)
+		mustCreateTopic(t, b, "dead", 1)
+		q := queueOf(t, b, 1, 10)
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1), DeadLetterTopic: ptr("dead")})
+		token := mustReceive(t, q, 1, 0)[0].Token
+		defer faulty.On(objstore.VerbCreate, "log/", func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
+			return storetest.Answer{}, storetest.ErrInjected
+		})()
+		var told *seb.TokensError
+		if err := q.Nack(t.Context(), seb.NackOptions{}, token, token); !errors.As(err, &told) {
+			t.Fatalf("%v", err)
+		}
+		for _, err := range told.Errors {
+			wantCode(t, err, seb.CodeStoreUnavailable)
 		}
 	})
 }
