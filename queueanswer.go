@@ -306,10 +306,10 @@ func leaseLost(t receipt, why string) *Error {
 	return e
 }
 
-// Extend moves the end of leases to that long from now; 0 means as the queue has it. The worker that is not done in
-// time says so before its lease ends. Only the queue's owner can do it: else it fails as
-// [Queue.Receive] does. It is lost with that owner: the next one gives every worker the
-// queue's own lease.
+// Extend moves the end of leases to that long from now; 0 means as the queue has it. The
+// worker that is not done in time says so before its lease ends. Only the queue's owner can
+// do it: else it fails as [Queue.Receive] does. It is lost with that owner: the next one
+// gives every worker the queue's own lease.
 func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...string) (until time.Time, _ error) {
 	if err := cmp.Or(q.check(), checkTokens(tokens), checkLease(lease), q.b.current(ctx)); err != nil {
 		return time.Time{}, asRead(err)
@@ -318,8 +318,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	if err != nil {
 		return time.Time{}, asRead(err)
 	}
-	d, err := q.desk(ctx)
-	if err != nil {
+	if _, err := q.desk(ctx); err != nil {
 		return time.Time{}, asRead(err)
 	}
 	if err := q.lookUnlessLast(ctx, answers); err != nil {
@@ -328,13 +327,24 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	if err := q.b.confirmed(ctx); err != nil { // nobody is told to have for long what may be another's soon
 		return time.Time{}, asRead(err)
 	}
-	until, errs := d.extend(answers, lease)
-	return until.UTC(), tokensError(errs)
+	for {
+		d, err := q.desk(ctx) // which may be another one since it looked, or another broker's
+		if err != nil {
+			return time.Time{}, asRead(err)
+		}
+		if until, errs := d.extend(answers, lease); errs != nil {
+			return until.UTC(), tokensError(errs)
+		}
+	}
 }
 
+// extend returns what became of each lease; nothing if the desk is closed.
 func (d *desk) extend(answers []*answer, lease time.Duration) (until time.Time, errs []error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.closed {
+		return until, nil
+	}
 	until = time.Now().Add(cmp.Or(lease, d.config.Lease))
 	errs = make([]error, len(answers))
 	for i, a := range answers {

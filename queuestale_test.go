@@ -34,3 +34,31 @@ func TestReceiverThatHasWaitedGetsNothingFromAFormerOwner(t *testing.T) {
 		wantCode(t, <-outcome, seb.CodeQueueElsewhere)
 	})
 }
+
+// A former owner that has not heard of the next one yet learns of it when it is asked for more
+// time with a token that it does not know: it says where the queue is, not that the lease is lost.
+func TestFormerOwnerDoesNotRefuseALeaseOfTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		former, next := open(t, store, immediate()), open(t, store, immediate())
+		mustCreateTopic(t, former, "t", 1)
+		q := former.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		appendTo(t, former, 0, 1)
+		ms := mustReceive(t, q, 1, 0)
+		if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Duration(0))}, tokens(ms)...); err != nil {
+			t.Fatal(err)
+		}
+		_, epoch, err := next.Queue("t", "work").Owner(t.Context()) // which looks
+		if err == nil {
+			err = next.Queue("t", "work").TakeOver(t.Context(), epoch)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms = mustReceive(t, next.Queue("t", "work"), 1, time.Second)
+		wantHanded(t, ms, "[0#2]")
+		_, err = q.Extend(t.Context(), time.Minute, tokens(ms)...)
+		wantCode(t, err, seb.CodeQueueElsewhere)
+	})
+}
