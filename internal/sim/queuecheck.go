@@ -137,24 +137,28 @@ func (q *queueChecker) checkClaim(w *work, d seenDelivery) {
 // leaseEnd returns until when a delivery that was not answered for keeps its record at
 // least, as seen at a time.
 func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) time.Duration {
-	end := d.until
-	for _, a := range q.answers[d.delivery] {
-		switch o := a.op; {
-		case o.kind != extends || o.call > then:
-		case !o.acked():
-			return 0 // who knows
-		case o.taken(a.index):
-			end = o.until
-		}
-	}
+	end, owned := d.until, time.Duration(-1)
 	for _, o := range w.owners {
 		if at := o.at.Duration; at >= d.op.call && at <= then {
+			owned = at
 			held := at + time.Duration(w.config.LeaseMS)*time.Millisecond
 			if at > d.op.ret {
 				end = held
 			} else {
 				end = min(end, held)
 			}
+		}
+	}
+	for _, a := range q.answers[d.delivery] {
+		switch o := a.op; {
+		case o.kind != extends || o.call > then:
+		case !o.acked():
+			return 0 // who knows
+		case !o.taken(a.index) || o.ret < owned: // what an owner said is lost with it
+		case o.call < owned:
+			end = min(end, o.until) // who knows whose word it is
+		default:
+			end = o.until
 		}
 	}
 	return end
