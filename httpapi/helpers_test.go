@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
@@ -108,7 +109,10 @@ func bubbleAround(t *testing.T, open func(t *testing.T) *server, connections int
 				t.Errorf("serve: %v", err)
 			}
 		}()
-		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial() }}
+		transport := &http.Transport{
+			DialContext:     func(context.Context, string, string) (net.Conn, error) { return l.dial() },
+			IdleConnTimeout: idleTimeout - time.Millisecond, // else a request after just that time meets the server's close
+		}
 		t.Cleanup(func() {
 			transport.CloseIdleConnections()
 			if err := srv.Close(); err != nil {
