@@ -88,7 +88,7 @@ func (o options) turn(batch int) time.Duration {
 	return time.Duration(float64(batch*o.workers) / float64(o.rate) * float64(time.Second))
 }
 
-func run(ctx context.Context, args []string, out io.Writer) error {
+func run(ctx context.Context, args []string, out io.Writer) (result error) {
 	o, err := parse(args)
 	if err != nil {
 		return err
@@ -111,7 +111,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	for _, name := range o.sides {
-		what, err := measureSide(ctx, name, o, row)
+		s, err := openers[name](ctx, o)
+		var what string
+		if err == nil {
+			defer func() { result = errors.Join(result, s.Remove()) }()
+			what, err = measureSide(ctx, name, s, o, row)
+		}
 		if err != nil {
 			// What others have shown took a while.
 			return errors.Join(fmt.Errorf("%s: %w", name, err), table.Flush())
@@ -124,11 +129,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 // measureSide runs one side, and returns what exactly it was.
-func measureSide(ctx context.Context, name string, o options, row func(...any) error) (what string, err error) {
-	s, err := openers[name](ctx, o)
-	if err != nil {
-		return "", err
-	}
+func measureSide(ctx context.Context, name string, s side, o options, row func(...any) error) (what string, err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
 	for _, batch := range o.batches {
 		m, err := measure(ctx, s, o, batch)

@@ -25,7 +25,11 @@ type side interface {
 	Worker(ctx context.Context) (worker, error)
 	// Describe says what exactly was measured: versions and settings.
 	Describe(ctx context.Context) (string, error)
+	// Close ends it. Its files stay until Remove.
 	Close() error
+	// Remove deletes its files. ext4 makes a new file the slower the more were deleted
+	// beside it in the last minutes, so this has to wait until all has been measured.
+	Remove() error
 }
 
 // worker is one client of a queue.

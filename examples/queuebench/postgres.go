@@ -64,6 +64,13 @@ func (p *postgres) Close() error {
 	if p.own == nil {
 		return nil
 	}
+	return p.own.Crash(context.Background()) // nothing of it is kept
+}
+
+func (p *postgres) Remove() error {
+	if p.own == nil {
+		return nil
+	}
 	return p.own.Remove(context.Background())
 }
 

@@ -54,7 +54,7 @@ func (s *seb) open(ctx context.Context, o options) (side, error) {
 		return nil, err
 	}
 	if err := s.start(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(err, s.Close(), s.Remove())
 	}
 	return s, nil
 }
@@ -75,6 +75,10 @@ func (s *seb) Close() error {
 	if s.own != nil {
 		s.own.Kill() // nothing of it is kept
 	}
+	return nil
+}
+
+func (s *seb) Remove() error {
 	if s.dir == "" {
 		return nil
 	}
