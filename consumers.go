@@ -210,9 +210,7 @@ func starts(d *state.Draft, topic uint64, partitions uint32) []commitlog.Positio
 }
 
 func consumerNotFound(topic, name string) *Error {
-	e := refused(CodeConsumerNotFound, "topic %q has no consumer %q", topic, name)
-	e.Hint = "create it first, or read with it: that creates it"
-	return e
+	return refused(CodeConsumerNotFound, "topic %q has no consumer %q", topic, name)
 }
 
 // Reset sets the consumer to a position in every partition, and creates it if need be.

@@ -150,9 +150,7 @@ func (q *Queue) changePush(ctx context.Context, f func(old *commitlog.QueuePush)
 }
 
 func (q *Queue) pushNotFound() *Error {
-	e := refused(CodePushNotFound, "queue %q of topic %q is not pushed anywhere", q.name, q.topic)
-	e.Hint = "say where to first"
-	return e
+	return refused(CodePushNotFound, "queue %q of topic %q is not pushed anywhere", q.name, q.topic)
 }
 
 // checkTarget refuses what can't be pushed to from here.

@@ -304,9 +304,7 @@ func (q *Queue) find(d *state.Draft) (topic, id uint64, _ *Error) {
 }
 
 func queueNotFound(topic, name string) *Error {
-	e := refused(CodeQueueNotFound, "topic %q has no queue %q", topic, name)
-	e.Hint = "create it first"
-	return e
+	return refused(CodeQueueNotFound, "topic %q has no queue %q", topic, name)
 }
 
 // Purge does away with all work that is there: as if it were done. The records stay in

@@ -341,9 +341,7 @@ func (b *Broker) stateRoom() error {
 }
 
 func topicNotFound(name string) *Error {
-	e := refused(CodeTopicNotFound, "there is no topic %q", name)
-	e.Hint = "create it first, or append to it"
-	return e
+	return refused(CodeTopicNotFound, "there is no topic %q", name)
 }
 
 func topicRecreated(name string) *Error {

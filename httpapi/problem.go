@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -85,7 +86,7 @@ var statuses = map[seb.Code]int{
 var hints = map[seb.Code]string{
 	seb.CodeInvalidRequest:       "GET /openapi.yaml says what each request may hold",
 	seb.CodeInvalidTopicName:     "use 1 to 249 of a-z, A-Z, 0-9, ., _ and -, but not . or ..",
-	seb.CodeTopicNotFound:        "create it first, or append to it; GET /v1/topics lists those there are",
+	seb.CodeTopicNotFound:        "PUT /v1/topics/TOPIC creates it; GET /v1/topics lists those there are",
 	seb.CodeTopicExists:          "use it as it is, change it with PATCH or `seb topic update`, or choose another name",
 	seb.CodePartitionNotFound:    "GET /v1/topics/TOPIC or `seb topic show` tells those there are; PATCH or `seb topic update` adds some",
 	seb.CodeTopicRecreated:       "begin anew, at earliest or latest",
@@ -96,12 +97,12 @@ var hints = map[seb.Code]string{
 	seb.CodeTooManyHeaders:       "send fewer headers with a record, or have --headers-max of seb serve raised",
 	seb.CodeTooManyTopics:        "delete a topic that nobody needs, or have --topics-max of seb serve raised",
 	seb.CodeTooManyPartitions:    "use fewer partitions, or have --partitions-max of seb serve raised",
-	seb.CodeConsumerNotFound:     "create it with PUT, or read with it: that creates it",
+	seb.CodeConsumerNotFound:     "PUT /v1/topics/TOPIC/consumers/NAME creates it, and so does a read with it; GET /v1/topics/TOPIC/consumers lists those there are",
 	seb.CodePositionConflict:     "read where the consumer is now; perhaps another reader has its name",
 	seb.CodeTooManyConsumers:     "delete consumers that nobody needs, or have --consumers-max of seb serve raised",
-	seb.CodeQueueNotFound:        "create it with PUT",
+	seb.CodeQueueNotFound:        "PUT /v1/topics/TOPIC/queues/NAME creates it; GET /v1/topics/TOPIC/queues lists those there are",
 	seb.CodeTooManyQueues:        "delete queues that nobody needs, or have --queues-max of seb serve raised",
-	seb.CodePushNotFound:         "PUT says where to push to",
+	seb.CodePushNotFound:         "PUT /v1/topics/TOPIC/queues/NAME/push says where to push to",
 	seb.CodeLeaseLost:            "another worker may have the record, or has done it: leave it",
 	seb.CodeQueueElsewhere:       "try again after Retry-After seconds, or send the request to the broker that owner names",
 	seb.CodeTooManyDelayed:       "append when the records are due, or have --delayed-max of seb serve raised",
@@ -250,7 +251,7 @@ func invalid(hint, format string, args ...any) error {
 }
 
 func errNoRoute(r *http.Request) error {
-	hint := "topics are under /v1/topics, a topic's records under /v1/topics/TOPIC/records; GET /openapi.yaml lists all there is"
+	hint := placeHint(r.URL) + "; GET /openapi.yaml lists all there is"
 	switch {
 	case !isClean(r.URL):
 		hint = "a part of the path is empty, . or ..: is a name missing? " + hint
@@ -258,6 +259,21 @@ func errNoRoute(r *http.Request) error {
 		hint = "leave out the slash at the end; " + hint
 	}
 	return &seb.Error{Code: codeRouteNotFound, Detail: fmt.Sprintf("there is nothing at %.200q", r.URL.Path), Hint: hint}
+}
+
+// placeHint says what there is about where u leads to.
+func placeHint(u *url.URL) string {
+	parts := strings.Split(u.EscapedPath(), "/") // "", v1, topics, TOPIC, queues, NAME, ...
+	if len(parts) > 5 && parts[1] == "v1" && parts[2] == "topics" {
+		switch parts[4] {
+		case "consumers":
+			return "a consumer is at /v1/topics/TOPIC/consumers/NAME, and below it are records and commit; GET /v1/topics/TOPIC/consumers lists those there are"
+		case "queues":
+			return "a queue is at /v1/topics/TOPIC/queues/NAME, and below it are receive, ack, nack, extend, dead, dead/redrive, pause, resume, purge, push and push/resume; " +
+				"GET /v1/topics/TOPIC/queues lists those there are"
+		}
+	}
+	return "topics are under /v1/topics, a topic's records under /v1/topics/TOPIC/records"
 }
 
 // methodHints say what may have been meant by a method that a route does not have.

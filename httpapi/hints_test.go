@@ -1,0 +1,58 @@
+package httpapi
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// Who mistypes what is done with a queue or a consumer is told of all that can be.
+func TestHintsBelowQueuesAndConsumersTellWhatThereIs(t *testing.T) {
+	s := newServerWith(t, 1)
+	for kind, pattern := range map[string]string{
+		"queues": "/v1/topics/{topic}/queues/{queue}/", "consumers": "/v1/topics/{topic}/consumers/{consumer}/",
+	} {
+		for _, path := range []string{"/x/recv", "/x/", "//receive", "/x/records/3", "/x%2fy/z"} {
+			p := s.get("/v1/topics/orders/"+kind+path).wantProblem(t, http.StatusNotFound, codeRouteNotFound)
+			if !strings.Contains(p.Hint, "GET /v1/topics/TOPIC/"+kind+" lists those there are") || strings.Contains(p.Hint, "topics are under") {
+				t.Errorf("%s of %s: the hint is %q", path, kind, p.Hint)
+			}
+			for route := range s.handler.declared {
+				name, below := strings.CutPrefix(route, pattern)
+				if below && !regexp.MustCompile(`[ ,]`+name+`[ ,;]`).MatchString(p.Hint) {
+					t.Errorf("%s of %s: the hint does not tell of %s: %s", path, kind, name, p.Hint)
+				}
+			}
+		}
+	}
+}
+
+// Who names a queue or a consumer that is not there is told how to make one, and which
+// there are.
+func TestHintsTellHowToCreateWhatIsMissing(t *testing.T) {
+	s := newServerWith(t, 1)
+	const queue, consumer = "/v1/topics/orders/queues/x", "/v1/topics/orders/consumers/x"
+	token := s.clusterTag() + ".1/0:0.1"
+	for request, body := range map[string]string{
+		"GET " + queue: "", "DELETE " + queue: "", "POST " + queue + "/receive": "", "POST " + queue + "/ack": `{"tokens":["` + token + `"]}`,
+		"POST " + queue + "/pause": "", "GET " + queue + "/dead": "", "GET " + queue + "/push": "", "PUT " + queue + "/push": `{"url":"https://example.com"}`,
+		"GET " + consumer: "", "DELETE " + consumer: "", "POST " + consumer + "/commit": `{"offsets":{"0":1}}`,
+		"GET /v1/topics/none": "", "POST /v1/topics/none/queues/x/receive": "", "GET /v1/topics/none/consumers/x": "",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		code, create, list := seb.CodeTopicNotFound, "PUT /v1/topics/TOPIC creates it", "GET /v1/topics lists those there are"
+		switch {
+		case strings.HasPrefix(path, queue):
+			code, create, list = seb.CodeQueueNotFound, "PUT /v1/topics/TOPIC/queues/NAME creates it", "GET /v1/topics/TOPIC/queues lists"
+		case strings.HasPrefix(path, consumer):
+			code, create, list = seb.CodeConsumerNotFound, "PUT /v1/topics/TOPIC/consumers/NAME creates it", "GET /v1/topics/TOPIC/consumers lists"
+		}
+		p := s.do(method, path, strings.NewReader(body)).wantProblem(t, http.StatusNotFound, code)
+		if !strings.HasPrefix(p.Hint, create) || !strings.Contains(p.Hint, list) {
+			t.Errorf("%s: the hint is %q", request, p.Hint)
+		}
+	}
+}
