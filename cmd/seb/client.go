@@ -281,7 +281,7 @@ func readProblem(res *http.Response) error {
 	if e.Outcome != "" && e.Outcome != seb.NotCommitted {
 		e.Outcome = seb.Unknown // whatever else it may say
 	}
-	if e.Hint != "" {
+	if e.Hint = shellHint(e.Code, e.Hint); e.Hint != "" {
 		return hinted(e, e.Hint)
 	}
 	return e

@@ -176,9 +176,12 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 	return exitCode(ctx, err)
 }
 
-// pointToHelp says where to read on after a mistake that comes without advice.
+// pointToHelp says where to read on after a mistake that comes without advice, whether it
+// was found here or by the broker.
 func pointToHelp(command *kong.Context, err error) error {
-	if !errors.As(err, new(usageError)) || errors.As(err, new(hintError)) {
+	refusal, _ := errors.AsType[*apiError](err)
+	mistaken := errors.As(err, new(usageError)) || refusal != nil && refusal.Code == seb.CodeInvalidRequest
+	if !mistaken || errors.As(err, new(hintError)) {
 		return err
 	}
 	if command == nil || command.Selected() == nil {

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// Who types commands is told of commands. A hint about requests helps nobody there.
+func TestHintsOfRefusalsSpeakOfCommands(t *testing.T) {
+	b := serve(t, nil)
+	t.Setenv("SEB_SERVER", b.url)
+	runSeb(t, strings.NewReader("one\n"), "produce", "orders").want(t, exitOK)
+	runSeb(t, nil, "queue", "create", "orders", "mail").want(t, exitOK)
+	for _, c := range []struct{ command, hint string }{
+		{"topic show none", "`seb topic create TOPIC` creates it; `seb topic list` lists"},
+		{"consume none", "`seb topic list`"},
+		{"consume orders --partition 3", "`seb topic update TOPIC --partitions N` adds some"},
+		{"consumer show orders none", "`seb consumer list TOPIC`"},
+		{"queue list none", "`seb topic list`"},
+		{"queue show orders none", "`seb queue create TOPIC QUEUE` creates it; `seb queue list TOPIC` lists"},
+		{"queue pause orders none", "`seb queue create TOPIC QUEUE`"},
+		{"queue purge orders none", "`seb queue list TOPIC`"},
+		{"queue push set orders none https://example.com", "`seb queue list TOPIC`"},
+		{"queue push show orders mail", "`seb queue push set TOPIC QUEUE URL`"},
+		{"work orders none --exec true", "`seb queue create orders none`"},
+		{"queue create orders other --dead-letter-topic nowhere", "create the dead-letter topic first"},
+		{"queue create orders other --lease 13h", "see seb queue create --help"},
+		{"queue create orders other --dead-letter-topic orders", "see seb queue create --help"},
+		{"queue update orders mail --backoff 1h..1s", "see seb queue update --help"},
+		{"queue update orders mail --max-attempts 0", "see seb queue update --help"},
+		{"topic list --server " + b.url + "/orders", "is --server (SEB_SERVER) the URL of a broker?"},
+	} {
+		r := runSeb(t, nil, strings.Fields(c.command)...)
+		r.want(t, exitRefused, "\n     ", c.hint)
+		if ofRequests.MatchString(r.err[strings.Index(r.err, "\n"):]) {
+			t.Errorf("%s: the hint is for who types requests:\n%s", c.command, r.err)
+		}
+	}
+	runSeb(t, nil, "key", "create", "ops", "--scope", "admin").want(t, exitOK)
+	runSeb(t, nil, "topic", "list").want(t, exitRefused, "give an API key that is good, as SEB_KEY")
+}
+
+// A broker that says nothing of use is not repeated.
+func TestHintsAboutRequestsAreLeftOut(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusConflict)
+		_, _ = w.Write([]byte(`{"code":"too_strange","detail":"it is","hint":"PUT /v1/less of it"}`))
+	}))
+	defer server.Close()
+	r := runSeb(t, nil, "topic", "list", "--server", server.URL)
+	if r.want(t, exitRefused); r.err != "seb: list topics: too_strange: it is\n" {
+		t.Errorf("it says:\n%s", r.err)
+	}
+}
