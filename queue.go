@@ -237,7 +237,9 @@ func (q *Queue) checkConfig(d *state.Draft, c QueueConfig) *Error {
 		return nil
 	}
 	if c.DeadLetterTopic == q.topic {
-		return refused(CodeInvalidRequest, "topic %q can't be its own dead-letter topic", q.topic)
+		e := refused(CodeInvalidRequest, "topic %q can't be its own dead-letter topic", q.topic)
+		e.Hint = "name another topic: this one's queues would work on what failed for ever"
+		return e
 	}
 	if _, _, ok := d.TopicID(c.DeadLetterTopic); !ok {
 		e := topicNotFound(c.DeadLetterTopic)

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,4 +71,55 @@ func TestSilentWorkersGetARecordParked(t *testing.T) {
 			t.Errorf("parked are %+v", dead)
 		}
 	})
+}
+
+// Two queues that park into each other's topic hand a record that nobody can deal with back
+// and forth until it has as many headers as a record may have. Then it stays parked.
+func TestCircleOfDeadLetterTopicsEnds(t *testing.T) {
+	s := newServer(t, seb.Options{Batching: seb.Immediate()}, Options{})
+	s.append("orders", "x", "Seb-Header-App", "shop")
+	s.do("PUT", "/v1/topics/orders.dead", nil).want(t, http.StatusCreated)
+	set := func(path, into string) {
+		s.do("PUT", path, strings.NewReader(`{"max_attempts":1,"dead_letter_topic":"`+into+`"}`)).want(t, http.StatusCreated)
+	}
+	refused := s.do("PUT", mailPath, strings.NewReader(`{"dead_letter_topic":"orders"}`)).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	if !strings.Contains(refused.Hint, "another topic") {
+		t.Errorf("the hint is %q", refused.Hint)
+	}
+	const deadPath = "/v1/topics/orders.dead/queues/mail"
+	set(mailPath, "orders.dead")
+	set(deadPath, "orders")
+
+	queues, laps := []string{mailPath, deadPath}, 0
+	for ; laps < 1000; laps++ {
+		path := queues[laps%2]
+		a := s.post(path+"/receive", "")
+		if a.want(t, http.StatusOK); len(a.messages(t)) == 0 {
+			break
+		}
+		s.post(path+"/nack", `{"tokens":`+tokensOf(t, a.messages(t))+`,"reason":"no"}`).want(t, http.StatusOK)
+	}
+	const headers, ofCopy = 100, 7 // what a record may have, and what each copy has more
+	if want := 1 + (headers-1)/ofCopy; laps != want {
+		t.Errorf("it was parked %d times, want %d", laps, want)
+	}
+	parked := 0
+	for _, path := range queues {
+		var q queueJSON
+		a := s.get(path)
+		if a.json(t, &q); q.Ready != 0 {
+			t.Errorf("%s is %s", path, a.body)
+		}
+		parked += int(q.Dead)
+	}
+	if parked != laps {
+		t.Errorf("%d are parked, want %d", parked, laps)
+	}
+	for _, topic := range []string{"orders", "orders.dead"} {
+		for _, r := range s.stored(topic, 0) {
+			if len(r.Headers) > headers || string(r.Value) != "x" {
+				t.Errorf("%s has %q with %d headers", topic, r.Value, len(r.Headers))
+			}
+		}
+	}
 }
