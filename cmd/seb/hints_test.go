@@ -27,7 +27,7 @@ func TestHintsOfRefusalsSpeakOfCommands(t *testing.T) {
 		{"work orders none --exec true", "`seb queue create orders none`"},
 		{"queue create orders other --dead-letter-topic nowhere", "create the dead-letter topic first"},
 		{"queue create orders other --lease 13h", "see seb queue create --help"},
-		{"queue create orders other --dead-letter-topic orders", "see seb queue create --help"},
+		{"queue create orders other --dead-letter-topic orders", "name another topic"},
 		{"queue update orders mail --backoff 1h..1s", "see seb queue update --help"},
 		{"queue update orders mail --max-attempts 0", "see seb queue update --help"},
 		{"topic list --server " + b.url + "/orders", "is --server (SEB_SERVER) the URL of a broker?"},
