@@ -30,6 +30,9 @@ type signer [][]byte
 // parseSecret reads a target's secret. Its errors don't show any of it.
 func parseSecret(text string) (signer, error) {
 	const field = "secret"
+	if len(text) > SecretBytesMax {
+		return nil, invalid(field, fmt.Sprintf("use at most %d, with one space between two", SecretBytesMax), "the secrets have %d bytes", len(text))
+	}
 	var s signer
 	for one := range strings.FieldsSeq(text) {
 		encoded, ok := strings.CutPrefix(one, secretPrefix)

@@ -14,6 +14,7 @@ const (
 	HeadersMax      = 32
 	HeaderBytesMax  = 8 << 10 // of all names and values together
 	SecretsMax      = 4
+	SecretBytesMax  = 1 << 10 // of all secrets, and what stands between them
 	InFlightDefault = 64
 	InFlightMax     = 1024
 	TimeoutDefault  = 30 * time.Second

@@ -57,6 +57,7 @@ func TestTargetIsChecked(t *testing.T) {
 		"65 bytes":            {Target{Secret: secretOf(65)}, "secret", "65 bytes"},
 		"4 secrets":           {Target{Secret: strings.Repeat(testSecret+" ", 4)}, "", ""},
 		"5 secrets":           {Target{Secret: strings.Repeat(testSecret+" ", 5)}, "secret", "5 secrets"},
+		"long secret":         {Target{Secret: testSecret + strings.Repeat(" ", SecretBytesMax)}, "secret", "bytes"},
 		"one of two is bad":   {Target{Secret: testSecret + " x"}, "secret", "begin with whsec_"},
 		"host header":         {header("host", "example.com"), "headers", "host can't be set, it is that of the URL"},
 		"length":              {header("Content-Length", "1"), "headers", "can't be set"},
