@@ -141,6 +141,9 @@ func (a *answer) putBack(queue uint64, o NackOptions, now time.Time) *commitlog.
 		delay = *o.Delay
 	}
 	delay = max(delay, o.atLeast)
+	if a.dies() {
+		delay = 0 // of what is parked it is said when it was
+	}
 	return &commitlog.RecordPutBack{
 		Queue: queue, Partition: uint32(a.partition), Attempt: commitlog.Attempt{Offset: a.offset, Number: a.number},
 		NotBefore: now.Add(delay).UnixMicro(), Parked: a.dies(), Reason: o.Reason,
