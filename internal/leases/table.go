@@ -248,10 +248,11 @@ func (t *Table) lease(e *entry, until time.Time) {
 	e.holder.more()
 }
 
-// Delivered calls f for the last delivery of every record that had one.
+// Delivered calls f for the last delivery of every record that had one, but not for the
+// first of one that came back without that anybody got it: that may be made anew.
 func (t *Table) Delivered(f func(Delivery)) {
 	for _, e := range t.entries {
-		if e.Number > 0 {
+		if e.Number > 1 || e.Number == 1 && e.phase != ready {
 			f(e.Delivery)
 		}
 	}
