@@ -265,6 +265,16 @@ func (p *Pending) wait(ctx context.Context) error {
 	}
 }
 
+// settled is wait for who must know: if the outcome may be either, it waits until it is decided.
+func (p *Pending) settled(ctx context.Context) error {
+	err := p.wait(ctx)
+	if OutcomeOf(err) == Unknown {
+		<-p.r.done // which comes at the latest when the broker ends
+		err = p.r.err
+	}
+	return err
+}
+
 func (p *Pending) late() error {
 	e := &Error{
 		Code:       CodeStoreUnavailable,

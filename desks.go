@@ -3,6 +3,7 @@ package seb
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -311,8 +312,9 @@ func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, _ erro
 }
 
 // takeOver makes this broker the owner after the one that is known here, unless there is
-// another by now. That goes on when the caller goes away: an owner that does not know that
-// it is one would have to take over from itself, and leave its whole window in doubt.
+// another by now. That goes on when the caller goes away, or the store takes too long: an
+// owner that does not know that it is one would have to take over from itself, and leave its
+// whole window in doubt.
 func (q *Queue) takeOver(ctx context.Context, o owner) error {
 	taken := make(chan error, 1)
 	begun := q.b.desks.begin(&q.b.tasks, func() {
@@ -322,9 +324,16 @@ func (q *Queue) takeOver(ctx context.Context, o owner) error {
 	if !begun {
 		return errClosed()
 	}
+	timer := time.NewTimer(q.b.opts.AppendTimeout)
+	defer timer.Stop()
 	select {
 	case err := <-taken:
 		return err
+	case <-timer.C:
+		return &Error{
+			Code: CodeStoreUnavailable, Detail: fmt.Sprintf("the store did not take within %v that this broker hands out the queue's records", q.b.opts.AppendTimeout),
+			Outcome: Unknown, RetryAfter: time.Second, Err: q.b.lastStoreError(),
+		}
 	case <-ctx.Done():
 		return canceled(ctx, Unknown)
 	}
@@ -371,8 +380,11 @@ func (q *Queue) commitOwner(o owner) error {
 	if d, now, err := q.ownedHere(); err != nil || d != nil || now.epoch != o.epoch {
 		return err
 	}
+	if err := b.lookNow(b.life, false); err != nil {
+		return err
+	}
 	var taken bool // the commit loop's until the outcome is known
-	err := b.change(b.life, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	p, err := b.joinAsync(b.life, &request{looked: true, change: func(d *state.Draft) ([]commitlog.Item, *Error) {
 		topic, id, refusal := q.find(d)
 		if refusal != nil {
 			return nil, refusal
@@ -382,11 +394,15 @@ func (q *Queue) commitOwner(o owner) error {
 			return nil, nil // somebody was faster
 		}
 		return []commitlog.Item{&commitlog.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, windowRecords), Address: b.opts.Address}}, nil
-	})
-	if err == nil && taken {
-		b.openDesk(o)
+	}})
+	if err != nil {
+		return err
 	}
-	return err
+	if err := p.settled(b.life); err != nil || !taken {
+		return err
+	}
+	b.openDesk(o)
+	return nil
 }
 
 // openDesk opens the desk of a queue if this broker owns it with the next epoch: the one

@@ -78,3 +78,33 @@ func TestBrokerThatGoesDuringATakeoverLeavesNoDoubt(t *testing.T) {
 		wantHanded(t, mustReceive(t, open(t, store, immediate()).Queue("t", "work"), 1, time.Second), "[0#1]")
 	})
 }
+
+// TestTakeoverThatTheStoreTakesLateCostsNoAttempt: those who wait are told in time that the
+// store is slow, and once it has the takeover the broker knows that the queue is its own.
+func TestTakeoverThatTheStoreTakesLateCostsNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, faulty := newFaulty()
+		opts := seb.InVirtualTime(immediate())
+		opts.AppendTimeout = 5 * time.Second
+		b := open(t, faulty, opts)
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
+		appendTo(t, b, 0, 1)
+		release := make(chan struct{})
+		remove := faulty.On(objstore.VerbCreate, "log/", storetest.Hold(release))
+		for range 2 {
+			began := time.Now()
+			_, err := q.Receive(t.Context(), seb.ReceiveOptions{Wait: time.Minute})
+			wantCode(t, err, seb.CodeStoreUnavailable)
+			if waited := time.Since(began); waited > 20*time.Second { // a look at the log is waited for too
+				t.Errorf("told after %v", waited)
+			}
+		}
+		remove()
+		close(release)
+		ms := mustReceive(t, q, 1, time.Second)
+		wantHanded(t, ms, "[0#1]")
+		mustAck(t, q, ms...)
+	})
+}
