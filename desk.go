@@ -57,9 +57,9 @@ type desk struct {
 	wanted       int                        // how many records they want at most
 	claiming     int                        // next attempts on their way into the log, for receivers
 	chunks       chunks
-	moving       bool      // the window is being moved
-	shown        time.Time // when the log last heard of this owner
-	contested    time.Time // until then the owner before may want the queue back
+	moved        chan struct{} // closed when the window, which is being moved, has been; nil if it is not
+	shown        time.Time     // when the log last heard of this owner
+	contested    time.Time     // until then the owner before may want the queue back
 	closed       bool
 	received     rate
 	acknowledged rate

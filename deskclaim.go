@@ -148,14 +148,14 @@ func (d *desk) claims(dr *state.Draft, last []leases.Delivery, now time.Time) (i
 // moveWindowLocked lets the desk go on where it has used up half of its window, and makes
 // itself heard of where nobody can ask it.
 func (d *desk) moveWindowLocked(now time.Time) {
-	if d.moving || d.closed {
+	if d.moved != nil || d.closed {
 		return
 	}
 	moves := d.windowsLocked()
 	if silent := now.Before(d.contested) && now.Sub(d.shown) >= ownerShows; len(moves) == 0 && !silent {
 		return
 	}
-	d.moving, d.shown = true, now
+	d.moved, d.shown = make(chan struct{}), now
 	d.b.tasks.Go(func() {
 		err := d.b.join(d.b.life, &request{change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
 			return d.windowItems(dr, moves)
@@ -165,9 +165,32 @@ func (d *desk) moveWindowLocked(now time.Time) {
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.moving = false
+		close(d.moved)
+		d.moved = nil
 		d.wakeLocked()
 	})
+}
+
+// opening returns what will be closed when records may be handed out that nothing but the
+// window keeps back, as it does those of a partition that is new; nil if there are none.
+func (d *desk) opening() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.moved == nil || d.config.Paused {
+		return nil
+	}
+	d.b.mu.RLock()
+	defer d.b.mu.RUnlock()
+	t, q := d.b.state.TopicByID(d.topic), d.b.state.QueueByID(d.queue)
+	if t == nil || q == nil || q.Epoch != d.epoch {
+		return nil
+	}
+	for i, p := range d.parts {
+		if p.next < t.Partitions[i].End && p.next >= q.Window(int32(i)) {
+			return d.moved
+		}
+	}
+	return nil
 }
 
 // show has the log hear of the owner.

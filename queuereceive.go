@@ -44,6 +44,9 @@ const (
 	receiveBytes = 1 << 20
 	// ReceiveWaitMax is the longest that a [Queue.Receive] waits.
 	ReceiveWaitMax = time.Hour
+	// openingMax is how long a receiver waits, past its time, for records that are there and
+	// about to be handed out.
+	openingMax = 5 * time.Second
 )
 
 func (o *ReceiveOptions) check() error {
@@ -181,17 +184,22 @@ func (r *receiver) takeNow(ctx context.Context, d *desk) (_ []Message, turn chan
 	}
 }
 
-// wait waits until it is the receiver's turn, or something comes due.
+// wait waits until it is the receiver's turn, or something comes due. Records that wait for
+// nothing but the log are there: for a short time it waits for them, also past its own.
 func (r *receiver) wait(ctx context.Context, d *desk, turn chan struct{}) error {
-	now := time.Now()
-	if !now.Before(r.deadline) {
-		r.over = true
-		return nil
+	now, deadline := time.Now(), r.deadline
+	var opened <-chan struct{}
+	if !now.Before(deadline) {
+		opened, deadline = d.opening(), deadline.Add(openingMax)
+		if opened == nil || !now.Before(deadline) {
+			r.over = true
+			return nil
+		}
 	}
 	if r.leaves == nil {
 		r.leaves = r.q.b.tail.wait()
 	}
-	until := r.deadline
+	until := deadline
 	if at, ok := d.nextDue(turn, r.opts.InFlight); ok && at.Before(until) {
 		until = at
 	}
@@ -199,8 +207,12 @@ func (r *receiver) wait(ctx context.Context, d *desk, turn chan struct{}) error 
 	defer timer.Stop()
 	select {
 	case <-turn:
-	case <-timer.C:
+	case <-opened:
 		d.giveTurn(turn)
+	case <-timer.C:
+		if r.over = opened != nil && !time.Now().Before(deadline); !r.over {
+			d.giveTurn(turn)
+		}
 	case <-d.gone:
 	case <-ctx.Done():
 		return canceled(ctx, "")
@@ -289,7 +301,7 @@ func (d *desk) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Time, ok
 		}
 	}
 	now := time.Now()
-	if now.Before(d.contested) && !d.moving {
+	if now.Before(d.contested) && d.moved == nil {
 		earlier(d.shown.Add(ownerShows))
 	}
 	if inFlight.fullLocked(turn) {

@@ -3,6 +3,7 @@ package seb_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
@@ -40,5 +41,58 @@ func TestNothingIsHandedOutBeyondTheWindow(t *testing.T) {
 			}
 		}
 		close(release)
+	})
+}
+
+// TestReceiversThatDoNotWaitAreHeldUpByACommitForAShortTime: the log has to say that records
+// of a partition that was added may be handed out. Several receivers share what is there, and
+// are told soon that there is no more; while nothing can be committed they get none.
+func TestReceiversThatDoNotWaitAreHeldUpByACommitForAShortTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, faulty := newFaulty()
+		b, q := openQueueOn(t, storetest.Slow(faulty, 50*time.Millisecond), 1, seb.QueueUpdate{})
+		mustReceive(t, q, 1, 0)
+		addPartition := func(n int32) {
+			if _, err := b.UpdateTopic(t.Context(), "t", seb.TopicUpdate{Partitions: &n}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Append(t.Context(), "t", batchOf(3, 1), seb.ToPartition(n-1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		receive := func(patience time.Duration) (n int, took time.Duration) {
+			began := time.Now()
+			var all, patient []<-chan []seb.Message
+			for i := range 12 {
+				if i < 3 || i > 8 {
+					all = append(all, waiting(t, q, 0))
+				} else { // these go on waiting where the others give up
+					patient = append(patient, waiting(t, q, patience))
+				}
+			}
+			for _, got := range all {
+				n += len(<-got)
+			}
+			took = time.Since(began)
+			for _, got := range patient {
+				n += len(<-got)
+			}
+			return n, took
+		}
+		addPartition(2)
+		if n, took := receive(10 * time.Second); n != 3 || took > time.Second {
+			t.Errorf("%d of 3 records are handed out, in %v", n, took)
+		}
+		addPartition(3)
+		release := make(chan struct{})
+		faulty.On(objstore.VerbCreate, "log/", storetest.Hold(release))
+		if n, took := receive(0); n != 0 || took > 10*time.Second {
+			t.Errorf("without commits %d records are handed out, in %v", n, took)
+		}
+		close(release)
+		synctest.Wait()
+		if n, took := receive(10 * time.Second); n != 3 || took > time.Second {
+			t.Errorf("then %d of 3 records are handed out, in %v", n, took)
+		}
 	})
 }
