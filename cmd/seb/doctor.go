@@ -39,14 +39,17 @@ func (doctorCmd) Help() string {
     seb doctor --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1'
     seb doctor --output json | jq .usable
 
-It writes a few dozen small objects under probe/ and deletes them again; the log is not touched. The exit code
-is 0 if the store is fit for Seb, 3 if not, 6 if it does not answer.`
+It writes a few dozen small objects under probe/ and deletes them again; the log is not touched. A directory has
+to be there. The exit code is 0 if the store is fit for Seb, 3 if not, 6 if it does not answer.`
 }
 
 // Run probes the store and prints a verdict.
 func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	if c.Rounds < 1 || c.Racers < 2 || c.Samples < 1 {
 		return usage(errors.New("--rounds and --samples must be at least 1, --racers at least 2"))
+	}
+	if err := c.mustBeThere(); err != nil {
+		return err
 	}
 	store, kind, err := c.open(ctx)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -32,6 +33,21 @@ func TestDoctorFindsADirectoryUsableAndLeavesNothing(t *testing.T) {
 	page, err := store.List(t.Context(), "", "", 10)
 	if err != nil || len(page.Keys) > 0 {
 		t.Errorf("it left %v, %v", page.Keys, err)
+	}
+}
+
+func TestDoctorMakesNoDirectory(t *testing.T) {
+	above := t.TempDir()
+	t.Chdir(above)
+	for _, args := range [][]string{{"--store", "seb-dtaa"}, {"--store", above + "/no/such"}, {}, {"--output", "json"}} {
+		r := runSeb(t, nil, append([]string{"doctor"}, args...)...)
+		r.want(t, exitRefused, "there is no directory ", "`seb serve`")
+		if r.out != "" {
+			t.Errorf("it says\n%s", r.out)
+		}
+	}
+	if made, err := os.ReadDir(above); err != nil || len(made) > 0 {
+		t.Errorf("it has made %v, %v", made, err)
 	}
 }
 

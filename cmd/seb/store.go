@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/simple-event-broker/seb/objstore"
@@ -42,6 +43,19 @@ func (f storeFlag) look(ctx context.Context) (objstore.Store, error) {
 	}
 	store, _, err := f.open(ctx)
 	return store, err
+}
+
+// mustBeThere refuses a directory that is not there, which open would make.
+func (f storeFlag) mustBeThere() error {
+	if !isDirectory(f.Store) {
+		return nil
+	}
+	_, err := os.Stat(f.Store)
+	if errors.Is(err, fs.ErrNotExist) {
+		return codedError{hinted(fmt.Errorf("there is no directory %s", f.Store),
+			"name the store that `seb serve` has with --store, or make a directory to try out first"), exitRefused}
+	}
+	return err
 }
 
 // clusterKey is the object that every log begins with, see docs/format.md.
