@@ -354,12 +354,21 @@ func (d *desk) extend(answers []*answer, lease time.Duration) (until time.Time, 
 		switch {
 		case a.queue != d.queue:
 			errs[i] = asRead(elsewhere(a.receipt, d.b.hasQueue(a.queue)))
-		case !d.table.Extend(a.delivery(), until) && !d.extendUnmetLocked(a.delivery(), until):
+		case !d.counts(a.receipt), !d.table.Extend(a.delivery(), until) && !d.extendUnmetLocked(a.delivery(), until):
 			errs[i] = asRead(leaseLost(a.receipt, "is not of a delivery that is out"))
 		}
 	}
 	d.wakeLocked() // leases may end sooner than before
 	return until, errs
+}
+
+// counts tells whether a delivery may still be answered, as far as is known here. The table
+// knows nothing of redriving.
+func (d *desk) counts(t receipt) bool {
+	d.b.mu.RLock()
+	defer d.b.mu.RUnlock()
+	q := d.b.state.QueueByID(d.queue)
+	return q != nil && q.IsLast(t.partition, t.offset, t.number)
 }
 
 func (b *Broker) hasQueue(id uint64) bool {

@@ -127,6 +127,7 @@ func TestQueueRuleIsNeeded(t *testing.T) {
 		{RefuseUnlooked, LastCounts, nil},
 		{DoneAgain, DoneOnce, nil},
 		{CountAnew, LastCounts, func(c *QueueConfig) { c.Redrives = 1 }},
+		{AnswerRedriven, LastCounts, func(c *QueueConfig) { c.Redrives = 1 }},
 	}
 	for _, test := range tests {
 		t.Run(fmt.Sprintf("%v/%v", test.without, test.violated), func(t *testing.T) {

@@ -45,6 +45,9 @@ const (
 	DoneAgain
 	// CountAnew: a record that is redriven has the numbers again that it had before.
 	CountAnew
+	// AnswerRedriven: who had a record last before it was redriven may still answer, until
+	// it is handed out again.
+	AnswerRedriven
 )
 
 var queueRuleNames = [...]string{
@@ -52,6 +55,7 @@ var queueRuleNames = [...]string{
 	"attempt not checked", "no doubt at a takeover", "epoch not checked", "epoch not checked at parking",
 	"release that leaves out what is out", "work after the release", "owner by its name", "durable attempts taken up",
 	"lease extended too late", "nothing handed out again of others", "attempts without end", "refused without a look", "done again", "redriven records count anew",
+	"redriven records answered",
 }
 
 func (r QueueRule) String() string { return queueRuleNames[r] }

@@ -112,7 +112,7 @@ func (w *queueWorld) learn(b *queueBroker) {
 		if b.owes[o] == parked {
 			b.owes[o] = 0
 		}
-		if r := &w.known().records[o]; r.over() || r.sure && uint8(r.Number) != b.keeps[o] {
+		if r := &w.known().records[o]; r.over() || r.sure && (uint8(r.Number) != b.keeps[o] || r.Tries() == 0) {
 			b.keeps[o] = 0
 		}
 	}
@@ -138,7 +138,7 @@ func (w *queueWorld) take(b *queueBroker) {
 		if !was.records[o].sure && now.sure {
 			w.count(doubts)
 		}
-		if w.Leases && !now.over() {
+		if w.Leases && !now.over() && now.Tries() > 0 {
 			b.keeps[o] = uint8(now.Number) // its worker may still be at it
 		}
 		if w.Without == TakeUp && now.Number > 1 {
@@ -248,9 +248,10 @@ func (w *queueWorld) mayPark(b *queueBroker, record int) bool {
 }
 
 // mayExtend tells whether an owner gives the worker of a record's last delivery more time.
-// What it has sent to the log already it can't take back.
+// What it has sent to the log already it can't take back; and what was redriven since is
+// nobody's.
 func (w *queueWorld) mayExtend(b *queueBroker, record int) bool {
-	return w.Leases && w.made[record]&(1<<w.last(b, record)) != 0 && b.keeps[record] == 0 &&
+	return w.Leases && w.made[record]&(1<<w.last(b, record)) != 0 && b.keeps[record] == 0 && w.tries(b, record) > 0 &&
 		!w.folds.at(b.view).records[record].over() && (b.owes[record] == 0 || w.Without == ExtendLate)
 }
 

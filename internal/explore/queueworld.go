@@ -135,7 +135,7 @@ func (w *queueWorld) ack(record, number int) {
 		return
 	}
 	was := w.known().records[record]
-	to, taken := w.folds.try(w.log, c)
+	to, taken := w.tryAnswer(c, was)
 	switch {
 	case taken:
 		w.log = to
@@ -162,7 +162,7 @@ func (w *queueWorld) nack(record, number int) {
 	if int(c.number)-int(was.Redriven) >= w.Attempts {
 		c.what = aParking
 	}
-	to, taken := w.folds.try(w.log, c)
+	to, taken := w.tryAnswer(c, was)
 	if !taken {
 		w.refused(record, number, was)
 		return
@@ -176,8 +176,19 @@ func (w *queueWorld) nack(record, number int) {
 	}
 }
 
+// tryAnswer mirrors what brokers and the state make of an answer.
+func (w *queueWorld) tryAnswer(c change, was recordState) (to fold, taken bool) {
+	if uint32(c.number) <= was.Redriven && w.Without != AnswerRedriven {
+		return to, false
+	}
+	return w.folds.try(w.log, c)
+}
+
 // counted looks at an answer that was taken.
 func (w *queueWorld) counted(record, number int, was recordState) {
+	if base := int(w.base[record]); number <= base {
+		w.violate(LastCounts, "what delivery %d of record %d says counts, though it was redriven after delivery %d", number, record, base)
+	}
 	if latest := w.latest(record); number != latest {
 		w.violate(LastCounts, "what delivery %d of record %d says counts, though delivery %d was made", number, record, latest)
 	}
@@ -190,7 +201,7 @@ func (w *queueWorld) counted(record, number int, was recordState) {
 func (w *queueWorld) refused(record, number int, was recordState) {
 	w.tell("the worker of delivery %d of record %d is refused", number, record)
 	w.count(refusals)
-	if !was.over() && number == w.latest(record) && int(was.Number) <= number {
+	if !was.over() && number == w.latest(record) && int(was.Number) <= number && number > int(w.base[record]) {
 		w.violate(LastCounts, "what delivery %d of record %d says is refused, and there is no later one", number, record)
 	}
 	given := was.done || w.back[record]&(1<<number) != 0 // it was answered already

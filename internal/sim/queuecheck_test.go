@@ -194,7 +194,17 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 			s.fails()
 			s.log(30, putBack(0, 2, true, reasonLeaseLost), &commitlog.Batch{})
 			s.log(31, &commitlog.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
+			s.attempted(32, 1, 0, 3)
+			s.get(32, 0, 3).messages[0].attempt = 1
 		}, "QueueAsAsked"},
+		"an answer from before a redrive": {func(s *shift) {
+			s.fails()
+			s.log(30, putBack(0, 2, true, reasonLeaseLost), &commitlog.Batch{})
+			s.log(31, &commitlog.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
+			s.do(31, redrives).touched = 1
+			s.say(32, acks, 0, 2, "")
+			s.done(32, 0, 2)
+		}, "LastCounts"},
 		"a redrive": {func(s *shift) {
 			s.fails()
 			s.log(30, putBack(0, 2, true, reasonLeaseLost), &commitlog.Batch{})

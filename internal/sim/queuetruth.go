@@ -157,10 +157,10 @@ func (w *work) last(at spot) (number uint32, maybe bool) {
 	}
 }
 
-// isLast tells whether a delivery may be the last of a record.
+// isLast tells whether a delivery may be the last of a record, made since it was redriven.
 func (w *work) isLast(at spot, number uint32) bool {
 	last, maybe := w.last(at)
-	return number > 0 && (number == last || maybe && number == 1)
+	return number > w.job(at).base && (number == last || maybe && number == 1)
 }
 
 // over tells whether the log has said that nothing more is to be done for a record.

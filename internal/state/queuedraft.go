@@ -114,11 +114,11 @@ func (d *Draft) RecordState(id uint64, partition uint32, offset int64) (isDone b
 	return false, a, sure
 }
 
-// IsLast tells whether a delivery is the last of a record whose work is not done: only
-// that one may be answered.
+// IsLast tells whether a delivery is the last of a record whose work is not done, and was
+// made since that was redriven: only that one may be answered.
 func (d *Draft) IsLast(id uint64, partition uint32, offset int64, number uint32) bool {
 	isDone, a, sure := d.RecordState(id, partition, offset)
-	return !isDone && isLast(a, sure, number)
+	return !isDone && counts(a, sure, number)
 }
 
 // DoneBy tells whether the commit has it that a delivery did its record.

@@ -85,6 +85,12 @@ func isLast(a Attempt, sure bool, number uint32) bool {
 	return !a.Parked && number > 0 && (a.Number == number || !sure && number == 1)
 }
 
+// counts tells whether that delivery may still be answered: it is the last, and the record
+// was not redriven since. The fold is content with the last, since logs have such answers.
+func counts(a Attempt, sure bool, number uint32) bool {
+	return isLast(a, sure, number) && number > a.Redriven
+}
+
 // isNext tells whether a delivery of that number may follow the last.
 func isNext(a Attempt, sure bool, number uint32) bool {
 	return !a.Parked && number > 0 && (number-1 == a.Number || !sure && number == 2)
@@ -99,10 +105,10 @@ func (p *queuePartition) attempt(offset int64) (a Attempt, sure bool) {
 	return unlisted(offset, p.window, p.doubt)
 }
 
-// last tells whether that delivery of a record, which is not done, is its last.
-func (p *queuePartition) last(offset int64, number uint32) bool {
+// counts tells whether that delivery of a record, which is not done, may still be answered.
+func (p *queuePartition) counts(offset int64, number uint32) bool {
 	a, sure := p.attempt(offset)
-	return isLast(a, sure, number)
+	return counts(a, sure, number)
 }
 
 // untouched tells whether the work has not begun.

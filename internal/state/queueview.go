@@ -35,9 +35,10 @@ func (q *Queue) Last(partition int32, offset int64) (a Attempt, listed bool) {
 	return a, listed
 }
 
-// IsLast tells whether a delivery of that number is the last of a record that is not done.
+// IsLast tells whether a delivery of that number is the last of a record that is not done,
+// and was made since that was redriven: only that one may be answered.
 func (q *Queue) IsLast(partition int32, offset int64, number uint32) bool {
-	return q.part(partition).last(offset, number)
+	return q.part(partition).counts(offset, number)
 }
 
 // Counts is how much work there is in one partition.
