@@ -167,9 +167,10 @@ func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueI
 	return q.set(ctx, u, &from)
 }
 
-// Update is [Queue.Set] of a queue that exists: else it fails with CodeQueueNotFound.
+// Update is [Queue.Set] of a queue that exists: else it fails with CodeQueueNotFound. It needs
+// no room in the state, so that queues can be paused, and worked off, where there is none.
 func (q *Queue) Update(ctx context.Context, u QueueUpdate) (QueueInfo, error) {
-	if err := cmp.Or(q.check(), q.b.stateRoom()); err != nil {
+	if err := q.check(); err != nil {
 		return QueueInfo{}, err
 	}
 	info, _, err := q.set(ctx, u, nil)
@@ -205,8 +206,10 @@ func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ Queue
 		if config == old {
 			return nil, nil
 		}
-		if err := q.checkConfig(d, config); err != nil {
-			return nil, err
+		if config.DeadLetterTopic != old.DeadLetterTopic { // one that was deleted since keeps nobody from pausing
+			if err := q.checkDeadLetters(d, config); err != nil {
+				return nil, err
+			}
 		}
 		return []commitlog.Item{&commitlog.QueueSet{ID: id, Topic: topic, Name: q.name, Config: config.item()}}, nil
 	})
@@ -229,10 +232,8 @@ func (q *Queue) checkFrom(from Position) error {
 	return nil
 }
 
-func (q *Queue) checkConfig(d *state.Draft, c QueueConfig) *Error {
-	if err := c.check(); err != nil {
-		return err
-	}
+// checkDeadLetters refuses a dead-letter topic that is none.
+func (q *Queue) checkDeadLetters(d *state.Draft, c QueueConfig) *Error {
 	if c.DeadLetterTopic == "" {
 		return nil
 	}
@@ -254,7 +255,10 @@ func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config 
 	if most := min(q.b.opts.Limits.Queues, state.QueuesMax); d.QueueCount() >= most {
 		return nil, limited(CodeTooManyQueues, most, "there are %d queues already", d.QueueCount())
 	}
-	if err := q.checkConfig(d, config); err != nil {
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	if err := q.checkDeadLetters(d, config); err != nil {
 		return nil, err
 	}
 	if from.kind == fromOffset && partitions > 1 {
