@@ -224,7 +224,7 @@ type owner struct {
 	epoch   uint64
 	owned   bool
 	address string
-	seen    time.Time
+	seen    time.Time // by the store's clock
 }
 
 // mute tells whether b can't ask the owner: it has no address, or that of b, as an earlier
@@ -269,7 +269,7 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 	_, lost := b.desks.lost[o.queue]
 	b.desks.mu.Unlock()
 	mute := o.mute(b)
-	silent := time.Since(o.seen) > ownerSilence // one that can be asked need not show itself
+	silent := b.log.StoreNow().Sub(o.seen) > ownerSilence // one that can be asked need not show itself
 	if (deaf || mute) && (silent || !lost) {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
 // TestDelayedRecordThatWasHandedOutAlreadyIsNotFresh: the clock of an owner that was lost was
@@ -49,4 +50,38 @@ func TestDelayedRecordThatWasHandedOutAlreadyIsNotFresh(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestClocksAheadOfTheStoresTakeNoQueuesInTurn: how long an owner has been silent goes by one
+// clock, the store's. By their own, two brokers would take a queue from each other with each
+// receive.
+func TestClocksAheadOfTheStoresTakeNoQueuesInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		var queues []*seb.Queue
+		for range 2 {
+			store := storetest.NewFaulty(memory)
+			for _, verb := range []objstore.Verb{objstore.VerbCreate, objstore.VerbGet, objstore.VerbList} {
+				store.On(verb, "", storetest.ShiftTime(func() time.Duration { return -time.Minute }))
+			}
+			b := open(t, store, seb.InVirtualTime(immediate()))
+			if queues == nil {
+				queueOf(t, b, 0, 0)
+			}
+			queues = append(queues, b.Queue("t", "work"))
+		}
+		for i := range 8 {
+			time.Sleep(2 * time.Second)
+			if _, err := queues[i%2].Receive(t.Context(), seb.ReceiveOptions{}); err != nil {
+				wantCode(t, err, seb.CodeQueueElsewhere)
+			}
+		}
+		if _, epoch, err := queues[0].Owner(t.Context()); err != nil || epoch != 2 {
+			t.Errorf("the owner is %d, %v", epoch, err)
+		}
+		time.Sleep(time.Minute) // nobody has heard of it
+		if _, err := queues[0].Receive(t.Context(), seb.ReceiveOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 }

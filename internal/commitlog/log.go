@@ -55,22 +55,22 @@ type Clock struct {
 }
 
 // Log drives a [Protocol] against a store, one step at a time. Its methods are
-// for one goroutine, but for Covers, Position and Stats.
+// for one goroutine, but for Covers, Position, StoreNow and Stats.
 type Log struct {
 	store   objstore.Store
 	cluster Cluster
 	fold    Fold
 	clock   Clock
 
-	mu sync.Mutex
-	p  Protocol // guarded by mu
+	mu   sync.Mutex
+	p    Protocol // guarded by mu, as is seen
+	seen Stamp    // last store time seen
 
 	claim      *Commit  // what the protocol's claim stands for
 	claimParts [][]byte // its object
 	read       map[Seq]readCommit
 	damaged    map[string]int // reads in a row that found an object damaged, by key
 
-	seen       Stamp // last store time seen
 	wonLast    bool
 	row        uint64        // wins of ours, one right after the other
 	wonAt      time.Duration // boot time of the last one
@@ -136,6 +136,8 @@ func (l *Log) Contended() bool {
 
 // StoreNow returns the store's time: the last one seen, carried on by the local clock.
 func (l *Log) StoreNow() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return l.seen.Store.Add(l.clock.Boot() - l.seen.Boot)
 }
 
@@ -144,6 +146,8 @@ func (l *Log) stamp(t time.Time) Stamp { return Stamp{Store: t, Boot: l.clock.Bo
 // note remembers the store's time of an answer.
 func (l *Log) note(at Stamp) Stamp {
 	if !at.Store.IsZero() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.seen = at
 	}
 	return at
