@@ -119,9 +119,11 @@ func (b *Broker) deadLetter(ctx context.Context, p parking) (*piece, error) {
 	}
 	record.Headers, record.Timestamp = headers, time.Time{}
 	o := newAppendOptions(nil)
-	copied, err := b.newPiece(p.config.DeadLetterTopic, []Record{record}, o)
-	if err != nil {
-		return nil, err
+	// It is not checked: a record that was let in is copied, although what is added to it may
+	// pass a limit.
+	copied := &piece{
+		topic: p.config.DeadLetterTopic, records: []Record{record}, count: 1, ifOffset: o.ifOffset,
+		bytes: record.bytes() + recordOverheadBytes + int64(len(headers))*headerOverheadBytes,
 	}
 	return copied, b.place(ctx, copied, o)
 }

@@ -3,6 +3,7 @@ package seb_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -72,4 +73,34 @@ func TestTokenThatIsSentTwiceIsToldTheSame(t *testing.T) {
 			wantCode(t, err, seb.CodeStoreUnavailable)
 		}
 	})
+}
+
+// A record may be as large as one may be, and have as many headers: what its copy says of it
+// beside them must not keep it from being made.
+func TestLargestRecordIsCopiedToTheDeadLetterTopic(t *testing.T) {
+	b := open(t, objstore.NewMemory(), immediate())
+	mustCreateTopic(t, b, "t", 1)
+	mustCreateTopic(t, b, "dead", 1)
+	q := b.Queue("t", "work")
+	mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1), DeadLetterTopic: ptr("dead")})
+	limits := b.Limits()
+	large := seb.Record{Value: make([]byte, limits.RecordBytes)}
+	many := seb.Record{Headers: slices.Repeat([]seb.Header{{Name: "a"}}, limits.RecordHeaders)}
+	for _, r := range []seb.Record{large, many} {
+		if _, err := b.Append(t.Context(), "t", []seb.Record{r}); err != nil {
+			t.Fatal(err)
+		}
+		if err := q.Nack(t.Context(), seb.NackOptions{}, tokens(mustReceive(t, q, 1, 0))...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := b.Fetch(t.Context(), "dead", 0, seb.Earliest, seb.FetchOptions{MaxBytes: 1 << 30})
+	if err != nil || len(f.Records) != 2 || len(f.Records[0].Value) != limits.RecordBytes || len(f.Records[1].Headers) != limits.RecordHeaders+7 {
+		t.Fatalf("%d copies, %v", len(f.Records), err)
+	}
+	for _, r := range f.Records {
+		if last := r.Headers[len(r.Headers)-1]; last.Name != seb.DeadReasonHeader {
+			t.Errorf("the copy's last header is %q", last.Name)
+		}
+	}
 }
