@@ -169,7 +169,7 @@ func (r *receiver) takeNow(ctx context.Context, d *desk) (_ []Message, turn chan
 		switch {
 		case need != nil:
 			_, err := d.load(ctx, *need)
-			if err != nil && CodeOf(err) != CodeOffsetOutOfRange { // which says that it was deleted meanwhile
+			if err != nil && !deleted(err) {
 				d.wake()
 				return nil, nil, err
 			}
@@ -329,8 +329,8 @@ func (d *desk) hand(ctx context.Context, out []leases.Delivery, until time.Time,
 	left := opts.MaxBytes
 	for i, x := range out {
 		record, err := d.record(ctx, x)
-		if CodeOf(err) == CodeOffsetOutOfRange || CodeOf(err) == CodeTopicNotFound {
-			continue // deleted meanwhile
+		if deleted(err) {
+			continue
 		}
 		if left -= record.bytes(); err != nil || left < 0 && len(messages) > 0 {
 			d.putBack(out[i:], err)
@@ -343,6 +343,13 @@ func (d *desk) hand(ctx context.Context, out []leases.Delivery, until time.Time,
 	}
 	d.handed(len(messages))
 	return messages, nil
+}
+
+// deleted tells whether a record can't be read since it, or its topic, was deleted meanwhile.
+// Of a topic the desk learns as well, and whoever asks there then is told.
+func deleted(err error) bool {
+	code := CodeOf(err)
+	return code == CodeOffsetOutOfRange || code == CodeTopicNotFound || code == CodeTopicRecreated
 }
 
 // handed counts records that receivers get.
