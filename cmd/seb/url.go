@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -17,7 +16,7 @@ type urlCmd struct {
 	serverFlag
 	outputFlag
 	Topic     string        `required:"" placeholder:"TOPIC" help:"Topic that may be read."`
-	From      string        `default:"latest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, or a time such as 2026-01-31T12:00:00Z (default ${default})."`
+	From      string        `default:"latest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago, as of now (default ${default})."`
 	Partition *int32        `placeholder:"N" help:"Partition to read (default: what the broker takes)."`
 	TTL       time.Duration `name:"ttl" default:"1h" placeholder:"DURATION" help:"How long it is good (default ${default})."`
 }
@@ -31,6 +30,7 @@ can only read that topic: revoking it ends all URLs made with it.
 Examples:
 
     seb url --topic orders --from latest --ttl 1h
+    seb url --topic orders --from 2h
     curl "$(seb url --topic orders --from -10 --ttl 1m)"
 
 In a page: new EventSource(URL).`
@@ -42,9 +42,11 @@ func (c *urlCmd) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	switch _, err := seb.ParsePosition(c.From); {
-	case err != nil:
-		return usage(fmt.Errorf("--from: %w", err))
+	query, err := parsePosition(c.From, time.Now())
+	if err != nil {
+		return err
+	}
+	switch {
 	case c.TTL <= 0 || c.TTL > urlTTLMax:
 		return usage(fmt.Errorf("--ttl must be greater than 0 and at most %v", urlTTLMax))
 	case c.Partition != nil && *c.Partition < 0:
@@ -57,10 +59,7 @@ func (c *urlCmd) Run(std streams) error {
 	if err != nil {
 		return fmt.Errorf("sign a URL for topic %s: %w", c.Topic, err)
 	}
-	query := url.Values{"offset": {c.From}, "token": {token}}
-	if at, err := time.Parse(time.RFC3339Nano, c.From); err == nil {
-		query = url.Values{"time": {at.UTC().Format(time.RFC3339Nano)}, "token": {token}}
-	}
+	query.Set("token", token)
 	if c.Partition != nil {
 		query.Set("partition", strconv.Itoa(int(*c.Partition)))
 	}

@@ -40,6 +40,15 @@ func TestSignedURLReadsItsTopicUntilItsKeyIsRevoked(t *testing.T) {
 	timed := runSeb(t, nil, "url", "--topic", "orders", "--from", "2020-01-31T13:00:00+01:00", "--partition", "0", "--key", page)
 	timed.want(t, exitOK)
 	wantGet(t, strings.TrimSpace(timed.out), http.StatusOK, `"value":"one"`)
+	for from, want := range map[string]string{"1h": `"value":"one"`, "2020-01-31": `"value":"one"`, "1ns": ""} { // the last is now
+		r := runSeb(t, nil, "url", "--topic", "orders", "--from", from, "--partition", "0", "--key", page)
+		r.want(t, exitOK)
+		res := wantGet(t, strings.TrimSpace(r.out), http.StatusOK, want)
+		if want == "" && res != "" {
+			t.Errorf("from %s on there is %s", from, res)
+		}
+	}
+	runSeb(t, nil, "url", "--topic", "orders", "--from", "soon", "--key", page).want(t, exitUsage, "soon", "1h for an hour ago")
 	wantGet(t, strings.Replace(url, "orders", "other", 1), http.StatusUnauthorized, "signature")
 	wantGet(t, strings.Replace(url, "/records", "", 1), http.StatusUnauthorized, "")
 	runSeb(t, nil, "key", "revoke", "page").want(t, exitOK)
@@ -60,7 +69,7 @@ func TestSignedURLReadsItsTopicUntilItsKeyIsRevoked(t *testing.T) {
 	}
 }
 
-func wantGet(t *testing.T, url string, status int, text string) {
+func wantGet(t *testing.T, url string, status int, text string) (body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
@@ -71,8 +80,9 @@ func wantGet(t *testing.T, url string, status int, text string) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != status || !strings.Contains(string(body), text) {
-		t.Errorf("%d %s, %v; want %d with %q", res.StatusCode, body, err, status, text)
+	b, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != status || !strings.Contains(string(b), text) {
+		t.Errorf("%d %s, %v; want %d with %q", res.StatusCode, b, err, status, text)
 	}
+	return string(b)
 }
