@@ -25,7 +25,7 @@ func (h *Handler) readConsumer(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f, err := h.consumer(r).Follower(r.Context(), spec.partition)
+	f, err := h.consumerFollower(w, r, spec.partition)
 	if err != nil {
 		return err
 	}
@@ -61,6 +61,17 @@ func (h *Handler) readConsumer(w *response, r *http.Request) error {
 	default:
 		return writeNDJSON(out, records)
 	}
+}
+
+// consumerFollower returns a follower that begins where the consumer is, which is created
+// if need be: but not by a HEAD, which changes nothing.
+func (h *Handler) consumerFollower(w *response, r *http.Request, partition int32) (*seb.Follower, error) {
+	if w.head {
+		if _, err := h.consumer(r).Describe(r.Context()); err != nil {
+			return nil, err
+		}
+	}
+	return h.consumer(r).Follower(r.Context(), partition)
 }
 
 func (h *Handler) parseConsumerRead(r *http.Request) (readSpec, error) {
@@ -115,10 +126,10 @@ func (h *Handler) followConsumer(w *response, r *http.Request) error {
 	switch {
 	case err != nil:
 	case f == nil:
-		f, err = h.consumer(r).Follower(r.Context(), partition)
+		f, err = h.consumerFollower(w, r, partition)
 	default: // it may have been deleted since the client read its first event
 		_, err = h.consumer(r).Describe(r.Context())
-		if seb.CodeOf(err) == seb.CodeConsumerNotFound {
+		if seb.CodeOf(err) == seb.CodeConsumerNotFound && !w.head {
 			_, _, err = h.consumer(r).Create(r.Context())
 		}
 	}
