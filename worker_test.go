@@ -172,3 +172,33 @@ func TestWorkerEndsWithItsQueue(t *testing.T) {
 		wantCode(t, <-ended, seb.CodeQueueNotFound)
 	})
 }
+
+// The store goes away while a worker waits, and again while it works, for a moment and for
+// longer than leases last. It goes on by itself when the store is back.
+func TestWorkerOutlivesAnOutageOfTheStore(t *testing.T) {
+	for _, outage := range []time.Duration{3 * time.Second, 5 * time.Minute} {
+		for _, work := range []time.Duration{0, 20 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				_, faulty := newFaulty()
+				b, q := openQueueOn(t, faulty, 2, seb.QueueUpdate{})
+				done := map[seb.Offset]int{}
+				stop := workOn(t, &seb.Worker{Source: q, Handle: func(_ context.Context, m seb.Message) error {
+					time.Sleep(work)
+					done[m.Offset]++
+					return nil
+				}})
+				time.Sleep(30 * time.Second)
+				faulty.SetDown(true)
+				time.Sleep(outage)
+				faulty.SetDown(false)
+				time.Sleep(time.Second)
+				appendTo(t, b, 0, 2)
+				time.Sleep(2 * time.Minute)
+				wantLeft(t, q, 0)
+				if err := stop(); err != nil || len(done) != 4 || done[3] != 1 {
+					t.Errorf("an outage of %v, work of %v: done is %v, %v", outage, work, done, err)
+				}
+			})
+		}
+	}
+}

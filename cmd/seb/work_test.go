@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/s3test"
 )
 
 // work starts a `seb work orders mail` in dir; it ends with the test.
@@ -360,4 +361,33 @@ func TestReasonIsTheLastLines(t *testing.T) {
 			t.Errorf("%.20q: %q, %d bytes passed on", test.written, got, passed.Len())
 		}
 	}
+}
+
+// The store goes away while a record is worked on, for longer than the lease lasts.
+func TestWorkerOutlivesAnOutageOfTheStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a while, as in the library")
+	}
+	t.Parallel()
+	server, dir := s3test.Start(t), t.TempDir()
+	broker := serve(t, s3test.Env(), "--store", server.URL, "--linger", "5ms", "--append-timeout", "1s", "--stale-max", "100ms")
+	runSeb(t, nil, "topic", "create", "orders", "--server", broker.url).want(t, exitOK)
+	runSeb(t, nil, "queue", "create", "orders", "mail", "--server", broker.url).want(t, exitOK)
+	runSeb(t, strings.NewReader("0\n1\n2\n"), "produce", "orders", "--server", broker.url).want(t, exitOK)
+	w := work(t, dir, broker.url, "--lease", "2s", "--exec", slowly)
+	untilLines(t, filepath.Join(dir, "begun"), 1, w, broker)
+	server.Kill()
+	until(t, "its word that the lease was not extended", func() bool { return strings.Contains(w.stderr.String(), "store_unavailable") }, w, broker)
+	writeFile(t, filepath.Join(dir, "go"), "")
+	until(t, "its word that there are no records", func() bool { return strings.Contains(w.stderr.String(), "no records can be had") }, w, broker)
+	server.Restart()
+	untilLines(t, filepath.Join(dir, "ended"), 3, w, broker)
+	until(t, "all of it done", func() bool { return queueLeft(t, broker.url) == 0 }, broker)
+	w.signalled(t, os.Interrupt)
+	if code := w.left(t); code != exitOK {
+		t.Fatalf("it ended with %d:\n%s", code, w.stderr)
+	}
+	ended := fileLines(t, filepath.Join(dir, "ended"))
+	slices.Sort(ended)
+	oneEach(t, slices.Compact(ended), 3) // the first may have been done twice
 }
