@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -22,10 +23,7 @@ func pushing(t *testing.T, b *seb.Broker, q *seb.Queue, url string) (stop func()
 	if err != nil {
 		t.Fatal(err)
 	}
-	networks, err := push.ParseNetworks("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	networks := push.Networks{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
 	p, err := push.New(push.Target{URL: url, Secret: push.NewSecret()}, seb.PushQueue(q),
 		push.Options{Topic: "t", TopicID: b.TopicTag(topic.ID), Queue: "work", Networks: networks})
 	if err != nil {

@@ -2,7 +2,6 @@ package push
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -14,30 +13,6 @@ type Networks struct {
 	// Allowed are prefixes that may be sent to although they are not public, such as
 	// 10.2.0.0/16 or fd00:1::/32.
 	Allowed []netip.Prefix
-}
-
-// ParseNetworks reads prefixes such as 10.2.0.0/16, and addresses, separated by commas.
-func ParseNetworks(text string) (Networks, error) {
-	var n Networks
-	for one := range strings.SplitSeq(text, ",") {
-		if one = strings.TrimSpace(one); one == "" {
-			continue
-		}
-		p, err := netip.ParsePrefix(one)
-		if addr, addrErr := netip.ParseAddr(one); addrErr == nil && addr.Zone() == "" {
-			p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
-		}
-		switch {
-		case err != nil:
-			return Networks{}, fmt.Errorf("%q is no network: use one such as 10.2.0.0/16", one)
-		case p != p.Masked():
-			return Networks{}, fmt.Errorf("%s has bits beside its network: use %s", one, p.Masked())
-		case p.Addr().Is4In6():
-			return Networks{}, fmt.Errorf("%s is a network of IPv4 written as IPv6: use its form in IPv4", one)
-		}
-		n.Allowed = append(n.Allowed, p)
-	}
-	return n, nil
 }
 
 // closed4 are the networks of IPv4 that the registry of special-purpose addresses

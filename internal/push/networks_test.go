@@ -38,23 +38,13 @@ func TestOnlyPublicAddressesAreAllowed(t *testing.T) {
 }
 
 func TestOperatorAllowsNetworks(t *testing.T) {
-	n, err := ParseNetworks("10.2.0.0/16, 169.254.169.254,fd00:1::/32,fe80::/10")
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := Networks{Allowed: prefixes("10.2.0.0/16", "169.254.169.254", "fd00:1::/32", "fe80::/10")}
 	for text, want := range map[string]bool{
 		"10.2.3.4": true, "10.3.0.0": false, "::ffff:10.2.0.1": true, "64:ff9b::10.2.0.1": true, "64:ff9b::10.3.0.1": false,
 		"169.254.169.254": true, "169.254.169.253": false, "fd00:1::5": true, "fd00:2::5": false, "fe80::1%eth0": true, "1.1.1.1": true,
 	} {
 		if got := n.allows(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s: %v", text, got)
-		}
-	}
-	for text, hint := range map[string]string{
-		"10.2.0.1/16": "use 10.2.0.0/16", "intern": "10.2.0.0/16", "::ffff:10.0.0.0/104": "IPv4", "fe80::1%eth0": "10.2.0.0/16", "10.2.0.0/33": "10.2.0.0/16",
-	} {
-		if _, err := ParseNetworks(text); err == nil || !strings.Contains(err.Error(), hint) {
-			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
@@ -211,18 +201,4 @@ func TestProxyIsTheOperatorsAlone(t *testing.T) {
 	if o := q.next(t); !o.acked {
 		t.Errorf("the queue was told %+v", o)
 	}
-}
-
-func FuzzNetworks(f *testing.F) {
-	f.Fuzz(func(t *testing.T, text string) {
-		n, err := ParseNetworks(text)
-		if err != nil {
-			return
-		}
-		for _, p := range n.Allowed {
-			if !n.allows(p.Addr()) {
-				t.Fatalf("%q allows %s, and refuses its first address", text, p)
-			}
-		}
-	})
 }

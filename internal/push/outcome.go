@@ -57,7 +57,7 @@ func judge(r *http.Response, body []byte, now time.Time) answer {
 		return answer{outcome: Delivered}
 	case code == http.StatusTooManyRequests, code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
 		a.outcome = Slowed
-		a.after, _ = retryAfter(r.Header, now)
+		a.after = retryAfter(r.Header, now)
 	case code == http.StatusGone:
 		a.outcome = Gone
 	case code >= 300 && code < 400:
