@@ -104,6 +104,11 @@ func (b *Broker) deadLetter(ctx context.Context, p parking) (*piece, error) {
 		return nil, refused(CodeDataLost, "offset %d can't be read", p.last.Offset)
 	}
 	record := f.Records[0]
+	// What is added may pass a limit, so that whatever was let in has a copy. What has passed
+	// one is a copy itself, which ends a circle of dead-letter topics.
+	if _, err := b.checkRecords(f.Records[:1]); err != nil {
+		return nil, err
+	}
 	headers := make([]Header, 0, len(record.Headers)+7)
 	headers = append(headers, record.Headers...)
 	for _, h := range [][2]string{
@@ -119,8 +124,6 @@ func (b *Broker) deadLetter(ctx context.Context, p parking) (*piece, error) {
 	}
 	record.Headers, record.Timestamp = headers, time.Time{}
 	o := newAppendOptions(nil)
-	// It is not checked: a record that was let in is copied, although what is added to it may
-	// pass a limit.
 	copied := &piece{
 		topic: p.config.DeadLetterTopic, records: []Record{record}, count: 1, ifOffset: o.ifOffset,
 		bytes: record.bytes() + recordOverheadBytes + int64(len(headers))*headerOverheadBytes,
