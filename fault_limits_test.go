@@ -3,6 +3,7 @@ package seb_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +54,34 @@ func TestEachLimitNamesItself(t *testing.T) {
 	}
 	if _, err := b.Append(t.Context(), "t", values(hundred, hundred)); err != nil {
 		t.Errorf("a request within all limits: %v", err)
+	}
+}
+
+// What may be appended can be read, and copied to a dead-letter topic.
+func TestMostHeadersThatARecordMayEverHave(t *testing.T) {
+	const most = 32_768
+	opts := immediate()
+	opts.Limits.RecordHeaders = most + 1
+	if _, err := seb.Open(t.Context(), objstore.NewMemory(), opts); seb.CodeOf(err) != seb.CodeInvalidRequest || !strings.Contains(err.Error(), fmt.Sprint(most)) {
+		t.Errorf("%d headers: %v", most+1, err)
+	}
+	opts.Limits.RecordHeaders = most
+	b := open(t, objstore.NewMemory(), opts)
+	mustCreateTopic(t, b, "t", 1)
+	mustCreateTopic(t, b, "dead", 1)
+	q := b.Queue("t", "work")
+	mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1), DeadLetterTopic: ptr("dead")})
+	if _, err := b.Append(t.Context(), "t", []seb.Record{{Headers: slices.Repeat([]seb.Header{{Name: "a"}}, most)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Nack(t.Context(), seb.NackOptions{}, tokens(mustReceive(t, q, 1, 0))...); err != nil {
+		t.Fatal(err)
+	}
+	for topic, want := range map[string]int{"t": most, "dead": most + 7} {
+		f, err := b.Fetch(t.Context(), topic, 0, seb.Earliest, seb.FetchOptions{})
+		if err != nil || len(f.Records) != 1 || len(f.Records[0].Headers) != want {
+			t.Errorf("%s: %d records, %v", topic, len(f.Records), err)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -77,7 +78,7 @@ type ClusterOptions struct {
 type Limits struct {
 	RecordBytes   int // key, value and headers of one record. Default 8 MiB, or half of RequestBytes if that is less
 	RequestBytes  int // one request. Default 32 MiB, or a quarter of Options.Memory if that is less
-	RecordHeaders int // headers of one record. Default 100
+	RecordHeaders int // headers of one record. Default 100, at most 32,768
 	Topics        int // topics of the bucket. Default 10,000
 	Partitions    int // partitions of one topic. Default 1,000
 	CommitParts   int // appends, positions and tokens of one [Broker.Commit]. Default 1,000
@@ -109,6 +110,7 @@ const (
 	defaultRequestBytes  = 32 * mib
 	requestBytesMax      = 1024 * mib // a batch, which holds a record at least, must stay below 2 GiB
 	defaultRecordHeaders = 100
+	recordHeadersMax     = record.RecordHeadersDefault / 2 // readers take twice as many, since copies of records have some more
 	defaultTopics        = 10_000
 	defaultPartitions    = 1_000
 	defaultCommitParts   = 1_000
@@ -181,6 +183,8 @@ func (o Options) check() error {
 		return bad("the record limit is %d bytes; it must be at most the request limit, %d", o.Limits.RecordBytes, o.Limits.RequestBytes)
 	case min(o.Limits.RecordHeaders, o.Limits.Topics, o.Limits.Partitions, o.Limits.CommitParts, o.Limits.Consumers, o.Limits.Queues, o.Limits.Delayed, o.Limits.Keys, o.Limits.IdempotencyKeys) < 0:
 		return bad("a limit is negative")
+	case o.Limits.RecordHeaders > recordHeadersMax:
+		return bad("the limit of headers is %d; it must be at most %d", o.Limits.RecordHeaders, recordHeadersMax)
 	case o.Limits.Partitions > state.PartitionsMax:
 		return bad("the partition limit is %d; it must be at most %d", o.Limits.Partitions, state.PartitionsMax)
 	case o.Limits.Delayed > state.DelayedMax/2:
