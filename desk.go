@@ -56,6 +56,8 @@ type desk struct {
 	waiting      []inLine                   // receivers, the longest-waiting first
 	wanted       int                        // how many records they want at most
 	claiming     int                        // next attempts on their way into the log, for receivers
+	dying        []leases.Delivery          // records that are to be parked
+	parks        int                        // goroutines that do so
 	chunks       chunks
 	moved        chan struct{} // closed when the window, which is being moved, has been; nil if it is not
 	shown        time.Time     // when the log last heard of this owner

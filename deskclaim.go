@@ -23,28 +23,14 @@ func byPlace(x, y leases.Delivery) int {
 // claimLocked has the log count the next attempts of deliveries that failed, or parks
 // those that were the last, and returns how many these are. Who receives them then, waits for that.
 func (d *desk) claimLocked(last []leases.Delivery) (parked int) {
-	if len(last) == 0 {
-		return 0
-	}
 	slices.SortFunc(last, byPlace)
 	again := make([]leases.Delivery, 0, len(last))
 	for _, x := range last {
-		tries := d.tries(x)
-		if tries < d.config.MaxAttempts {
+		if d.tries(x) < d.config.MaxAttempts {
 			again = append(again, x)
 			continue
 		}
-		p := parking{
-			topic: d.topicName, queue: d.queueName, topicID: d.topic, queueID: d.queue, config: d.config, last: x, tries: tries,
-			reason: reasonLeaseLost, may: d.mayOwn,
-		}
-		d.b.tasks.Go(func() {
-			err := d.b.park(d.b.life, p)
-			if CodeOf(err) == CodeLeaseLost {
-				err = nil // it is done, or put back
-			}
-			d.settled([]leases.Delivery{x}, 0, err)
-		})
+		d.parkLocked(x)
 	}
 	if len(again) > 0 {
 		d.claiming += len(again)

@@ -3,6 +3,7 @@ package seb_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -103,4 +104,38 @@ func TestLargestRecordIsCopiedToTheDeadLetterTopic(t *testing.T) {
 			t.Errorf("the copy's last header is %q", last.Name)
 		}
 	}
+}
+
+// All records that are out fail for the last time at once, while the store takes no commits:
+// what that costs is bounded, and in the end all are parked.
+func TestRecordsAreParkedSomeAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const records = 3000
+		_, faulty := newFaulty()
+		b := open(t, faulty, seb.InVirtualTime(immediate()))
+		q := queueOf(t, b, 0, 0)
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
+		if _, err := b.Append(t.Context(), "t", batchOf(records, 1)); err != nil {
+			t.Fatal(err)
+		}
+		for range records / 1000 {
+			if n := len(mustReceive(t, q, 1000, 0)); n != 1000 {
+				t.Fatalf("%d are handed out", n)
+			}
+		}
+		time.Sleep(31 * time.Second)
+		release := make(chan struct{})
+		defer faulty.On(objstore.VerbCreate, "log/", storetest.Hold(release))()
+		before := runtime.NumGoroutine()
+		wantHanded(t, mustReceive(t, q, 1, 0), "[]")
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - before; n < 2 || n > 500 {
+			t.Errorf("%d goroutines more than before", n)
+		}
+		close(release)
+		time.Sleep(5 * time.Second)
+		if info, err := q.Describe(t.Context()); err != nil || info.Dead != records || info.Leased != 0 || info.Ready != 0 {
+			t.Errorf("%+v, %v", info, err)
+		}
+	})
 }
