@@ -51,6 +51,35 @@ func TestRecordsAreCopiedAFewAtATime(t *testing.T) {
 	})
 }
 
+// A record that can't be read is not parked without its copy: its worker is told that
+// nothing was done, and to try again.
+func TestRecordThatCanNotBeCopiedNowIsNotParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		b := open(t, memory, immediate())
+		mustCreateTopic(t, b, "dead", 1)
+		q := queueOf(t, b, 1, 200<<10)
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1), DeadLetterTopic: ptr("dead")})
+		token := mustReceive(t, q, 1, 0)[0].Token
+		other := open(t, faulty, immediate()).Queue("t", "work") // which has nothing in its cache
+		undo := faulty.On(objstore.VerbGet, "log/", func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
+			return storetest.Answer{}, storetest.ErrInjected
+		})
+		var told *seb.TokensError
+		if err := other.Nack(t.Context(), seb.NackOptions{}, token); !errors.As(err, &told) {
+			t.Fatalf("%v", err)
+		}
+		wantCode(t, told.Errors[0], seb.CodeStoreUnavailable)
+		if got := seb.OutcomeOf(told.Errors[0]); got != seb.NotCommitted {
+			t.Errorf("the outcome is %q", got)
+		}
+		undo()
+		if err := other.Nack(t.Context(), seb.NackOptions{}, token); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A token that is sent twice in one request is told the same twice, also if its record could
 // not be parked.
 func TestTokenThatIsSentTwiceIsToldTheSame(t *testing.T) {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -90,6 +91,51 @@ func TestOutcomeOfAReceiveIsThatOfItsAcks(t *testing.T) {
 	a.want(t, http.StatusBadRequest)
 	if got := outcomeOf(t, a); got != "" {
 		t.Errorf("%d, outcome %q", a.StatusCode, got)
+	}
+}
+
+// Of several tokens each tells what became of it: that of a lost lease nothing, one whose
+// record was to be parked with a copy what became of that commit.
+func TestRefusedTokensTellTheirOutcome(t *testing.T) {
+	store := storetest.NewFaulty(objstore.NewMemory())
+	s := serve(t, openBroker(t, store, seb.Options{AppendTimeout: 100 * time.Millisecond, Batching: seb.Immediate()}), Options{})
+	s.append("orders.dead", "x")
+	s.ownQueue(2)
+	s.setQueue("mail", `{"max_attempts":1,"dead_letter_topic":"orders.dead"}`, http.StatusOK)
+	out := s.wantHanded(`{"max":2}`, "0#1 1#1")
+	outcomes := func(how string, status int, tokens ...wireMessage) (list []string) {
+		t.Helper()
+		var told struct{ Results []tokenResult }
+		a := s.answered(how, status, tokens...)
+		a.json(t, &told)
+		for _, r := range told.Results {
+			list = append(list, fmt.Sprintf("%v %s %s", r.OK, r.Code, r.Outcome))
+		}
+		if got := outcomeOf(t, a); got != "" {
+			t.Errorf("all of it has the outcome %q: %s", got, a.body)
+		}
+		return list
+	}
+	want := func(got []string, want ...string) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("the tokens are %q, want %q", got, want)
+		}
+	}
+	const lost, ok = "false lease_lost not_committed", "true  "
+	s.answered("ack", http.StatusOK, out[0])
+	want(outcomes("extend", http.StatusConflict, out...), "false lease_lost ", ok)
+	undo := store.On(objstore.VerbCreate, "log/", func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
+		return storetest.Answer{}, storetest.ErrInjected
+	})
+	want(outcomes("nack", http.StatusConflict, out...), lost, "false store_unavailable unknown")
+	undo()
+	if got := outcomes("nack", http.StatusConflict, out...); got[0] != lost || got[1] != ok && got[1] != lost {
+		t.Errorf("when the store is back the tokens are %q", got) // the try before may have parked the record
+	}
+	s.wantCounts("mail", 0, 0, 0, 1)
+	if dead := s.stored("orders.dead", 0); len(dead) != 2 {
+		t.Errorf("there are %d copies", len(dead)-1)
 	}
 }
 

@@ -150,12 +150,13 @@ func (s answerSpec) extension() []byte {
 
 // tokenResult is what became of one token.
 type tokenResult struct {
-	Token       string   `json:"token"`
-	OK          bool     `json:"ok"`
-	LeasedUntil string   `json:"leased_until,omitempty"`
-	Code        seb.Code `json:"code,omitempty"`
-	Detail      string   `json:"detail,omitempty"`
-	Hint        string   `json:"hint,omitempty"`
+	Token       string      `json:"token"`
+	OK          bool        `json:"ok"`
+	LeasedUntil string      `json:"leased_until,omitempty"`
+	Code        seb.Code    `json:"code,omitempty"`
+	Detail      string      `json:"detail,omitempty"`
+	Hint        string      `json:"hint,omitempty"`
+	Outcome     seb.Outcome `json:"outcome,omitempty"`
 }
 
 // writeResults tells what became of each token. If one was refused that is a problem,
@@ -170,7 +171,7 @@ func writeResults(w *response, tokens []string, until time.Time, err error) erro
 		results[i] = tokenResult{Token: token, OK: true}
 		if some != nil && some.Errors[i] != nil {
 			p := problemOf(some.Errors[i])
-			results[i] = tokenResult{Token: token, Code: p.Code, Detail: p.Detail, Hint: p.Hint}
+			results[i] = tokenResult{Token: token, Code: p.Code, Detail: p.Detail, Hint: p.Hint, Outcome: p.Outcome}
 		} else if !until.IsZero() {
 			results[i].LeasedUntil = until.Format(timestampLayout)
 		}
