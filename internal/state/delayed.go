@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"slices"
 	"unsafe"
 
@@ -58,6 +59,18 @@ const delayedMemory = int64(unsafe.Sizeof(Delayed{}))
 
 // Delayed returns the records that are not due yet by the fold's time, in order.
 func (s *State) Delayed() []Delayed { return s.delayed.sorted() }
+
+// DelayedOf iterates over the records of a topic that are not due yet by the fold's time, in
+// no order.
+func (s *State) DelayedOf(topic uint64) iter.Seq[Delayed] {
+	return func(yield func(Delayed) bool) {
+		for _, d := range s.delayed {
+			if d.Topic == topic && !yield(d) {
+				return
+			}
+		}
+	}
+}
 
 func (d delayed) sorted() []Delayed { return slices.SortedFunc(slices.Values(d), compareDelayed) }
 

@@ -73,9 +73,6 @@ func (d *Draft) TopicID(name string) (id uint64, partitions uint32, ok bool) {
 // TopicConfig returns the config of a topic that exists.
 func (d *Draft) TopicConfig(id uint64) commitlog.TopicConfig { return d.topic(id).config }
 
-// KeyedCount returns how many appends would be remembered by their keys.
-func (d *Draft) KeyedCount() int { return d.s.KeyedCount(d.time) + len(d.keyed) }
-
 // topic returns what is known of a topic here, nil if it doesn't exist.
 func (d *Draft) topic(id uint64) *draftTopic {
 	if t, ok := d.byID[id]; ok {

@@ -2,6 +2,8 @@ package state
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
 )
@@ -125,6 +127,71 @@ func (d *Draft) IsLast(id uint64, partition uint32, offset int64, number uint32)
 func (d *Draft) DoneBy(id uint64, partition uint32, offset int64, number uint32) bool {
 	p, _, err := d.workedOn(id, partition)
 	return err == nil && number > 0 && p.doneBy[offset] == number
+}
+
+// HasRecord tells whether the topic of a queue that exists has, or had, a record at an offset.
+func (d *Draft) HasRecord(id uint64, partition uint32, offset int64) bool {
+	end, ok := d.End(d.queue(id).topic, partition)
+	return ok && offset < end
+}
+
+// QueueLeft returns how many records of a partition are not done in a queue that exists,
+// the parked included.
+func (d *Draft) QueueLeft(id uint64, partition uint32) int64 {
+	q := d.queue(id)
+	start := d.Start(q.topic, partition)
+	end, _ := d.End(q.topic, partition)
+	p := d.queuePartition(q, partition)
+	all := done{floor: p.base.done.floor, above: slices.Clone(p.base.done.above)}
+	all.raise(p.done.floor)
+	for _, x := range p.done.above {
+		all.add(x.from, x.to)
+	}
+	return end - start - all.count(start)
+}
+
+// QueueWindows returns, for each partition of a queue that exists, where the window of a
+// new owner ends: so many records beyond what was handed out already.
+func (d *Draft) QueueWindows(id, topic uint64, records int64) []int64 {
+	q := d.queue(id)
+	windows := make([]int64, d.topic(topic).partitions)
+	for i := range windows {
+		n := uint32(i)
+		p := d.queuePartition(q, n)
+		end, _ := d.End(topic, n)
+		windows[i] = max(p.base.done.next(d.Start(topic, n)), p.doubt, min(p.window, end)) + records
+	}
+	return windows
+}
+
+// ParkedRecord is where one is.
+type ParkedRecord struct {
+	Partition uint32
+	Offset    int64
+}
+
+// Parked returns up to limit records that are parked in a queue that exists, in order.
+func (d *Draft) Parked(id uint64, limit int) (list []ParkedRecord) {
+	q := d.queue(id)
+	for n := range d.topic(q.topic).partitions {
+		p, end, err := d.workedOn(id, n)
+		if err != nil {
+			continue
+		}
+		offsets := slices.Collect(maps.Keys(p.base.attempts))
+		for o := range p.attempts {
+			if _, both := p.base.attempts[o]; !both {
+				offsets = append(offsets, o)
+			}
+		}
+		slices.Sort(offsets)
+		for _, o := range offsets {
+			if a, _ := p.attempt(o); a.Parked && o < end && !p.isDone(o) && len(list) < limit {
+				list = append(list, ParkedRecord{n, o})
+			}
+		}
+	}
+	return list
 }
 
 // queue returns a queue as the commit has it, nil if it doesn't exist.

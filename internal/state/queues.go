@@ -105,20 +105,10 @@ func (p *queuePartition) attempt(offset int64) (a Attempt, sure bool) {
 	return unlisted(offset, p.window, p.doubt)
 }
 
-// counts tells whether that delivery of a record, which is not done, may still be answered.
-func (p *queuePartition) counts(offset int64, number uint32) bool {
-	a, sure := p.attempt(offset)
-	return counts(a, sure, number)
-}
-
 // untouched tells whether the work has not begun.
 func (p *queuePartition) untouched() bool {
 	return p.done.floor == 0 && len(p.done.above) == 0 && len(p.attempts) == 0 && p.window == 0 && p.doubt == 0
 }
-
-// Doubt returns where the records of a partition end that an owner which was lost may have
-// handed out once.
-func (q *Queue) Doubt(partition int32) int64 { return q.part(partition).doubt }
 
 type queueName = consumerName
 

@@ -188,6 +188,18 @@ func (s *State) LocateTime(t *Topic, partition int32, offset, ms int64) (l Locat
 	return Location{}, false
 }
 
+// TimeAt returns the largest timestamp, in ms since 1970, of the batch that holds an offset;
+// ok is false if none does.
+func (s *State) TimeAt(t *Topic, partition int32, offset int64) (ms int64, ok bool) {
+	p := &t.Partitions[partition]
+	if offset < p.Start || offset >= p.End {
+		return 0, false
+	}
+	bs := p.chunks[p.chunkOf(offset)].batches
+	i := sort.Search(len(bs), func(i int) bool { return bs[i].base > offset }) - 1
+	return bs[i].maxTime, true
+}
+
 // chunkOf returns the index of the chunk that holds an offset which is there.
 func (p *Partition) chunkOf(offset int64) int {
 	return sort.Search(len(p.chunks), func(i int) bool { return p.chunks[i].batches[0].base > offset }) - 1
