@@ -1,7 +1,6 @@
 package seb
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -17,7 +16,7 @@ const deskRetry = time.Second
 
 // byPlace orders what goes into the log.
 func byPlace(x, y leases.Delivery) int {
-	return cmp.Or(cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.Offset, y.Offset))
+	return x.Compare(y.Place)
 }
 
 // claimLocked has the log count the next attempts of deliveries that failed, or parks

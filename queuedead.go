@@ -165,8 +165,6 @@ func (q *Queue) toRedrive(d *state.Draft, id uint64, o RedriveOptions) (list []l
 			list = append(list, place(uint32(x.Partition), int64(x.Offset)))
 		}
 	}
-	slices.SortFunc(list, func(x, y leases.Place) int {
-		return cmp.Or(cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.Offset, y.Offset))
-	})
+	slices.SortFunc(list, leases.Place.Compare)
 	return slices.Compact(list)
 }

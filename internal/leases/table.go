@@ -20,6 +20,11 @@ type Place struct {
 	Offset    int64
 }
 
+// Compare orders places by partition, then by offset.
+func (p Place) Compare(q Place) int {
+	return cmp.Or(cmp.Compare(p.Partition, q.Partition), cmp.Compare(p.Offset, q.Offset))
+}
+
 // Delivery is a record that is handed out, for the Number-th time.
 type Delivery struct {
 	Place
@@ -70,9 +75,6 @@ func New(ordered bool) *Table {
 
 // Len returns how many records are known.
 func (t *Table) Len() int { return len(t.entries) }
-
-// Known tells whether a record is.
-func (t *Table) Known(p Place) bool { return t.entries[p] != nil }
 
 // Fresh returns how many records wait that were never handed out.
 func (t *Table) Fresh() int { return t.fresh.len() }
@@ -175,7 +177,7 @@ func (t *Table) RemoveBelow(partition int32, before int64) {
 			below = append(below, p)
 		}
 	}
-	slices.SortFunc(below, func(a, b Place) int { return cmp.Compare(b.Offset, a.Offset) }) // the last first: none of them is let go
+	slices.SortFunc(below, func(a, b Place) int { return b.Compare(a) }) // the last first: none of them is let go
 	for _, p := range below {
 		t.Remove(p)
 	}
