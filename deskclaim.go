@@ -133,7 +133,7 @@ func (d *desk) claims(dr *state.Draft, last []leases.Delivery, now time.Time) (i
 // moveWindowLocked lets the desk go on where it has used up half of its window, and makes
 // itself heard of where nobody can ask it.
 func (d *desk) moveWindowLocked(now time.Time) {
-	if d.moved != nil || d.closed {
+	if d.moved != nil {
 		return
 	}
 	moves := d.windowsLocked()
@@ -142,10 +142,7 @@ func (d *desk) moveWindowLocked(now time.Time) {
 	}
 	d.moved, d.shown = make(chan struct{}), now
 	d.b.tasks.Go(func() {
-		err := d.b.join(d.b.life, &request{change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
-			return d.windowItems(dr, moves)
-		}})
-		if err != nil {
+		if err := d.show(d.b.life, moves...); err != nil {
 			sleep(d.b.life, deskRetry)
 		}
 		d.mu.Lock()
@@ -178,20 +175,11 @@ func (d *desk) opening() <-chan struct{} {
 	return nil
 }
 
-// show has the log hear of the owner.
-func (d *desk) show(ctx context.Context) error {
+// show has the log hear of the owner, and of where its windows end from now on.
+func (d *desk) show(ctx context.Context, moves ...*commitlog.WindowMoved) error {
 	return d.b.join(ctx, &request{change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
-		return d.windowItems(dr, nil)
+		return d.windowItems(dr, moves)
 	}})
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // windowsLocked returns where windows should end that are used up by half.

@@ -57,24 +57,16 @@ func (m queueMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// shown describes the oldest queues.
-func (m queueMetrics) shown() []QueueInfo {
-	infos, ds := m.known()
-	for i, d := range ds {
-		d.tell(&infos[i])
-	}
-	return infos
-}
-
-// known returns what the log says of the oldest queues, and their desks. It looks at each by
-// itself: with many queues, and many delayed records, commits would wait for all of them.
-func (m queueMetrics) known() (infos []QueueInfo, ds []*desk) {
+// shown describes the oldest queues. It looks at each by itself: with many queues, and many
+// delayed records, commits would wait for all of them.
+func (m queueMetrics) shown() (infos []QueueInfo) {
 	for _, id := range m.oldest() {
 		if info, d, ok := m.b.describeByID(id); ok {
-			infos, ds = append(infos, info), append(ds, d)
+			d.tell(&info)
+			infos = append(infos, info)
 		}
 	}
-	return infos, ds
+	return infos
 }
 
 func (m queueMetrics) oldest() (ids []uint64) {

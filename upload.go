@@ -142,10 +142,15 @@ func pause(ctx context.Context, tries int) {
 	if tries < 8 {
 		d = min(d, retryMin<<tries)
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
+	sleep(ctx, d)
+}
+
+// sleep waits that long, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-t.C:
+	case <-timer.C:
 	case <-ctx.Done():
 	}
 }
