@@ -25,7 +25,6 @@ of several seb consume, the one that commits first goes on, and the others end.`
 
 // consumerInfo is a consumer as the API describes it.
 type consumerInfo struct {
-	Topic        string         `json:"topic"`
 	Name         string         `json:"name"`
 	LastActivity time.Time      `json:"last_activity"`
 	Lag          int64          `json:"lag"`
@@ -59,10 +58,26 @@ func (c consumerInfo) at(partition int32) int64 {
 	return 0
 }
 
+// consumerFlags name a consumer, and the broker that knows it.
+type consumerFlags struct {
+	serverFlag
+	outputFlag
+	Topic    string `arg:"" type:"topic" help:"Name of the topic."`
+	Consumer string `arg:"" help:"Name of the consumer."`
+}
+
+func (f consumerFlags) url(broker *client) string {
+	return broker.url(nil, "topics", f.Topic, "consumers", f.Consumer)
+}
+
+func (f consumerFlags) failed(doing string, err error) error {
+	return fmt.Errorf("%s consumer %s of %s: %w", doing, f.Consumer, f.Topic, err)
+}
+
 type consumerListCmd struct {
 	serverFlag
 	outputFlag
-	Topic string `arg:"" help:"Name of the topic."`
+	Topic string `arg:"" type:"topic" help:"Name of the topic."`
 }
 
 // Help shows examples.
@@ -105,12 +120,7 @@ func (c *consumerListCmd) Run(ctx context.Context, std streams) error {
 	return out.err
 }
 
-type consumerShowCmd struct {
-	serverFlag
-	outputFlag
-	Topic    string `arg:"" help:"Name of the topic."`
-	Consumer string `arg:"" help:"Name of the consumer."`
-}
+type consumerShowCmd struct{ consumerFlags }
 
 // Help shows examples.
 func (consumerShowCmd) Help() string {
@@ -129,15 +139,15 @@ func (c *consumerShowCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	var whole json.RawMessage
-	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic, "consumers", c.Consumer), nil, &whole); err != nil {
-		return fmt.Errorf("show consumer %s of %s: %w", c.Consumer, c.Topic, err)
+	if _, err := broker.call(ctx, http.MethodGet, c.url(broker), nil, &whole); err != nil {
+		return c.failed("show", err)
 	}
 	if c.json() {
 		return printJSON(std.out, whole)
 	}
 	var info consumerInfo
 	if err := json.Unmarshal(whole, &info); err != nil {
-		return fmt.Errorf("show consumer %s of %s: %w", c.Consumer, c.Topic, err)
+		return c.failed("show", err)
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
@@ -150,12 +160,7 @@ func (c *consumerShowCmd) Run(ctx context.Context, std streams) error {
 	return out.err
 }
 
-type consumerDeleteCmd struct {
-	serverFlag
-	outputFlag
-	Topic    string `arg:"" help:"Name of the topic."`
-	Consumer string `arg:"" help:"Name of the consumer."`
-}
+type consumerDeleteCmd struct{ consumerFlags }
 
 // Help shows examples.
 func (consumerDeleteCmd) Help() string {
@@ -172,8 +177,8 @@ func (c *consumerDeleteCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err := broker.call(ctx, http.MethodDelete, broker.url(nil, "topics", c.Topic, "consumers", c.Consumer), nil, nil); err != nil {
-		return fmt.Errorf("delete consumer %s of %s: %w", c.Consumer, c.Topic, err)
+	if _, err := broker.call(ctx, http.MethodDelete, c.url(broker), nil, nil); err != nil {
+		return c.failed("delete", err)
 	}
 	if c.json() {
 		return printJSON(std.out, map[string]any{"topic": c.Topic, "name": c.Consumer, "deleted": true})

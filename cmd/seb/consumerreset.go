@@ -14,10 +14,7 @@ import (
 // consumerResetCmd has no defaults, neither of its own nor from the environment: they
 // would move what nobody meant.
 type consumerResetCmd struct {
-	serverFlag
-	outputFlag
-	Topic     string `arg:"" help:"Name of the topic."`
-	Consumer  string `arg:"" help:"Name of the consumer."`
+	consumerFlags
 	From      string `env:"-" required:"" placeholder:"POSITION" help:"Where it is to read on: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago."`
 	Partition *int32 `env:"-" placeholder:"N" help:"Move it in this partition only, to an offset, earliest, latest or -N (default: in all)."`
 }
@@ -52,20 +49,19 @@ func (c *consumerResetCmd) Run(ctx context.Context, std streams) error {
 	}
 	from, err := c.place(ctx, broker, position)
 	if err != nil {
-		return fmt.Errorf("reset consumer %s of %s: %w", c.Consumer, c.Topic, err)
+		return c.failed("reset", err)
 	}
 	var whole json.RawMessage
-	u := broker.url(nil, "topics", c.Topic, "consumers", c.Consumer)
-	status, err := broker.call(ctx, http.MethodPut, u, map[string]any{"from": from}, &whole)
+	status, err := broker.call(ctx, http.MethodPut, c.url(broker), map[string]any{"from": from}, &whole)
 	if err != nil {
-		return fmt.Errorf("reset consumer %s of %s: %w", c.Consumer, c.Topic, err)
+		return c.failed("reset", err)
 	}
 	if c.json() {
 		return printJSON(std.out, whole)
 	}
 	var info consumerInfo
 	if err := json.Unmarshal(whole, &info); err != nil {
-		return fmt.Errorf("reset consumer %s of %s: %w", c.Consumer, c.Topic, err)
+		return c.failed("reset", err)
 	}
 	done := "reset"
 	if status == http.StatusCreated {

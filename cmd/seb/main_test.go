@@ -77,6 +77,7 @@ func TestExitCodesTellUsageFromFailure(t *testing.T) {
 		{"retention of nothing", []string{"topic", "create", "t", "--retention-bytes", "0"}, exitUsage, "none for no limit"},
 		{"topic without a name", []string{"topic", "delete", ""}, exitUsage, "use 1 to 249 of"},
 		{"topic that would be a path", []string{"produce", ".."}, exitUsage, "invalid_topic_name"},
+		{"topic of a consumer that would be a path", []string{"consumer", "delete", "..", "billing"}, exitUsage, "invalid_topic_name"},
 		{"trim without a partition", []string{"topic", "trim", "t", "--before", "1"}, exitUsage, "--partition"},
 		{"trim without an offset", []string{"topic", "trim", "t", "--partition", "0"}, exitUsage, "--before"},
 		{"trim before the first", []string{"topic", "trim", "t", "--partition", "0", "--before", "-1"}, exitUsage, "--before"},

@@ -35,7 +35,6 @@ What purges and deletes does so at once, without asking.`
 
 // queueInfo is a queue as the API describes it.
 type queueInfo struct {
-	Topic        string          `json:"topic"`
 	Name         string          `json:"name"`
 	Config       queueConfigInfo `json:"config"`
 	Ready        int64           `json:"ready"`
@@ -46,7 +45,6 @@ type queueInfo struct {
 	Received     *float64        `json:"received_per_second"`
 	Acknowledged *float64        `json:"acknowledged_per_second"`
 	Owner        *string         `json:"owner"`
-	Epoch        uint64          `json:"epoch"`
 }
 
 type queueConfigInfo struct {
@@ -61,15 +59,15 @@ type queueConfigInfo struct {
 // String says how the queue hands out records.
 func (c queueConfigInfo) String() string {
 	s := fmt.Sprintf("lease: %s; attempts: %d; backoff: %s; order: %s; dead-letter topic: %s",
-		c.Lease, c.MaxAttempts, c.Backoff, c.Order, orDash(c.DeadLetterTopic, "none"))
+		c.Lease, c.MaxAttempts, c.Backoff, c.Order, textOr(c.DeadLetterTopic, "none"))
 	if c.Paused {
 		s += "; paused"
 	}
 	return s
 }
 
-// orDash returns what is known as text, or what stands for nothing.
-func orDash[T any](v *T, nothing string) string {
+// textOr returns what is known as text, else what stands for nothing.
+func textOr[T any](v *T, nothing string) string {
 	if v == nil {
 		return nothing
 	}
@@ -78,10 +76,10 @@ func orDash[T any](v *T, nothing string) string {
 
 // age is how old the oldest record is that waits, in what a person reads.
 func (q queueInfo) age() string {
-	d, err := time.ParseDuration(orDash(q.OldestAge, "-"))
+	d, err := time.ParseDuration(textOr(q.OldestAge, "-"))
 	switch {
 	case err != nil:
-		return orDash(q.OldestAge, "-")
+		return textOr(q.OldestAge, "-")
 	case d > time.Minute:
 		d = d.Truncate(time.Second)
 	default:
@@ -184,7 +182,7 @@ func (c *queueListCmd) Run(ctx context.Context, std streams) error {
 			if q.Config.Paused {
 				state = "paused"
 			}
-			row.printf("%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Name, q.Ready, orDash(q.Leased, "-"), q.Delayed, q.Dead, q.age(), q.Config.Order, state)
+			row.printf("%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Name, q.Ready, textOr(q.Leased, "-"), q.Delayed, q.Dead, q.age(), q.Config.Order, state)
 		}
 	})
 	return out.err
@@ -225,9 +223,9 @@ func (c *queueShowCmd) Run(ctx context.Context, std streams) error {
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
 		row.printf("READY\tLEASED\tDELAYED\tDEAD\tOLDEST\tRECEIVED\tDONE\n")
-		row.printf("%d\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Ready, orDash(q.Leased, "-"), q.Delayed, q.Dead, q.age(), rate(q.Received), rate(q.Acknowledged))
+		row.printf("%d\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Ready, textOr(q.Leased, "-"), q.Delayed, q.Dead, q.age(), rate(q.Received), rate(q.Acknowledged))
 	})
 	out.printf("\n%s\n", strings.ReplaceAll(q.Config.String(), "; ", "\n"))
-	out.printf("owner: %s\n", orDash(q.Owner, "none known"))
+	out.printf("owner: %s\n", textOr(q.Owner, "none known"))
 	return out.err
 }

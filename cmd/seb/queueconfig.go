@@ -32,7 +32,7 @@ func (f queueConfigFlags) fields() map[string]any {
 	}
 	switch f.DeadLetterTopic {
 	case "":
-	case unlimited:
+	case "none":
 		config["dead_letter_topic"] = nil
 	default:
 		config["dead_letter_topic"] = f.DeadLetterTopic
