@@ -380,20 +380,6 @@ func (b *Broker) buildDelayed(c *commitlog.Commit, d *state.Draft, r *request) {
 	}
 }
 
-// delayRoom refuses to delay more records than the broker should keep in mind.
-func (b *Broker) delayRoom() error {
-	b.mu.RLock()
-	n := b.state.DelayedCount(time.Now().UnixMicro())
-	b.mu.RUnlock()
-	if n < b.opts.Limits.Delayed {
-		return nil
-	}
-	e := limited(CodeTooManyDelayed, b.opts.Limits.Delayed, "%d appends wait for their time already", n)
-	e.RetryAfter = time.Minute
-	e.Hint = "append it when it is due, or raise the limit (--delayed-max)"
-	return e
-}
-
 // useless tells whether a group can't be committed with the data objects it has:
 // a sweep may have taken one, or they hold records that must not be committed.
 func (b *Broker) useless(g *group) bool {

@@ -103,11 +103,16 @@ func (o appendOptions) checkNew(topic string) error {
 	return nil
 }
 
-// checkConditions refuses a request with a condition that can't hold any more, unless
-// it settles it as a retry. Whether they hold, its commit decides: what is to make
-// them true may be under way.
+// checkConditions refuses a request with a delay that there is no room for, or with a
+// condition that can't hold any more, unless it settles it as a retry. Whether conditions
+// hold, its commit decides: what is to make them true may be under way.
 func (b *Broker) checkConditions(ctx context.Context, r *request) error {
 	for _, a := range r.appends {
+		if a.due > 0 {
+			if err := b.delayRoom(); err != nil {
+				return a.named(err)
+			}
+		}
 		if err := b.checkCondition(ctx, r, a); err != nil || r.settled {
 			return a.named(err)
 		}
@@ -115,12 +120,21 @@ func (b *Broker) checkConditions(ctx context.Context, r *request) error {
 	return nil
 }
 
-func (b *Broker) checkCondition(ctx context.Context, r *request, a *piece) error {
-	if a.due > 0 {
-		if err := b.delayRoom(); err != nil {
-			return err
-		}
+// delayRoom refuses to delay more records than the broker should keep in mind.
+func (b *Broker) delayRoom() error {
+	b.mu.RLock()
+	n := b.state.DelayedCount(time.Now().UnixMicro())
+	b.mu.RUnlock()
+	if n < b.opts.Limits.Delayed {
+		return nil
 	}
+	e := limited(CodeTooManyDelayed, b.opts.Limits.Delayed, "%d appends wait for their time already", n)
+	e.RetryAfter = time.Minute
+	e.Hint = "append it when it is due, or raise the limit (--delayed-max)"
+	return e
+}
+
+func (b *Broker) checkCondition(ctx context.Context, r *request, a *piece) error {
 	if a.ifOffset < 0 {
 		return nil
 	}
