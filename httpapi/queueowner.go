@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -173,13 +172,10 @@ func (h *Handler) passOn(w *response, r *http.Request, e *seb.Error, c ownerCall
 	if c.waits && (c.back != nil || !h.drained()) { // a drained long poll is answered at once, a stream never
 		defer context.AfterFunc(h.draining, func() { cancel(errDrained) })()
 	}
-	method, path, body := r.Method, r.URL.EscapedPath(), c.body()
+	method, path, body := r.Method, r.URL.RequestURI(), c.body()
 	byCertificate := r.Header.Get("Authorization") == "" && !w.access.Open()
-	if byCertificate {
+	if byCertificate { // the owner is asked no more than whether it is there
 		method, path, body = http.MethodGet, "/livez", nil
-	}
-	if r.URL.RawQuery != "" && !byCertificate {
-		path += "?" + r.URL.RawQuery
 	}
 	silence := time.AfterFunc(h.patience.first, func() { cancel(errDeaf) })
 	defer silence.Stop()
@@ -217,11 +213,7 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 		silence.Reset(h.patience.later)
 		return nil
 	}}
-	target, err := url.Parse(e.Address)
-	if err != nil {
-		return nil, fmt.Errorf("parse the owner's address: %w", err)
-	}
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, strings.TrimSuffix(target.String(), "/")+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, strings.TrimSuffix(e.Address, "/")+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("pass the request on: %w", err)
 	}
@@ -229,9 +221,6 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 		if values := r.Header.Values(name); len(values) > 0 {
 			req.Header[name] = values
 		}
-	}
-	if path == "/livez" {
-		req.Header.Del("Authorization")
 	}
 	req.Header.Set(requestIDHeader, w.id)
 	req.Header.Set(forwardedHeader, h.broker.TopicTag(e.Epoch))
