@@ -141,7 +141,7 @@ func parseRedrive(body []byte) (o seb.RedriveOptions, _ error) {
 			return err
 		})
 	}
-	err := parseFields(body, "a redrive", fields{{"limit", countInto(&limit, 1, redriveMax)}, {"records", places}})
+	err := parseFields(body, "a redrive", fields{{"limit", countInto(&limit, redriveMax)}, {"records", places}})
 	switch {
 	case err != nil:
 		return o, err

@@ -105,38 +105,8 @@ func parsePush(body []byte) (u seb.PushUpdate, err error) {
 		{"url", givenTextInto(&u.URL)},
 		{"headers", textsInto(&u.Headers)},
 		{"secret", givenTextInto(&u.Secret)},
-		{"max_in_flight", countInto(&u.MaxInFlight, 1, pushInFlightMax)},
+		{"max_in_flight", countInto(&u.MaxInFlight, pushInFlightMax)},
 		{"timeout", durationInto(&u.Timeout)},
 	})
 	return u, err
-}
-
-// givenTextInto reads a text; null leaves it as it is.
-func givenTextInto(to **string) fieldReader {
-	return func(j *jsonReader, name string) error {
-		s, err := j.string(name)
-		if s != nil {
-			*to = new(string(s))
-		}
-		return err
-	}
-}
-
-// textsInto reads an object of texts; null leaves it as it is.
-func textsInto(to *map[string]string) fieldReader {
-	return func(j *jsonReader, name string) error {
-		if j.null() {
-			return nil
-		}
-		*to = map[string]string{}
-		return j.object(name, func(field []byte) error {
-			one := string(field)
-			s, err := j.string(one + " of " + name)
-			if err == nil && s == nil {
-				err = invalid("leave it out", "%s of %s is null", one, name)
-			}
-			(*to)[one] = string(s)
-			return err
-		})
-	}
 }

@@ -36,8 +36,8 @@ func parseReceive(body []byte) (receiveSpec, error) {
 	)
 	s := receiveSpec{max: 1, maxBytes: defaultReadBytes}
 	err := parseFields(body, "a receive", fields{
-		{"max", countInto(&most, 1, receiveMax)},
-		{"max_bytes", countInto(&maxBytes, 1, math.MaxInt64)},
+		{"max", countInto(&most, receiveMax)},
+		{"max_bytes", countInto(&maxBytes, math.MaxInt64)},
 		{"wait", durationInto(&wait)},
 		{"lease", durationInto(&lease)},
 		{"ack", tokensInto(&s.done)},

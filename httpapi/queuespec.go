@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"math"
 	"strings"
 	"time"
@@ -16,104 +15,6 @@ const (
 	attemptsMax = 1000
 )
 
-// fieldReader reads the value of one field of an object.
-type fieldReader func(j *jsonReader, name string) error
-
-// fields are those that an object may have.
-type fields []struct {
-	name string
-	read fieldReader
-}
-
-func (f fields) names() string {
-	var names []string
-	for _, known := range f {
-		names = append(names, known.name)
-	}
-	return strings.Join(names, ", ")
-}
-
-// parseFields reads an object whose fields are all optional; no text at all is one
-// without any.
-func parseFields(text []byte, what string, known fields) error {
-	if len(bytes.TrimSpace(text)) == 0 {
-		return nil
-	}
-	j, err := newJSONReader(text)
-	if err != nil {
-		return err
-	}
-	err = j.object(what, func(name []byte) error {
-		for _, f := range known {
-			if string(name) == f.name {
-				return f.read(j, f.name)
-			}
-		}
-		if len(known) == 0 {
-			return invalid("there are none here", "%s has an unknown field %q at byte %d", what, name, j.at)
-		}
-		return j.unknown(what, name, known.names())
-	})
-	if err != nil {
-		return err
-	}
-	return j.end()
-}
-
-// durationInto reads a duration; null leaves it as it is.
-func durationInto(d **time.Duration) fieldReader {
-	return func(j *jsonReader, name string) error {
-		s, err := j.string(name)
-		if s == nil || err != nil {
-			return err
-		}
-		*d, err = parseDuration(name, string(s))
-		return err
-	}
-}
-
-func parseDuration(name, s string) (*time.Duration, error) {
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		return nil, invalid("such as 500ms, 30s or 12h", "%s is %.100q, which is no duration", name, s)
-	}
-	return &d, nil
-}
-
-func countInto(n **int, lo, hi int64) fieldReader {
-	return func(j *jsonReader, name string) error {
-		got, given, err := j.integer(name, lo, hi)
-		if given {
-			*n = new(int(got))
-		}
-		return err
-	}
-}
-
-func boolInto(b **bool) fieldReader {
-	return func(j *jsonReader, name string) error {
-		raw, err := j.raw()
-		switch {
-		case err != nil:
-			return err
-		case string(raw) == "null":
-		case string(raw) == "true", string(raw) == "false":
-			*b = new(string(raw) == "true")
-		default:
-			return invalid("", "%s must be true or false, at byte %d", name, j.at)
-		}
-		return nil
-	}
-}
-
-func textInto(to *string) fieldReader {
-	return func(j *jsonReader, name string) error {
-		s, err := j.string(name)
-		*to = string(s)
-		return err
-	}
-}
-
 // queueSpec is what a body says about a queue.
 type queueSpec struct {
 	update seb.QueueUpdate
@@ -125,7 +26,7 @@ func parseQueueSpec(body []byte) (queueSpec, error) {
 	u := &s.update
 	err := parseFields(body, "a queue", fields{
 		{"lease", durationInto(&u.Lease)},
-		{"max_attempts", countInto(&u.MaxAttempts, 1, attemptsMax)},
+		{"max_attempts", countInto(&u.MaxAttempts, attemptsMax)},
 		{"backoff", s.backoff},
 		{"dead_letter_topic", s.deadLetterTopic},
 		{"order", s.order},

@@ -1,0 +1,134 @@
+package httpapi
+
+import (
+	"bytes"
+	"strings"
+	"time"
+)
+
+// fieldReader reads the value of one field of an object.
+type fieldReader func(j *jsonReader, name string) error
+
+// fields are those that an object may have.
+type fields []struct {
+	name string
+	read fieldReader
+}
+
+func (f fields) names() string {
+	var names []string
+	for _, known := range f {
+		names = append(names, known.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// parseFields reads an object whose fields are all optional; no text at all is one
+// without any.
+func parseFields(text []byte, what string, known fields) error {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil
+	}
+	j, err := newJSONReader(text)
+	if err != nil {
+		return err
+	}
+	err = j.object(what, func(name []byte) error {
+		for _, f := range known {
+			if string(name) == f.name {
+				return f.read(j, f.name)
+			}
+		}
+		if len(known) == 0 {
+			return invalid("there are none here", "%s has an unknown field %q at byte %d", what, name, j.at)
+		}
+		return j.unknown(what, name, known.names())
+	})
+	if err != nil {
+		return err
+	}
+	return j.end()
+}
+
+// durationInto reads a duration; null leaves it as it is.
+func durationInto(d **time.Duration) fieldReader {
+	return func(j *jsonReader, name string) error {
+		s, err := j.string(name)
+		if s == nil || err != nil {
+			return err
+		}
+		given, err := time.ParseDuration(string(s))
+		if err != nil {
+			return invalid("such as 500ms, 30s or 12h", "%s is %.100q, which is no duration", name, s)
+		}
+		*d = &given
+		return nil
+	}
+}
+
+// countInto reads a number from 1 to most; null leaves it as it is.
+func countInto(n **int, most int64) fieldReader {
+	return func(j *jsonReader, name string) error {
+		got, given, err := j.integer(name, 1, most)
+		if given {
+			*n = new(int(got))
+		}
+		return err
+	}
+}
+
+// boolInto reads true or false; null leaves it as it is.
+func boolInto(b **bool) fieldReader {
+	return func(j *jsonReader, name string) error {
+		raw, err := j.raw()
+		switch {
+		case err != nil:
+			return err
+		case string(raw) == "null":
+		case string(raw) == "true", string(raw) == "false":
+			*b = new(string(raw) == "true")
+		default:
+			return invalid("", "%s must be true or false, at byte %d", name, j.at)
+		}
+		return nil
+	}
+}
+
+// textInto reads a text; null is none.
+func textInto(to *string) fieldReader {
+	return func(j *jsonReader, name string) error {
+		s, err := j.string(name)
+		*to = string(s)
+		return err
+	}
+}
+
+// givenTextInto reads a text; null leaves it as it is.
+func givenTextInto(to **string) fieldReader {
+	return func(j *jsonReader, name string) error {
+		s, err := j.string(name)
+		if s != nil {
+			*to = new(string(s))
+		}
+		return err
+	}
+}
+
+// textsInto reads an object of texts; null leaves it as it is.
+func textsInto(to *map[string]string) fieldReader {
+	return func(j *jsonReader, name string) error {
+		if j.null() {
+			return nil
+		}
+		*to = map[string]string{}
+		return j.object(name, func(field []byte) error {
+			one := string(field)
+			s, err := j.string(one + " of " + name)
+			if err == nil && s == nil {
+				err = invalid("leave it out", "%s of %s is null", one, name)
+			}
+			(*to)[one] = string(s)
+			return err
+		})
+	}
+}
