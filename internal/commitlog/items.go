@@ -24,6 +24,7 @@ import "fmt"
 //	9, 10 API keys: see keys.go
 //	11 to 13 consumers: see consumers.go
 //	14 to 24 queues: see queues.go
+//	25 where they are pushed to: see queuepush.go
 const (
 	itemHeaderSize = 8
 	batchItemSize  = 48
