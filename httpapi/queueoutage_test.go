@@ -31,7 +31,7 @@ func TestReceiveThatEndsForWantOfTheStoreSaysWhenToComeBack(t *testing.T) {
 			if err != nil || seconds < 1 || seconds > 10 {
 				t.Fatalf("Retry-After is %q", a.Header.Get("Retry-After"))
 			}
-			time.Sleep(time.Duration(seconds) * time.Second)
+			<-time.After(time.Duration(seconds) * time.Second) // fake
 			return s.post(mailPath+"/receive", `{"wait":"5m"}`)
 		}
 		a = again()
