@@ -228,23 +228,20 @@ func (q *queueChecker) mayRun(w *work, from, to time.Duration) bool {
 	return false
 }
 
-// lost tells whether some delivery did not count any more at some time between two.
-func (w *work) lost(d delivery, from, to time.Duration) bool {
+// lost tells whether some delivery did not count any more at some time.
+func (w *work) lost(d delivery, by time.Duration) bool {
 	parked := time.Duration(-1)
 	for _, e := range w.events(d.spot) {
 		switch at := e.at.Duration; {
-		case e.what == wasRedriven:
-			if parked >= 0 && parked <= to && at >= from {
-				return true
-			}
-			parked = -1
+		case e.what == wasRedriven && d.number > e.number:
+			parked = -1 // what was handed out before never counts again
 		case e.what == wasParked:
 			parked = at
-		case e.what == wasDone && at <= to, e.number > d.number && at <= to:
+		case e.what == wasDone && at <= by, e.number > d.number && at <= by:
 			return true
 		}
 	}
-	return parked >= 0 && parked <= to || w.gone(d.spot, to)
+	return parked >= 0 && parked <= by || w.gone(d.spot, by)
 }
 
 // checkAnswers expects an answer that was taken to be in the log, and one that was refused
@@ -260,9 +257,9 @@ func (q *queueChecker) checkAnswers(o *op) {
 			if !q.inLog(w, o, m) {
 				q.history.violate("AckDurable", "%v was answered for, and the log does not say so: %v", m, o)
 			}
-		case len(o.verdicts) > 0 && o.verdicts[i] == seb.CodeLeaseLost && !w.lost(m.delivery, o.call, o.ret) && (o.kind != extends || !q.leftAlone(w, m, o)):
+		case len(o.verdicts) > 0 && o.verdicts[i] == seb.CodeLeaseLost && !w.lost(m.delivery, o.ret) && (o.kind != extends || !q.leftAlone(w, m, o)):
 			q.history.violate("LastCounts", "%v was refused, and is the last delivery: %v", m, o)
-		case o.failure == seb.CodeLeaseLost && len(o.tokens) == 1 && !w.lost(m.delivery, o.call, o.ret):
+		case o.failure == seb.CodeLeaseLost && len(o.tokens) == 1 && !w.lost(m.delivery, o.ret):
 			q.history.violate("LastCounts", "%v was refused, and is the last delivery: %v", m, o)
 		}
 	}

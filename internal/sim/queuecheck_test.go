@@ -197,6 +197,24 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 			s.attempted(32, 1, 0, 3)
 			s.get(32, 0, 3).messages[0].attempt = 1
 		}, "QueueAsAsked"},
+		"an answer from before a redrive that is refused": {func(s *shift) {
+			s.fails()
+			s.log(30, putBack(0, 2, true, reasonLeaseLost), &commitlog.Batch{})
+			s.log(31, &commitlog.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
+			s.do(31, redrives).touched = 1
+			s.say(40, acks, 0, 2, seb.CodeLeaseLost)
+			s.attempted(42, 1, 0, 3)
+			s.get(42, 0, 3).messages[0].attempt = 1
+		}, ""},
+		"one from after it that is refused": {func(s *shift) {
+			s.fails()
+			s.log(30, putBack(0, 2, true, reasonLeaseLost), &commitlog.Batch{})
+			s.log(31, &commitlog.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
+			s.do(31, redrives).touched = 1
+			s.attempted(32, 1, 0, 3)
+			s.get(32, 0, 3).messages[0].attempt = 1
+			s.say(40, acks, 0, 3, seb.CodeLeaseLost)
+		}, "LastCounts"},
 		"an answer from before a redrive": {func(s *shift) {
 			s.fails()
 			s.log(30, putBack(0, 2, true, reasonLeaseLost), &commitlog.Batch{})
