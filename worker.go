@@ -38,7 +38,8 @@ type Worker struct {
 	Logger *slog.Logger
 }
 
-// RetryIn puts a record back for a time of the handler's choice: see [Worker].
+// RetryIn puts a record back for a time of the handler's choice: see [Worker]. Of a time that
+// has passed already that is none, and it is 366 days at most.
 type RetryIn struct {
 	Delay time.Duration
 	Err   error
@@ -211,7 +212,7 @@ func (w *Worker) say(ctx context.Context, m Message, failure error) error {
 	}
 	o := NackOptions{Reason: strings.ToValidUTF8(failure.Error()[:min(len(failure.Error()), state.ReasonBytesMax)], "")}
 	if in := (*RetryIn)(nil); errors.As(failure, &in) {
-		o.Delay = &in.Delay
+		o.Delay = new(min(max(0, in.Delay), delayMax))
 	}
 	return w.Source.Nack(ctx, o, m.Token)
 }

@@ -202,3 +202,32 @@ func TestWorkerOutlivesAnOutageOfTheStore(t *testing.T) {
 		}
 	}
 }
+
+// Handlers reckon delays from times that others have told them: they may be over, or far away.
+// The record is put back all the same, with its reason.
+func TestRetryInOfAnyTimePutsBack(t *testing.T) {
+	for delay, want := range map[time.Duration]time.Duration{-time.Minute: 0, 1 << 62: 366 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			_, q := openQueue(t, 1, seb.QueueUpdate{BackoffMin: ptr(time.Minute)})
+			began := time.Now()
+			var at []time.Duration
+			stop := workOn(t, &seb.Worker{Source: q, Handle: func(_ context.Context, m seb.Message) error {
+				at = append(at, time.Since(began))
+				if m.Attempt == 1 {
+					return &seb.RetryIn{Delay: delay, Err: errors.New("later")}
+				}
+				return nil
+			}})
+			time.Sleep(time.Second)
+			if info, err := q.Describe(t.Context()); err != nil || info.Leased != 0 || (info.Delayed != 0) != (want != 0) {
+				t.Errorf("%v: %+v, %v", delay, info, err)
+			}
+			if err := stop(); err != nil || (len(at) == 2) != (want == 0) {
+				t.Errorf("%v: tried at %v, %v", delay, at, err)
+			}
+			if left := seb.NotBefore(q)[0]; want != 0 && (left > want || left < want-time.Minute) {
+				t.Errorf("%v: put back for %v", delay, left)
+			}
+		})
+	}
+}
