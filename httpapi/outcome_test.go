@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -72,71 +73,77 @@ func TestRefusedWritesSayThatTheyWereNotDone(t *testing.T) {
 // once it is done.
 func TestOutcomeOfAReceiveIsThatOfItsAcks(t *testing.T) {
 	store := storetest.NewFaulty(objstore.NewMemory())
-	s := serve(t, openBroker(t, store, seb.Options{AppendTimeout: 100 * time.Millisecond}), Options{})
-	s.ownQueue(2)
-	token := s.received("mail", "")[0].Token
-	body := fmt.Sprintf(`{"ack":[%q]}`, token)
-	a := s.post(queuesPath+"/nothing/receive", body)
-	a.want(t, http.StatusNotFound)
-	if got := outcomeOf(t, a); got != seb.NotCommitted {
-		t.Errorf("%d, outcome %q", a.StatusCode, got)
-	}
-	store.SetDown(true)
-	a = s.post(mailPath+"/receive", body)
-	a.want(t, http.StatusServiceUnavailable)
-	if got := outcomeOf(t, a); got != seb.Unknown {
-		t.Errorf("%d, outcome %q", a.StatusCode, got)
-	}
-	a = s.post(mailPath+"/receive", `{"max":0}`)
-	a.want(t, http.StatusBadRequest)
-	if got := outcomeOf(t, a); got != "" {
-		t.Errorf("%d, outcome %q", a.StatusCode, got)
-	}
+	opts := seb.Options{AppendTimeout: time.Second, Batching: seb.Immediate()}
+	bubbleOn(t, store, opts, Options{}, 0, func(t *testing.T, s *server) {
+		s.ownQueue(2)
+		token := s.received("mail", "")[0].Token
+		body := fmt.Sprintf(`{"ack":[%q]}`, token)
+		a := s.post(queuesPath+"/nothing/receive", body)
+		a.want(t, http.StatusNotFound)
+		if got := outcomeOf(t, a); got != seb.NotCommitted {
+			t.Errorf("%d, outcome %q", a.StatusCode, got)
+		}
+		store.SetDown(true)
+		a = s.post(mailPath+"/receive", body)
+		a.want(t, http.StatusServiceUnavailable)
+		if got := outcomeOf(t, a); got != seb.Unknown {
+			t.Errorf("%d, outcome %q", a.StatusCode, got)
+		}
+		a = s.post(mailPath+"/receive", `{"max":0}`)
+		a.want(t, http.StatusBadRequest)
+		if got := outcomeOf(t, a); got != "" {
+			t.Errorf("%d, outcome %q", a.StatusCode, got)
+		}
+	})
 }
 
 // Of several tokens each tells what became of it: that of a lost lease nothing, one whose
 // record was to be parked with a copy what became of that commit.
 func TestRefusedTokensTellTheirOutcome(t *testing.T) {
 	store := storetest.NewFaulty(objstore.NewMemory())
-	s := serve(t, openBroker(t, store, seb.Options{AppendTimeout: 100 * time.Millisecond, Batching: seb.Immediate()}), Options{})
-	s.append("orders.dead", "x")
-	s.ownQueue(2)
-	s.setQueue("mail", `{"max_attempts":1,"dead_letter_topic":"orders.dead"}`, http.StatusOK)
-	out := s.wantHanded(`{"max":2}`, "0#1 1#1")
-	outcomes := func(how string, status int, tokens ...wireMessage) (list []string) {
-		t.Helper()
-		var told struct{ Results []tokenResult }
-		a := s.answered(how, status, tokens...)
-		a.json(t, &told)
-		for _, r := range told.Results {
-			list = append(list, fmt.Sprintf("%v %s %s", r.OK, r.Code, r.Outcome))
+	opts := seb.Options{AppendTimeout: time.Second, Batching: seb.Immediate()}
+	bubbleOn(t, store, opts, Options{}, 0, func(t *testing.T, s *server) {
+		s.append("orders.dead", "x")
+		s.ownQueue(2)
+		s.setQueue("mail", `{"max_attempts":1,"dead_letter_topic":"orders.dead"}`, http.StatusOK)
+		out := s.wantHanded(`{"max":2}`, "0#1 1#1")
+		outcomes := func(how string, status int, tokens ...wireMessage) (list []string) {
+			t.Helper()
+			var told struct{ Results []tokenResult }
+			a := s.answered(how, status, tokens...)
+			a.json(t, &told)
+			for _, r := range told.Results {
+				list = append(list, fmt.Sprintf("%v %s %s", r.OK, r.Code, r.Outcome))
+			}
+			if got := outcomeOf(t, a); got != "" {
+				t.Errorf("all of it has the outcome %q: %s", got, a.body)
+			}
+			return list
 		}
-		if got := outcomeOf(t, a); got != "" {
-			t.Errorf("all of it has the outcome %q: %s", got, a.body)
+		want := func(got []string, want ...string) {
+			t.Helper()
+			if !slices.Equal(got, want) {
+				t.Errorf("the tokens are %q, want %q", got, want)
+			}
 		}
-		return list
-	}
-	want := func(got []string, want ...string) {
-		t.Helper()
-		if !slices.Equal(got, want) {
-			t.Errorf("the tokens are %q, want %q", got, want)
+		const lost, ok = "false lease_lost not_committed", "true  "
+		s.answered("ack", http.StatusOK, out[0])
+		want(outcomes("extend", http.StatusConflict, out...), "false lease_lost ", ok)
+		undo := store.On(objstore.VerbCreate, "log/", func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
+			return storetest.Answer{}, storetest.ErrInjected
+		})
+		want(outcomes("nack", http.StatusConflict, out...), lost, "false store_unavailable unknown")
+		undo()
+		time.Sleep(10 * time.Second) // by when the broker has tried again
+		synctest.Wait()
+		if got := outcomes("nack", http.StatusConflict, out...); got[0] != lost || got[1] != ok && got[1] != lost {
+			t.Errorf("when the store is back the tokens are %q", got) // the try before may have parked the record
 		}
-	}
-	const lost, ok = "false lease_lost not_committed", "true  "
-	s.answered("ack", http.StatusOK, out[0])
-	want(outcomes("extend", http.StatusConflict, out...), "false lease_lost ", ok)
-	undo := store.On(objstore.VerbCreate, "log/", func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
-		return storetest.Answer{}, storetest.ErrInjected
+		s.wantCounts("mail", 0, 0, 0, 1)
+		if dead := s.stored("orders.dead", 0); len(dead) != 2 {
+			t.Errorf("there are %d copies", len(dead)-1)
+		}
 	})
-	want(outcomes("nack", http.StatusConflict, out...), lost, "false store_unavailable unknown")
-	undo()
-	if got := outcomes("nack", http.StatusConflict, out...); got[0] != lost || got[1] != ok && got[1] != lost {
-		t.Errorf("when the store is back the tokens are %q", got) // the try before may have parked the record
-	}
-	s.wantCounts("mail", 0, 0, 0, 1)
-	if dead := s.stored("orders.dead", 0); len(dead) != 2 {
-		t.Errorf("there are %d copies", len(dead)-1)
-	}
 }
 
 // What is too large has a hint about what it is: records, tokens, or neither.
