@@ -387,6 +387,11 @@ func TestWorkerOutlivesAnOutageOfTheStore(t *testing.T) {
 	if code := w.left(t); code != exitOK {
 		t.Fatalf("it ended with %d:\n%s", code, w.stderr)
 	}
+	for line := range strings.Lines(w.stderr.String()) { // what commits nothing has no outcome
+		if strings.Contains(line, "outcome") && !strings.Contains(line, "a record's work") {
+			t.Errorf("it says %s", line)
+		}
+	}
 	ended := fileLines(t, filepath.Join(dir, "ended"))
 	slices.Sort(ended)
 	oneEach(t, slices.Compact(ended), 3) // the first may have been done twice

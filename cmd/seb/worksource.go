@@ -56,6 +56,15 @@ func brokerError(err error) error {
 	return e
 }
 
+// asked returns an error of what commits nothing: it has no outcome.
+func asked(err error) error {
+	var e *seb.Error
+	if errors.As(err, &e) {
+		e.Outcome = ""
+	}
+	return err
+}
+
 // Receive asks for records.
 func (s *queueSource) Receive(ctx context.Context, o seb.ReceiveOptions) ([]seb.Message, error) {
 	body := map[string]any{"max": o.Max, "wait": o.Wait.String()}
@@ -66,7 +75,7 @@ func (s *queueSource) Receive(ctx context.Context, o seb.ReceiveOptions) ([]seb.
 		Messages []messageJSON `json:"messages"`
 	}
 	if err := s.call(ctx, o.Wait+answerWait, "receive", body, &answer); err != nil {
-		return nil, fmt.Errorf("receive from queue %s of %s: %w", s.queue, s.topic, err)
+		return nil, fmt.Errorf("receive from queue %s of %s: %w", s.queue, s.topic, asked(err))
 	}
 	messages := make([]seb.Message, len(answer.Messages))
 	for i, m := range answer.Messages {
@@ -99,7 +108,7 @@ func (s *queueSource) Extend(ctx context.Context, lease time.Duration, tokens ..
 	}
 	body := map[string]any{"tokens": tokens, "lease": lease.String()}
 	if err := s.call(ctx, min(answerWait, lease/3), "extend", body, &answer); err != nil {
-		return time.Time{}, err
+		return time.Time{}, asked(err)
 	}
 	if len(answer.Results) == 0 {
 		return time.Time{}, fmt.Errorf("%s: the answer is not what a broker sends: it has no results", s.broker.base)
