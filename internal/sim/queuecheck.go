@@ -235,7 +235,7 @@ func (w *work) lost(d delivery, by time.Duration) bool {
 		switch at := e.at.Duration; {
 		case e.what == wasRedriven && d.number > e.number:
 			parked = -1 // what was handed out before never counts again
-		case e.what == wasParked:
+		case e.what == wasParked && parked < 0:
 			parked = at
 		case e.what == wasDone && at <= by, e.number > d.number && at <= by:
 			return true

@@ -205,6 +205,9 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 			s.say(40, acks, 0, 2, seb.CodeLeaseLost)
 			s.attempted(42, 1, 0, 3)
 			s.get(42, 0, 3).messages[0].attempt = 1
+			s.attempted(60, 1, 0, 4)
+			s.get(60, 0, 4).messages[0].attempt = 2
+			s.log(80, putBack(0, 4, true, reasonLeaseLost), &commitlog.Batch{})
 		}, ""},
 		"one from after it that is refused": {func(s *shift) {
 			s.fails()
