@@ -354,7 +354,7 @@ func (d *desk) extend(answers []*answer, lease time.Duration) (until time.Time, 
 		switch {
 		case a.queue != d.queue:
 			errs[i] = asRead(elsewhere(a.receipt, d.b.hasQueue(a.queue)))
-		case !d.counts(a.receipt), !d.table.Extend(a.delivery(), until) && !d.extendUnmetLocked(a.delivery(), until):
+		case !d.isOut(a.receipt), !d.table.Extend(a.delivery(), until) && !d.extendUnmetLocked(a.delivery(), until):
 			errs[i] = asRead(leaseLost(a.receipt, "is not of a delivery that is out"))
 		}
 	}
@@ -362,13 +362,17 @@ func (d *desk) extend(answers []*answer, lease time.Duration) (until time.Time, 
 	return until, errs
 }
 
-// counts tells whether a delivery may still be answered, as far as is known here. The table
-// knows nothing of redriving.
-func (d *desk) counts(t receipt) bool {
+// isOut tells whether a delivery may still be answered, as far as is known here, and was not
+// put back by who got it: that waits for its time, and for nobody. The table knows neither.
+func (d *desk) isOut(t receipt) bool {
 	d.b.mu.RLock()
 	defer d.b.mu.RUnlock()
 	q := d.b.state.QueueByID(d.queue)
-	return q != nil && q.IsLast(t.partition, t.offset, t.number)
+	if q == nil || !q.IsLast(t.partition, t.offset, t.number) {
+		return false
+	}
+	a, listed := q.Last(t.partition, t.offset)
+	return !listed || a.NotBefore == 0
 }
 
 func (b *Broker) hasQueue(id uint64) bool {

@@ -129,3 +129,25 @@ func TestEveryReceiverGetsItsNextAttemptCounted(t *testing.T) {
 		}
 	})
 }
+
+// TestRecordThatWasPutBackIsNotExtended: the heartbeat of a worker that has failed comes behind
+// its answer. It must not hold the record back for longer than the worker, or the queue, said.
+func TestRecordThatWasPutBackIsNotExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		b := openOnly(t, store, seb.InVirtualTime(immediate()))
+		q := queueOf(t, b, 2, 1)
+		ms := mustReceive(t, q, 2, 0)
+		if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Minute)}, tokens(ms)...); err != nil {
+			t.Fatal(err)
+		}
+		_, err := q.Extend(t.Context(), time.Hour, ms[0].Token)
+		wantCode(t, err, seb.CodeLeaseLost)
+		kill(t, b)
+		q = open(t, store, seb.InVirtualTime(immediate())).Queue("t", "work")
+		mustReceive(t, q, 2, 0)
+		_, err = q.Extend(t.Context(), time.Hour, ms[1].Token) // the next owner knows it from the log
+		wantCode(t, err, seb.CodeLeaseLost)
+		wantHanded(t, mustReceive(t, q, 2, time.Minute+time.Second), "[0#2 1#2]")
+	})
+}
