@@ -322,17 +322,19 @@ func (d *desk) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Time, ok
 	return at, ok
 }
 
-// hand reads the records of deliveries. Those that can't be read now are not handed out,
-// and are no attempt; those that never can be run out of their lease.
+// hand reads the records of deliveries. Those that can't be read now, or not while half of
+// the lease is left, are not handed out, and are no attempt; those that never can be run out
+// of their lease.
 func (d *desk) hand(ctx context.Context, out []leases.Delivery, until time.Time, opts ReceiveOptions) ([]Message, error) {
 	messages := make([]Message, 0, len(out))
-	left := opts.MaxBytes
+	left, enough := opts.MaxBytes, time.Until(until)/2
 	for i, x := range out {
 		record, err := d.record(ctx, x)
 		if deleted(err) {
 			continue
 		}
-		if left -= record.bytes(); err != nil || left < 0 && len(messages) > 0 {
+		full := left < record.bytes() || time.Until(until) < enough
+		if left -= record.bytes(); err != nil || full && len(messages) > 0 {
 			d.putBack(out[i:], err)
 			if len(messages) == 0 {
 				return nil, err

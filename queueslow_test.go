@@ -1,0 +1,48 @@
+package seb_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// Records that come again lie apart, and may have to be read one by one. A worker that asks
+// for many at once must not get them when their leases are over, as another may by then.
+func TestMessagesAreHandedOutWithTimeLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const records = 200
+		store := objstore.NewMemory()
+		b := openOnly(t, store, seb.InVirtualTime(immediate()))
+		q := queueOf(t, b, records, 20_000) // too much to come along with the log
+		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(2)})
+		mustReceive(t, q, 1, 0)
+		kill(t, b)
+		q = open(t, storetest.Slow(store, 200*time.Millisecond), seb.InVirtualTime(immediate())).Queue("t", "work")
+		mustReceive(t, q, 1, 0)
+		time.Sleep(31 * time.Second) // all of them may have been out
+		seen := 0
+		for range 20 {
+			ms, err := q.Receive(t.Context(), seb.ReceiveOptions{Max: records, MaxBytes: 1 << 30, Wait: 10 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range ms {
+				if left := time.Until(m.LeasedUntil); left < 10*time.Second {
+					t.Fatalf("the worker has %v for offset %d", left, m.Offset)
+				}
+			}
+			if len(ms) > 0 {
+				mustAck(t, q, ms...)
+			}
+			if seen += len(ms); seen == records {
+				return
+			}
+		}
+		info, err := q.Describe(t.Context())
+		t.Errorf("%d of %d records were handed out; %+v, %v", seen, records, info, err)
+	})
+}
