@@ -20,8 +20,8 @@ const (
 	knownMax = 64 << 10
 	// walkRecords is how many records are looked at in one go.
 	walkRecords = 256
-	// blockedMax bounds, where keys keep their order, the records that are read ahead of
-	// the one that is waited for.
+	// blockedMax bounds, where keys keep their order, the records that wait behind others of
+	// their key: past it none are looked at, of whatever key.
 	blockedMax = 4096
 )
 
