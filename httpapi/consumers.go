@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -157,39 +156,29 @@ type consumerFrom struct {
 const fromHint = `such as {"from":"latest"}, {"from":{"time":"2026-01-31T12:00:00Z"}} or {"from":{"offsets":{"0":41}}}`
 
 func parseFrom(body []byte) (from consumerFrom, err error) {
-	if len(bytes.TrimSpace(body)) == 0 {
-		return from, nil
+	err = parseFields(body, "a consumer", fields{{"from", from.read}})
+	return from, err
+}
+
+// read reads a word, or an object.
+func (from *consumerFrom) read(j *jsonReader, name string) error {
+	from.given = true
+	if j.peek() == '{' {
+		return j.fromObject(from)
 	}
-	j, err := newJSONReader(body)
+	s, err := j.string(name)
 	if err != nil {
-		return from, err
+		return err
 	}
-	err = j.object("a consumer", func(name []byte) error {
-		if string(name) != "from" {
-			return j.unknown("a consumer", name, "from")
-		}
-		from.given = true
-		if j.peek() == '{' {
-			return j.fromObject(&from)
-		}
-		s, err := j.string("from")
-		if err != nil {
-			return err
-		}
-		switch string(s) {
-		case "earliest":
-			from.position = seb.Earliest
-		case "latest":
-			from.position = seb.Latest
-		default:
-			return invalid(fromHint, "from is %q", s)
-		}
-		return nil
-	})
-	if err != nil {
-		return from, err
+	switch string(s) {
+	case "earliest":
+		from.position = seb.Earliest
+	case "latest":
+		from.position = seb.Latest
+	default:
+		return invalid(fromHint, "from is %q", s)
 	}
-	return from, j.end()
+	return nil
 }
 
 func (j *jsonReader) fromObject(from *consumerFrom) error {
