@@ -37,13 +37,13 @@ type desks struct {
 	mu   sync.Mutex
 	over bool // the broker goes: it takes nothing over any more
 	byID map[uint64]*desk
-	lost map[uint64]time.Time // queues that other brokers took over, by when
+	lost map[uint64]bool // queues that other brokers took over from this one
 	done doneLately
 }
 
 func (x *desks) init(memory int64) {
 	x.chunks.max = memory / chunksShare
-	x.byID, x.lost = map[uint64]*desk{}, map[uint64]time.Time{}
+	x.byID, x.lost = map[uint64]*desk{}, map[uint64]bool{}
 	x.done.numbers = map[doneRecord]uint32{}
 	x.pushes.changed = make(chan struct{}, 1)
 }
@@ -132,7 +132,7 @@ func (x *desks) applied(it commitlog.Item) {
 	case *commitlog.QueueOwned:
 		if x.drop(y.Queue) != nil {
 			x.mu.Lock()
-			x.lost[y.Queue] = now
+			x.lost[y.Queue] = true
 			x.mu.Unlock()
 		}
 	case *commitlog.RecordsDone:
@@ -255,6 +255,12 @@ func (q *Queue) ownedHere() (*desk, owner, error) {
 	return d, ownerOf(found), nil
 }
 
+func (x *desks) hasLost(queue uint64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.lost[queue]
+}
+
 // mayTake tells whether this broker may take a queue over, or says who has it. deaf
 // tells that the owner was asked, and did not answer.
 //
@@ -265,12 +271,9 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 	if !o.owned {
 		return nil
 	}
-	b.desks.mu.Lock()
-	_, lost := b.desks.lost[o.queue]
-	b.desks.mu.Unlock()
 	mute := o.mute(b)
 	silent := b.log.StoreNow().Sub(o.seen) > ownerSilence // one that can be asked need not show itself
-	if (deaf || mute) && (silent || !lost) {
+	if (deaf || mute) && (silent || !b.desks.hasLost(o.queue)) {
 		return nil
 	}
 	e := refused(CodeQueueElsewhere, "another broker hands out the records of this queue")

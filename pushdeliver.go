@@ -157,10 +157,7 @@ func (d *deliveries) look(ctx context.Context, q pushedQueue) {
 
 // wasOwn tells whether the owner was this broker, before it was started anew.
 func (b *Broker) wasOwn(o owner) bool {
-	b.desks.mu.Lock()
-	defer b.desks.mu.Unlock()
-	_, lost := b.desks.lost[o.queue]
-	return o.address != "" && o.address == b.opts.Address && !lost
+	return o.address != "" && o.address == b.opts.Address && !b.desks.hasLost(o.queue)
 }
 
 // aside has something done about a queue beside what else there is to do, unless there is
