@@ -240,14 +240,12 @@ func (d *drainer) report(every time.Duration) {
 	d.moved = tally{since: time.Now()}
 }
 
-// sleep waits, and returns false if ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleep waits that long, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-ctx.Done():
-		return false
 	}
 }

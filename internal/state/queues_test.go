@@ -55,7 +55,7 @@ func delayedRun(topic uint64, partition uint32, offset int64, count uint32, due 
 
 // withQueues gives a sound state two topics with queues, in which there is one of
 // everything. The first of them has ten records in partitions 0 and 2, of three.
-func withQueues(t rapid.TB, s *State) (topic uint64) {
+func withQueues(t rapid.TB, s *State) {
 	t.Helper()
 	id, end := s.nextTopic, s.Time()
 	mail := queueSet(1, id, "mail")
@@ -77,7 +77,6 @@ func withQueues(t rapid.TB, s *State) (topic uint64) {
 		mail, &commitlog.QueueReleased{Queue: 3, Epoch: 1}, &commitlog.WindowMoved{Queue: 1, Epoch: 1, Window: 9},
 	)
 	apply(3, owned(1, 2, 12, 5), tries(1, 2, 0, 1, 3, 4, 2))
-	return id
 }
 
 func queueState(t rapid.TB) *State {
