@@ -1,0 +1,251 @@
+package seb
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+const (
+	// An owner that is not heard of for so long is taken for lost by those who can't ask it.
+	ownerSilence = 30 * time.Second
+	// ownerShows is how often the owner makes itself heard of while it has receivers, if it
+	// can't be asked.
+	ownerShows = 10 * time.Second
+	// ownerContested is for how long after the takeover it does so, if there was an owner
+	// before: one that is still there would have come back by then, and each time costs a
+	// request.
+	ownerContested = 10 * time.Minute
+)
+
+// desk returns the queue's desk. If another broker owns the queue that is
+// CodeQueueElsewhere; if none does, this one takes it over.
+func (q *Queue) desk(ctx context.Context) (*desk, error) {
+	for {
+		d, owner, err := q.ownedHere()
+		if err != nil || d != nil {
+			return d, err
+		}
+		if q.b.shutdown.Load() {
+			return nil, errClosed() // what it hands out now would be left in doubt
+		}
+		if err := q.b.mayTake(owner, false); err != nil {
+			return nil, err
+		}
+		if err := q.takeOver(ctx, owner); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// owner is what the log says of who owns a queue.
+type owner struct {
+	queue   uint64
+	epoch   uint64
+	owned   bool
+	address string
+	seen    time.Time // by the store's clock
+}
+
+// mute tells whether b can't ask the owner: it has no address, or that of b, as an earlier
+// process of the same has.
+func (o owner) mute(b *Broker) bool { return o.address == "" || o.address == b.opts.Address }
+
+func ownerOf(q *state.Queue) owner {
+	return owner{q.ID, q.Epoch, q.Owned, q.Address, time.UnixMicro(q.Seen)}
+}
+
+// ownedHere returns the desk if this broker owns the queue, else who does.
+func (q *Queue) ownedHere() (*desk, owner, error) {
+	b := q.b
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	t := b.state.Topic(q.topic)
+	if t == nil {
+		return nil, owner{}, topicNotFound(q.topic)
+	}
+	found := b.state.Queue(t.ID, q.name)
+	if found == nil {
+		return nil, owner{}, queueNotFound(q.topic, q.name)
+	}
+	d := b.desks.of(found.ID)
+	if d != nil && (d.epoch != found.Epoch || !found.Owned) {
+		d = nil // the commit loop is about to drop it
+	}
+	return d, ownerOf(found), nil
+}
+
+// mayTake tells whether this broker may take a queue over, or says who has it. deaf
+// tells that the owner was asked, and did not answer.
+//
+// An owner without an address, or with the address of this broker, is taken for an
+// earlier process of the same. But brokers that can't ask each other must not take a
+// queue from each other in turn: one that lost it waits until its owner has been silent for long.
+func (b *Broker) mayTake(o owner, deaf bool) error {
+	if !o.owned {
+		return nil
+	}
+	mute := o.mute(b)
+	silent := b.log.StoreNow().Sub(o.seen) > ownerSilence // one that can be asked need not show itself
+	if (deaf || mute) && (silent || !b.desks.hasLost(o.queue)) {
+		return nil
+	}
+	e := refused(CodeQueueElsewhere, "another broker hands out the records of this queue")
+	e.Address, e.Epoch = o.address, o.epoch
+	if mute {
+		e.Address, e.RetryAfter = "", time.Second
+		e.Hint = "send the request to that broker; with an address of its own that the others reach (seb serve --advertise) they pass it on"
+	}
+	return e
+}
+
+// TakeOver makes this broker the queue's owner in the place of the one with that epoch,
+// which was asked and did not answer.
+func (q *Queue) TakeOver(ctx context.Context, epoch uint64) error {
+	if err := q.check(); err != nil {
+		return err
+	}
+	d, o, err := q.ownedHere()
+	if err != nil || d != nil || o.epoch != epoch {
+		return asRead(err) // it has another owner by now
+	}
+	if err := q.b.mayTake(o, true); err != nil {
+		return asRead(err)
+	}
+	return asRead(q.takeOver(ctx, o))
+}
+
+// Owner looks at the log and tells who hands out the queue's records: at what address, ""
+// if nobody does or it has none, and which of its owners that is.
+func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, _ error) {
+	if err := cmp.Or(q.check(), q.b.lookNow(ctx, false)); err != nil {
+		return "", 0, asRead(err)
+	}
+	_, o, err := q.ownedHere()
+	if err != nil || !o.owned {
+		return "", o.epoch, asRead(err)
+	}
+	return o.address, o.epoch, nil
+}
+
+// takeOver makes this broker the owner after the one that is known here, unless there is
+// another by now. That goes on when the caller goes away, or the store takes too long: an
+// owner that does not know that it is one would have to take over from itself, and leave its
+// whole window in doubt.
+func (q *Queue) takeOver(ctx context.Context, o owner) error {
+	taken := make(chan error, 1)
+	begun := q.b.desks.begin(&q.b.tasks, func() {
+		_, err, _ := q.b.desks.taking.Do(q.topic+"/"+q.name, func() (any, error) { return nil, q.commitOwner(o) })
+		taken <- err
+	})
+	if !begun {
+		return errClosed()
+	}
+	timer := time.NewTimer(q.b.opts.AppendTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-taken:
+		return err
+	case <-timer.C:
+		return &Error{
+			Code: CodeStoreUnavailable, Detail: fmt.Sprintf("the store did not take within %v that this broker hands out the queue's records", q.b.opts.AppendTimeout),
+			Outcome: Unknown, RetryAfter: time.Second, Err: q.b.lastStoreError(),
+		}
+	case <-ctx.Done():
+		return canceled(ctx, Unknown)
+	}
+}
+
+// begin runs a takeover, unless the broker goes.
+func (x *desks) begin(tasks *sync.WaitGroup, takeover func()) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over {
+		return false
+	}
+	x.takeovers.Add(1)
+	tasks.Go(func() {
+		defer x.takeovers.Done()
+		takeover()
+	})
+	return true
+}
+
+// end has no takeover begin any more, waits for those under way as long as ctx lasts, and
+// returns the desks that there are then.
+func (x *desks) end(ctx context.Context, tasks *sync.WaitGroup) []*desk {
+	x.mu.Lock()
+	x.over = true
+	x.mu.Unlock()
+	settled := make(chan struct{})
+	tasks.Go(func() {
+		x.takeovers.Wait()
+		close(settled)
+	})
+	select {
+	case <-settled:
+	case <-ctx.Done():
+	}
+	return x.all()
+}
+
+// commitOwner has the log say that this broker is the next owner, and opens its desk.
+func (q *Queue) commitOwner(o owner) error {
+	b := q.b
+	// Whoever found no desk may have looked just before another's takeover was done, and
+	// seen this broker as the owner before itself.
+	if d, now, err := q.ownedHere(); err != nil || d != nil || now.epoch != o.epoch {
+		return err
+	}
+	if err := b.lookNow(b.life, false); err != nil {
+		return err
+	}
+	var taken bool // the commit loop's until the outcome is known
+	p, err := b.joinAsync(b.life, &request{looked: true, change: func(d *state.Draft) ([]commitlog.Item, *Error) {
+		topic, id, refusal := q.find(d)
+		if refusal != nil {
+			return nil, refusal
+		}
+		epoch, _ := d.QueueEpoch(id)
+		if taken = id == o.queue && epoch == o.epoch; !taken {
+			return nil, nil // somebody was faster
+		}
+		return []commitlog.Item{&commitlog.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, windowRecords), Address: b.opts.Address}}, nil
+	}})
+	if err != nil {
+		return err
+	}
+	if err := p.settled(b.life); err != nil || !taken {
+		return err
+	}
+	b.openDesk(o)
+	return nil
+}
+
+// openDesk opens the desk of a queue if this broker owns it with the next epoch: the one
+// that only its own commit can have set.
+func (b *Broker) openDesk(before owner) {
+	queue, epoch := before.queue, before.epoch+1
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	q := b.state.QueueByID(queue)
+	if q == nil || q.Epoch != epoch || !q.Owned {
+		return
+	}
+	t := b.state.TopicByID(q.Topic)
+	b.desks.mu.Lock()
+	defer b.desks.mu.Unlock()
+	if b.desks.byID[queue] == nil {
+		d := b.deskOf(q, t, time.Now())
+		if before.owned && before.mute(b) {
+			d.contested = d.shown.Add(ownerContested)
+		}
+		b.desks.byID[queue] = d
+		b.logger.Info("hands out the records of a queue", "topic", t.Name, "queue", q.Name, "epoch", epoch)
+	}
+}
