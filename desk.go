@@ -138,7 +138,7 @@ func (d *desk) applied(it commitlog.Item, now time.Time) {
 		d.config = queueConfigOf(x.Config)
 	case *commitlog.RecordsDone:
 		for _, r := range x.Runs {
-			for o := r.Offset; o < r.Offset+int64(r.Count); o++ {
+			for o := r.Offset; o < r.End(); o++ {
 				d.table.Remove(place(x.Partition, o))
 			}
 			d.acknowledged.add(now, int64(r.Count))

@@ -160,7 +160,7 @@ type doneRecord struct {
 
 func (l *doneLately) add(x *commitlog.RecordsDone) {
 	for _, r := range x.Runs {
-		for o := r.Offset; o < r.Offset+int64(r.Count); o++ {
+		for o := r.Offset; o < r.End(); o++ {
 			k := doneRecord{x.Queue, x.Partition, o}
 			if _, ok := l.numbers[k]; ok {
 				continue

@@ -79,7 +79,7 @@ func (d *desk) stepLocked(i int, now time.Time) {
 		run, delayed := d.delayAt(at, now)
 		switch {
 		case delayed && known == nil:
-			run := delay{run.Due, at.Partition, o, min(limit, run.Offset+int64(run.Count))}
+			run := delay{run.Due, at.Partition, o, min(limit, run.End())}
 			heap.Push(&d.delayed, run)
 			o = run.to - 1
 		case delayed: // those of its key that come later wait for it
@@ -191,7 +191,7 @@ func (d *desk) delay(x state.Delayed, time int64) {
 func (d *desk) delayAt(at leases.Place, now time.Time) (run state.Delayed, ok bool) {
 	list := d.ahead[at.Partition]
 	passed := 0
-	for passed < len(list) && list[passed].Offset+int64(list[passed].Count) <= at.Offset {
+	for passed < len(list) && list[passed].End() <= at.Offset {
 		passed++
 	}
 	if passed > 0 {

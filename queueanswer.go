@@ -42,7 +42,7 @@ func doneItems(queue uint64, of []*answer) (items []commitlog.Item) {
 			in = &commitlog.RecordsDone{Queue: queue, Partition: uint32(a.partition)}
 			items = append(items, in)
 		}
-		if n := len(in.Runs); n > 0 && in.Runs[n-1].Offset+int64(in.Runs[n-1].Count) == a.offset && in.Runs[n-1].Number == a.number {
+		if n := len(in.Runs); n > 0 && in.Runs[n-1].End() == a.offset && in.Runs[n-1].Number == a.number {
 			in.Runs[n-1].Count++
 			continue
 		}

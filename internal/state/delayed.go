@@ -25,6 +25,9 @@ type Delayed struct {
 	Count     uint32
 }
 
+// End returns the offset after the last.
+func (d Delayed) End() int64 { return d.Offset + int64(d.Count) }
+
 func compareDelayed(a, b Delayed) int {
 	return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }

@@ -74,5 +74,5 @@ func (q *Queue) EachAttempt(partition int32, f func(offset int64, a Attempt)) {
 // DoneCount returns how many of a run of delayed records of the queue's topic are done.
 func (q *Queue) DoneCount(d Delayed) int64 {
 	done := &q.part(int32(d.Partition)).done
-	return done.count(d.Offset) - done.count(d.Offset+int64(d.Count))
+	return done.count(d.Offset) - done.count(d.End())
 }
