@@ -115,7 +115,7 @@ func (h byTime) Less(i, j int) bool {
 	if !h[i].at.Equal(h[j].at) {
 		return h[i].at.Before(h[j].at)
 	}
-	return h[i].Place.Compare(h[j].Place) < 0
+	return h[i].Compare(h[j].Place) < 0
 }
 
 func (h byTime) Swap(i, j int) {
