@@ -100,7 +100,11 @@ func (c *client) send(ctx context.Context, m *Message) answer {
 		return unanswered(err, connected.Load(), late, c.target.Timeout)
 	}
 	defer got.Body.Close()
-	return judge(got, someOf(got.Body, cancel), time.Now())
+	var said []byte
+	if got.StatusCode != http.StatusSwitchingProtocols { // what comes behind that is no body, and doesn't end with ctx
+		said = someOf(got.Body, cancel)
+	}
+	return judge(got, said, time.Now())
 }
 
 // someOf reads the beginning of a body, all of a short one, so that its connection can

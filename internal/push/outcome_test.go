@@ -96,11 +96,15 @@ func TestAnswersThatAreNone(t *testing.T) {
 		"endless interim":      {endless("", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), "no ", true},
 		"interim":              {afterRequest("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + ok), "", false},
 		"switches protocols":   {afterRequest("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"), "HTTP 101 Switching Protocols", false},
-		"endless body":         {endless("HTTP/1.1 200 OK\r\n\r\n", "taken"), "", false},
-		"endless reason":       {endless("HTTP/1.1 500 No\r\n\r\n", "ab "), "HTTP 500 Internal Server Error: ab ab ab", false},
-		"body that hangs":      {func(c net.Conn) { afterRequest("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ntaken")(c); hang(c) }, "", false},
-		"reason that hangs":    {func(c net.Conn) { afterRequest("HTTP/1.1 404 No\r\nContent-Length: 9\r\n\r\nnone")(c); hang(c) }, "HTTP 404 Not Found: none", false},
-		"body cut off":         {afterRequest("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ntaken"), "", false},
+		"switches and hangs": {func(c net.Conn) {
+			afterRequest("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")(c)
+			hang(c)
+		}, "HTTP 101 Switching Protocols", false},
+		"endless body":      {endless("HTTP/1.1 200 OK\r\n\r\n", "taken"), "", false},
+		"endless reason":    {endless("HTTP/1.1 500 No\r\n\r\n", "ab "), "HTTP 500 Internal Server Error: ab ab ab", false},
+		"body that hangs":   {func(c net.Conn) { afterRequest("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ntaken")(c); hang(c) }, "", false},
+		"reason that hangs": {func(c net.Conn) { afterRequest("HTTP/1.1 404 No\r\nContent-Length: 9\r\n\r\nnone")(c); hang(c) }, "HTTP 404 Not Found: none", false},
+		"body cut off":      {afterRequest("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ntaken"), "", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
