@@ -50,7 +50,7 @@ func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, erro
 
 func pushed(m *Message) push.Message {
 	p := push.Message{
-		Token: m.Token, Attempt: m.Attempt, LeasedUntil: m.LeasedUntil,
+		Token: m.Token, Attempt: m.Attempt, LeasedUntil: asFarOff(m.LeasedUntil),
 		Partition: m.Partition, Offset: int64(m.Offset), Key: m.Key, Value: m.Value, Timestamp: m.Timestamp,
 	}
 	for _, h := range m.Headers {
@@ -77,8 +77,12 @@ func (p pushQueue) Return(token string) error {
 // Extend implements [push.Queue].
 func (p pushQueue) Extend(ctx context.Context, token string) (until time.Time, err error) {
 	until, err = p.q.Extend(ctx, 0, token)
-	return until, ifLost(err)
+	return asFarOff(until), ifLost(err)
 }
+
+// asFarOff returns a time that stays as far off as it is now when somebody moves the wall
+// clock. The queue's leases do so too.
+func asFarOff(at time.Time) time.Time { return time.Now().Add(time.Until(at)) }
 
 // ifLost tells a pusher which errors are for good.
 func ifLost(err error) error {

@@ -150,3 +150,23 @@ func TestPusherPutsBackForTheLongerTime(t *testing.T) {
 		t.Errorf("put back for %v", wait)
 	}
 }
+
+// A pusher that goes by the wall clock extends too late, or no more, when that is moved.
+func TestLeasesOfPushedRecordsDoNotGoByTheWallClock(t *testing.T) {
+	_, q := openQueue(t, 1, seb.QueueUpdate{})
+	of := seb.PushQueue(q)
+	ms, err := of.Receive(t.Context(), 1)
+	if err != nil || len(ms) != 1 {
+		t.Fatalf("%+v, %v", ms, err)
+	}
+	defer ms[0].Release()
+	until, err := of.Extend(t.Context(), ms[0].Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []time.Time{ms[0].LeasedUntil, until} {
+		if left := time.Until(at); at == at.Round(0) || left < 20*time.Second || left > 30*time.Second {
+			t.Errorf("it is leased until %v, for %v", at, left)
+		}
+	}
+}

@@ -12,7 +12,8 @@ const (
 	settleMax      = time.Minute
 	settleRetryMin = 100 * time.Millisecond
 	settleRetryMax = 5 * time.Second
-	extendEvery    = 100 * time.Millisecond // at most
+	extendRetryMin = 100 * time.Millisecond
+	extendRetryMax = time.Second
 )
 
 // deliver sees one message through: its request and its outcome. It may begin as long as
@@ -91,21 +92,27 @@ func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
 }
 
 // extend keeps a message leased until ctx ends, each time when half of what was left
-// has passed.
+// has passed. It goes on when a lease has ended without an answer: while its queue can't
+// be asked nobody else gets the record either.
 func (p *Pusher) extend(ctx context.Context, token string, until time.Time) {
 	for {
+		left := time.Until(until)
+		wait := max(left/2, extendRetryMin)
+		if left <= 0 {
+			wait = extendRetryMax
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(max(time.Until(until)/2, extendEvery)):
+		case <-time.After(wait):
 		}
-		call, cancel := context.WithDeadline(ctx, until)
+		call, cancel := context.WithTimeout(ctx, max(time.Until(until), settleRetryMax))
 		next, err := p.queue.Extend(call, token)
 		cancel()
 		switch {
 		case err == nil:
 			until = next
-		case errors.Is(err, ErrLost) || !time.Now().Before(until):
+		case errors.Is(err, ErrLost):
 			return
 		}
 	}

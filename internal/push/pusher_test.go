@@ -211,6 +211,33 @@ func TestLeaseIsExtendedWhileARequestIsUnderWay(t *testing.T) {
 	})
 }
 
+// While the queue can't be asked, for longer than the lease, nobody else gets the record
+// either: once it can, the lease goes on.
+func TestLeaseIsExtendedAgainAfterTheQueueWasAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, from := newQueue(), time.Now()
+		q.extendErr = func(int) error {
+			if time.Since(from) < 3*lease {
+				return errors.New("not now")
+			}
+			return nil
+		}
+		stop := run(t, inBubble(t, q, func(context.Context, *Message) answer {
+			time.Sleep(10 * lease)
+			return answer{outcome: Delivered}
+		}))
+		q.add("v")
+		time.Sleep(3*lease + 10*time.Second)
+		_, tried := q.counts()
+		time.Sleep(5 * lease)
+		if _, extends := q.counts(); extends <= tried || tried > 150 {
+			t.Errorf("extended %d times, of them %d while the queue was away", extends, tried)
+		}
+		time.Sleep(3 * lease)
+		_ = stop()
+	})
+}
+
 func TestLeaseThatIsLostIsNotExtended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
