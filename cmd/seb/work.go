@@ -43,7 +43,8 @@ zero byte, or of more than 64 KiB, is not passed; of headers that come to one na
 
 Exit code 0 says that the record is done. 75 (EX_TEMPFAIL) puts it back for --retry-in, every other code and death by a signal for
 as long as the queue's backoff says, with the last lines of standard error as the reason; after the queue's last attempt it is
-parked: see seb queue dead. 126 and 127, by which a shell says that it finds no command, put it back and end the worker.
+parked: see seb queue dead. 126 and 127, by which a shell says that it finds no command, put it back and end the worker; so does
+a machine that can't start one, such as one whose disk is full.
 
 Examples:
 
@@ -179,9 +180,11 @@ func (h *handler) handle(ctx context.Context, m seb.Message) error {
 	switch {
 	case errors.Is(context.Cause(ctx), errInterrupted):
 		return &seb.RetryIn{Err: errors.New("the worker was ended")}
-	case errors.As(err, &failure) && failure.code == exitTempFail && h.cmd.RetryIn != nil:
+	case !errors.As(err, &failure):
+		h.stop(noCommandError{hinted(err, "look at its disk, memory and processes; the record was put back")})
+	case failure.code == exitTempFail && h.cmd.RetryIn != nil:
 		return &seb.RetryIn{Delay: *h.cmd.RetryIn, Err: err}
-	case errors.As(err, &failure) && (failure.code == exitNoCommand || failure.code == exitNotRunnable):
+	case failure.code == exitNoCommand || failure.code == exitNotRunnable:
 		h.stop(noCommandError{hinted(fmt.Errorf("the shell can't run the command: %w", err), "look at --exec; the record was put back")})
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,7 +49,8 @@ func (e *commandError) Error() string {
 }
 
 // run runs the command in a process group of its own. The group is ended if ctx ends before
-// the command does.
+// the command does. What a command came to is a commandError; another error is of this
+// machine, which can't run any.
 func (h *handler) run(ctx context.Context, m seb.Message) error {
 	in, err := valueFile(m.Value)
 	if err != nil {
@@ -57,7 +59,7 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	defer func() { _ = in.Close() }() // there is nothing to lose: it has no name
 	tail := &tailWriter{w: h.std.err}
 	cmd := exec.CommandContext(ctx, "sh", "-c", h.cmd.Exec)
-	cmd.Env = append(os.Environ(), h.environment(m)...)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), ofRecord), h.environment(m)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, h.std.out, tail
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var kill *time.Timer
@@ -81,9 +83,13 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	case errors.As(err, &exit):
 		return &commandError{code: exit.ExitCode(), how: exit.String(), tail: tail.String()}
 	default:
-		return &commandError{code: -1, how: err.Error()}
+		return fmt.Errorf("start the command: %w", err)
 	}
 }
+
+// ofRecord tells whether a variable says something of a record: of another one, if this
+// worker has it.
+func ofRecord(variable string) bool { return strings.HasPrefix(variable, variablePrefix) }
 
 // valueFile returns a file without a name that holds a value. From a pipe the command would
 // read a part of it, and take that for the whole, if this process were killed meanwhile.
@@ -151,7 +157,8 @@ func variableName(header string) string {
 	}, header)
 }
 
-// tailWriter passes on what is written, and keeps the last of it.
+// tailWriter passes on what is written, and keeps the last of it. That nobody takes it any
+// more is no failure of the command that writes.
 type tailWriter struct {
 	w io.Writer
 
@@ -164,7 +171,8 @@ func (t *tailWriter) Write(p []byte) (int, error) {
 	t.tail = append(t.tail, p[max(0, len(p)-reasonBytes):]...)
 	t.tail = t.tail[max(0, len(t.tail)-reasonBytes):]
 	t.mu.Unlock()
-	return t.w.Write(p)
+	_, _ = t.w.Write(p)
+	return len(p), nil
 }
 
 // String returns the last lines.

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// handlerOf runs a command for records, with no broker.
+func handlerOf(command string, std streams) *handler {
+	return &handler{cmd: &workCmd{Topic: "orders", Queue: "mail", Exec: command}, std: std}
+}
+
+// A worker may itself be the command of another one.
+func TestCommandGetsNoVariablesOfAnotherRecord(t *testing.T) {
+	t.Setenv("SEB_MESSAGE_KEY", "other")
+	t.Setenv("SEB_MESSAGE_HEADER_A", "other")
+	t.Setenv("SEB_MESSAGES", "mine")
+	var out strings.Builder
+	h := handlerOf(`echo "${SEB_MESSAGE_KEY-none} ${SEB_MESSAGE_HEADER_A-none} $SEB_MESSAGE_TOPIC $SEB_MESSAGES"`, streams{out: &out, err: io.Discard})
+	if err := h.run(t.Context(), seb.Message{}); err != nil || out.String() != "none none orders mine\n" {
+		t.Errorf("it got %q, %v", out.String(), err)
+	}
+}
+
+// Exit code 0 says that the record is done, whoever still reads what is written.
+func TestCommandIsDoneAlsoWhenNobodyReadsWhatItWrites(t *testing.T) {
+	std := streams{out: io.Discard, err: brokenPipe{}}
+	if err := handlerOf(`echo a >&2; echo b >&2; exit 0`, std).run(t.Context(), seb.Message{}); err != nil {
+		t.Error(err)
+	}
+	var failure *commandError
+	err := handlerOf(`echo first >&2; echo last >&2; exit 3`, std).run(t.Context(), seb.Message{})
+	if !errors.As(err, &failure) || failure.code != 3 || failure.tail != "first\nlast" {
+		t.Errorf("it has failed as %v", err)
+	}
+}
+
+// What has nothing to do with a record must not use up the attempts of them all.
+func TestWorkerThatCanRunNothingEnds(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()+"/none")
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	h := handlerOf("exit 0", streams{out: io.Discard, err: io.Discard})
+	h.stop, h.onEnd = stop, func(func()) func() bool { return func() bool { return true } }
+	err := h.handle(ctx, seb.Message{})
+	if err == nil || ctx.Err() == nil {
+		t.Errorf("it goes on: %v, %v", err, context.Cause(ctx))
+	}
+}
