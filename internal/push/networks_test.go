@@ -202,3 +202,25 @@ func TestProxyIsTheOperatorsAlone(t *testing.T) {
 		t.Errorf("the queue was told %+v", o)
 	}
 }
+
+// Where the operator's proxy is, and what its name is, is not for whom the queue belongs to.
+func TestReasonTellsNothingOfTheProxy(t *testing.T) {
+	for name, proxy := range map[string]string{
+		"nobody listens":  "http://127.0.0.1:1",
+		"no name":         "http://secret.invalid:1",
+		"not for the URL": serve(t, "HTTP/1.1", answerStatus(http.StatusForbidden)).url,
+	} {
+		t.Run(name, func(t *testing.T) {
+			at, err := url.Parse(proxy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q, nobody := newQueue(), target{url: "https://hooks.example/"}
+			run(t, nobody.pusher(t, q, func(_ *Target, o *Options) { o.Proxy = at }))
+			q.add("v")
+			if o := q.next(t); o.acked || !strings.HasPrefix(o.reason, "no connection: ") || strings.Contains(o.reason, "127.0.0.1") || strings.Contains(o.reason, "secret") {
+				t.Errorf("the queue was told %+v", o)
+			}
+		})
+	}
+}

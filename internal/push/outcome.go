@@ -100,9 +100,13 @@ func unanswered(err error, connected, late bool, limit time.Duration) answer {
 	return a
 }
 
-// cause leaves out of a network's error which addresses of this machine and which
-// name server it was about.
+// cause leaves out of a network's error which addresses of this machine, which proxy and
+// which name server it was about.
 func cause(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "proxyconnect" { // as net/http calls whatever fails on the way to one
+		return "the broker's proxy can't be reached"
+	}
 	var lookup *net.DNSError
 	if errors.As(err, &lookup) {
 		switch {
@@ -112,8 +116,7 @@ func cause(err error) string {
 			return "the name servers don't say where " + lookup.Name + " is"
 		}
 	}
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op != nil {
 		return op.Op + ": " + op.Err.Error()
 	}
 	return err.Error()
