@@ -89,6 +89,18 @@ func TestDrainEndsStreamsThroughAnotherBroker(t *testing.T) {
 	peers[0].untilStreams(0)
 }
 
+// What a drained broker asked the owner for would be leased to nobody.
+func TestDrainedBrokerPassesNoStreamOn(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 50)
+	peers[1].handler.Drain()
+	for range 10 {
+		if a := peers[1].get(mailPath+"/receive", "Accept", typeEvents); a.StatusCode != 200 || !strings.HasPrefix(a.body, "retry: ") {
+			t.Errorf("drained: %d %s", a.StatusCode, a.body)
+		}
+	}
+	peers[0].wantCounts("mail", 50, 0, 0, 0)
+}
+
 func TestStreamThroughAnotherBrokerEndsWithItsClient(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 1)
 	f := peers[1].receiving("")

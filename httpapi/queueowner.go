@@ -100,6 +100,9 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 		if forwarded || begun() || !errors.As(last, &e) || e.Code != seb.CodeQueueElsewhere || e.Address == "" {
 			return last
 		}
+		if c.back != nil && h.drained() { // the owner would hand records to a stream that ends
+			return last
+		}
 		epoch, err := h.passOn(w, r, e, c)
 		switch {
 		case err == nil:
