@@ -19,6 +19,9 @@ const (
 	inFlightDefault = 10
 	// queueStreamPause is the least time between two tries to reach the owner of a queue.
 	queueStreamPause = time.Second
+	// partingQuiet is how long nothing must come from the owner before a stream that it passes
+	// on gives way: what was under way then is not leased to nobody.
+	partingQuiet = 50 * time.Millisecond
 )
 
 // queueStream is an answer that hands a queue's records to one worker, for as long as that
@@ -242,7 +245,12 @@ func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 	}
 	s.passed = eventsPassed{}
 	for {
-		silence.Reset(bodySignMax)
+		quiet := bodySignMax
+		parting := !s.passed.within && s.placeWanted(s.w.presence.Context())
+		if parting {
+			quiet = partingQuiet
+		}
+		silence.Reset(quiet)
 		n, err := resp.Body.Read(b.bytes)
 		s.passed.note(b.bytes[:n])
 		if n > 0 {
@@ -251,7 +259,7 @@ func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 			}
 		}
 		if err != nil {
-			s.over = s.passed.failed()
+			s.over = parting && !s.passed.within || s.passed.failed()
 			return
 		}
 	}

@@ -1,7 +1,11 @@
 package httpapi
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -87,6 +91,54 @@ func TestDrainEndsStreamsThroughAnotherBroker(t *testing.T) {
 	peers[1].handler.Drain()
 	f.wantEnd()
 	peers[0].untilStreams(0)
+}
+
+// servedOn has the server's handler served on pipes as well.
+func (s *server) servedOn(l *pipeListener) {
+	srv, served := NewServer(s.handler, nil), make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.t.Errorf("serve: %v", err)
+		}
+	}()
+	s.t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			s.t.Errorf("close server: %v", err)
+		}
+		<-served
+	})
+}
+
+func TestOldStreamThroughAnotherBrokerGivesWayToWhoWaitsForAConnection(t *testing.T) {
+	open := func(t *testing.T) *server {
+		shared, pipes := objstore.NewMemory(), newPipeListener()
+		owner := newServerOn(t, shared, seb.Options{Address: "http://owner"}, Options{})
+		owner.ownQueue(3)
+		owner.stop() // the one on a port
+		owner.servedOn(pipes)
+		return newServerOn(t, shared, seb.Options{}, Options{DialPeer: func(context.Context, string, string) (net.Conn, error) { return pipes.dial() }})
+	}
+	bubbleAround(t, open, 1, func(t *testing.T, s *server) {
+		start := time.Now()
+		f := s.receiving("?lease=1h&max_in_flight=2")
+		ms := f.wantMessages("0#1 1#1")
+		ended := make(chan error, 1)
+		go func() { // the stream is read, and so not cut off
+			_, err := io.Copy(io.Discard, f.in)
+			ended <- err
+		}()
+		s.client.Timeout = 2 * eventStreamTurn
+		s.get("/livez").want(t, http.StatusOK) // queues for the only place
+		if took := time.Since(start); took < eventStreamTurn || took > eventStreamTurn+2*commentInterval {
+			t.Errorf("it waited %v", took)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("the stream ended with %v", err)
+		}
+		s.answered("ack", 200, ms...)
+		s.wantHanded(`{"max":9}`, "2#1")
+	})
 }
 
 // What a drained broker asked the owner for would be leased to nobody.
