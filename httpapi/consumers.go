@@ -95,7 +95,7 @@ func (h *Handler) deleteConsumer(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
-	if err := refuseIfMatch(r); err != nil {
+	if err := refuseConditions(r); err != nil {
 		return err
 	}
 	if err := h.consumer(r).Delete(r.Context()); err != nil {
@@ -111,7 +111,7 @@ func (h *Handler) putConsumer(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
-	if err := refuseIfMatch(r); err != nil {
+	if err := refuseConditions(r); err != nil {
 		return err
 	}
 	body, err := h.readSpec(w, r, topicBodyBytesMax, specHint)
@@ -279,10 +279,12 @@ func parseCommit(body []byte) (offsets seb.Offsets, err error) {
 }
 
 // ifMatch returns what the If-Match header demands: one version, or, as *, that there
-// is a consumer, which a commit demands anyway.
+// is a consumer, which a commit demands anyway. One that is empty demands something, too,
+// and who sent it would take the answer for that.
 func ifMatch(r *http.Request) ([]seb.CommitOption, error) {
-	given := strings.TrimSpace(strings.Join(r.Header.Values("If-Match"), ","))
-	if given == "" || given == "*" {
+	values := r.Header.Values("If-Match")
+	given := strings.TrimSpace(strings.Join(values, ","))
+	if len(values) == 0 || given == "*" {
 		return nil, nil
 	}
 	version, err := strconv.Unquote(given)
@@ -292,10 +294,14 @@ func ifMatch(r *http.Request) ([]seb.CommitOption, error) {
 	return []seb.CommitOption{seb.IfVersion(version)}, nil
 }
 
-// refuseIfMatch refuses the condition that only commits know.
-func refuseIfMatch(r *http.Request) error {
-	if r.Header.Get("If-Match") != "" {
-		return invalid("leave it out; it makes a commit conditional, and nothing else", "If-Match means nothing here")
+// refuseConditions refuses the condition that only commits know, and its opposite, with
+// which others create what must not exist yet: a reset would move what does.
+func refuseConditions(r *http.Request) error {
+	for _, name := range []string{"If-Match", "If-None-Match"} {
+		if len(r.Header.Values(name)) > 0 {
+			return invalid("leave it out: only commits have a condition, If-Match; a PUT without a body leaves a consumer that exists as it is",
+				"%s means nothing here", name)
+		}
 	}
 	return nil
 }

@@ -233,11 +233,13 @@ func TestCommitIfMatch(t *testing.T) {
 		t.Errorf("the ETag is %s, the commit's was %s", now, etag)
 	}
 	one.commit("c", `{"0":3}`, "If-Match", "*")
-	for _, header := range []string{"7.3", `W/"7.3"`, `"1.1", "1.2"`, `""`, "`1.1`", `'1.1'`} {
+	for _, header := range []string{"7.3", `W/"7.3"`, `"1.1", "1.2"`, `""`, "`1.1`", `'1.1'`, "", " "} {
 		one.post(consumersPath+"/c/commit", `{"offsets":{"0":2}}`, "If-Match", header).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 	}
-	one.do("PUT", consumersPath+"/c", nil, "If-Match", etag).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
-	one.do("DELETE", consumersPath+"/c", nil, "If-Match", etag).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	for _, header := range [][]string{{"If-Match", etag}, {"If-Match", ""}, {"If-None-Match", "*"}} {
+		one.do("PUT", consumersPath+"/c", strings.NewReader(`{"from":"earliest"}`), header...).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+		one.do("DELETE", consumersPath+"/c", nil, header...).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	}
 	one.wantConsumer("c", 3)
 }
 
