@@ -64,10 +64,15 @@ func (h *Handler) readConsumer(w *response, r *http.Request) error {
 }
 
 // consumerFollower returns a follower that begins where the consumer is, which is created
-// if need be: but not by a HEAD, which changes nothing.
+// if need be: but not by a HEAD, which changes nothing, nor for a page that may not POST.
 func (h *Handler) consumerFollower(w *response, r *http.Request, partition int32) (*seb.Follower, error) {
-	if w.head {
-		if _, err := h.consumer(r).Describe(r.Context()); err != nil {
+	refusal := h.origins.checkEffect(r)
+	if w.head || refusal != nil {
+		_, err := h.consumer(r).Describe(r.Context())
+		if seb.CodeOf(err) == seb.CodeConsumerNotFound && !w.head {
+			return nil, refusal
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -130,7 +135,9 @@ func (h *Handler) followConsumer(w *response, r *http.Request) error {
 	default: // it may have been deleted since the client read its first event
 		_, err = h.consumer(r).Describe(r.Context())
 		if seb.CodeOf(err) == seb.CodeConsumerNotFound && !w.head {
-			_, _, err = h.consumer(r).Create(r.Context())
+			if err = h.origins.checkEffect(r); err == nil {
+				_, _, err = h.consumer(r).Create(r.Context())
+			}
 		}
 	}
 	if err != nil {

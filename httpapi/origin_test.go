@@ -43,6 +43,22 @@ func TestPagesOfOtherOriginsChangeNothing(t *testing.T) {
 	}
 }
 
+// A read creates a consumer on its first use, which is a change too.
+func TestPagesOfOtherOriginsCreateNoConsumer(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{AllowOrigins: []string{page}})
+	s.append("orders", "a")
+	id, records := s.follow("").begin(), consumersPath+"/c/records"
+	for _, accept := range []string{"*/*", typeEvents} {
+		s.get(records, "Accept", accept, "Origin", stranger, "Sec-Fetch-Site", "cross-site").wantProblem(t, 403, codeCrossOrigin)
+	}
+	s.get(records+"?last_event_id="+id, "Accept", typeEvents, "Origin", stranger).wantProblem(t, 403, codeCrossOrigin)
+	if a := s.get(consumersPath); a.body != `{"consumers":[]}`+"\n" {
+		t.Errorf("there are %s", a.body)
+	}
+	s.get(records, "Origin", page, "Sec-Fetch-Site", "cross-site").want(t, 200)
+	s.get(records, "Origin", stranger).want(t, 200) // whose browser keeps the answer from it
+}
+
 func TestPagesThatAreAllowedSeeAnswers(t *testing.T) {
 	for _, c := range []struct {
 		allowed []string
