@@ -29,6 +29,7 @@ type Worker struct {
 	// error's text as the reason, for as long as a [RetryIn] among its causes says, else as the
 	// queue's backoff does. ctx ends with the cause CodeLeaseLost when the record goes to another
 	// worker: what is done from then on does not count. It does not end with the worker's.
+	// A panic is not caught: it ends the process.
 	Handle func(ctx context.Context, m Message) error
 	// Concurrency is how many handlers run at a time. Default 1.
 	Concurrency int
@@ -153,10 +154,14 @@ func (w *Worker) handle(ctx context.Context, m Message) {
 		defer close(kept)
 		w.keep(work, m, lose)
 	}()
+	release := func() {
+		lose(context.Canceled)
+		<-kept
+	}
+	defer release() // also of a handler that ends its goroutine, and so never returns
 	err := w.Handle(work, m)
 	lost := context.Cause(work)
-	lose(context.Canceled)
-	<-kept
+	release()
 	if lost != nil {
 		w.Logger.Warn("a record went to another worker before its handler was done", "offset", m.Offset, "partition", m.Partition, "attempt", m.Attempt)
 		return

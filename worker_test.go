@@ -3,6 +3,7 @@ package seb_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -154,6 +155,20 @@ func TestHandlerThatFailsHasItsRecordTriedAgain(t *testing.T) {
 		if err != nil || len(dead) != 1 || dead[0].Reason != "no" {
 			t.Fatalf("%+v, %v", dead, err)
 		}
+	})
+}
+
+// Such as by t.FailNow in a test.
+func TestHandlerThatEndsItsGoroutineLeavesItsRecordToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, q := openQueue(t, 1, seb.QueueUpdate{})
+		stop := workOn(t, &seb.Worker{Source: q, Lease: 10 * time.Second, Handle: func(context.Context, seb.Message) error {
+			runtime.Goexit()
+			return nil
+		}})
+		time.Sleep(time.Second)
+		_ = stop()
+		wantHanded(t, mustReceive(t, q, 1, time.Minute), "[0#2]")
 	})
 }
 
