@@ -58,9 +58,13 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	}
 	defer func() { _ = in.Close() }() // there is nothing to lose: it has no name
 	tail := &tailWriter{w: h.std.err}
+	stderr, passOn, err := tail.pipe()
+	if err != nil {
+		return err
+	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", h.cmd.Exec)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), ofRecord), h.environment(m)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, h.std.out, tail
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, h.std.out, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var kill *time.Timer
 	cmd.Cancel = func() error {
@@ -70,6 +74,11 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	}
 	cmd.WaitDelay = h.cmd.Grace + outputGrace
 	err = cmd.Run()
+	patience := outputGrace
+	if kill != nil {
+		patience += h.cmd.Grace // for what the shell has started and is to leave too
+	}
+	passOn(patience)
 	if kill != nil && kill.Stop() {
 		// The shell has left in time. What it has started and not ended must not go on.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
@@ -173,6 +182,26 @@ func (t *tailWriter) Write(p []byte) (int, error) {
 	t.mu.Unlock()
 	_, _ = t.w.Write(p)
 	return len(p), nil
+}
+
+// pipe returns what a command may write to. passOn is called once that has left: it waits
+// until all was passed on, but no longer than for what the command left behind.
+func (t *tailWriter) pipe() (to *os.File, passOn func(patience time.Duration), err error) {
+	from, to, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("pass on standard error: %w", err)
+	}
+	passed := make(chan struct{})
+	go func() {
+		defer close(passed)
+		_, _ = io.Copy(t, from) // until nobody has the other end, or patience ends
+	}()
+	return to, func(patience time.Duration) {
+		_ = to.Close()
+		_ = from.SetReadDeadline(time.Now().Add(patience))
+		<-passed
+		_ = from.Close()
+	}, nil
 }
 
 // String returns the last lines.

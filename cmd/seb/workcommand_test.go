@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/simple-event-broker/seb"
 )
@@ -50,5 +54,36 @@ func TestWorkerThatCanRunNothingEnds(t *testing.T) {
 	err := h.handle(ctx, seb.Message{})
 	if err == nil || ctx.Err() == nil {
 		t.Errorf("it goes on: %v, %v", err, context.Cause(ctx))
+	}
+}
+
+// What a command leaves behind may hold its output open for longer than the next record
+// should wait.
+func TestCommandThatLeavesAChildBehindIsDoneWhenItHasLeft(t *testing.T) {
+	var written strings.Builder
+	h := handlerOf(`echo said >&2; sleep 30 & echo $!; exit 0`, streams{err: &written})
+	child, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer child.Close()
+	h.std.out, h.cmd.Grace = child, time.Minute
+	began := time.Now()
+	if err := h.run(t.Context(), seb.Message{}); err != nil || written.String() != "said\n" {
+		t.Errorf("it came to %v, and wrote %q", err, written.String())
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	text, err := os.ReadFile(child.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Errorf("the child is gone: %v", err)
 	}
 }
