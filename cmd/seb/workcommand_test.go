@@ -66,7 +66,7 @@ func TestCommandThatLeavesAChildBehindIsDoneWhenItHasLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer child.Close()
+	defer func() { _ = child.Close() }()
 	h.std.out, h.cmd.Grace = child, time.Minute
 	began := time.Now()
 	if err := h.run(t.Context(), seb.Message{}); err != nil || written.String() != "said\n" {
