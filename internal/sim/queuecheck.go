@@ -155,8 +155,8 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 		case !o.acked():
 			return 0 // who knows
 		case !o.taken(a.index) || o.ret < owned: // what an owner said is lost with it
-		case o.call < owned:
-			end = min(end, o.until) // who knows whose word it is
+		case o.call < owned+staleMax:
+			end = min(end, o.until) // who knows whose word it is: the owner before may not have heard of the next
 		default:
 			end = o.until
 		}

@@ -162,10 +162,17 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 		"one sooner than the next owner was told": {func(s *shift) {
 			s.get(4, 0, 1)
 			s.log(13, &commitlog.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{100}})
-			s.say(14, extends, 0, 1, "").until = 60 * time.Second
+			s.say(15, extends, 0, 1, "").until = 60 * time.Second
 			s.attempted(40, 2, 0, 2)
 			s.get(40, 0, 2)
 		}, "NotBeforeDue"},
+		"one sooner than an owner said that was followed": {func(s *shift) {
+			s.get(4, 0, 1)
+			s.log(13, &commitlog.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{100}})
+			s.say(14, extends, 0, 1, "").until = 60 * time.Second
+			s.attempted(40, 2, 0, 2)
+			s.get(40, 0, 2)
+		}, ""},
 		"one before it is due": {func(s *shift) {
 			s.topic.delayed[spot{0, 2}] = time.Minute
 			s.get(4, 2, 1)
