@@ -9,11 +9,12 @@ import (
 
 // How long to go on telling a queue what came of a message, and how soon to try again.
 const (
-	settleMax      = time.Minute
+	settleMax      = 15 * time.Minute // most outages are over by then
 	settleRetryMin = 100 * time.Millisecond
 	settleRetryMax = 5 * time.Second
 	extendRetryMin = 100 * time.Millisecond
-	extendRetryMax = time.Second
+	extendRetryMax = time.Second     // once the lease has ended
+	extendMax      = 5 * time.Second // of a call then
 )
 
 // deliver sees one message through: its request and its outcome. It may begin as long as
@@ -95,10 +96,19 @@ func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
 // has passed. It goes on when a lease has ended without an answer: while its queue can't
 // be asked nobody else gets the record either.
 func (p *Pusher) extend(ctx context.Context, token string, until time.Time) {
+	lapsed := 0
+	lapse := func(now int) {
+		if now != lapsed {
+			p.gate.lapse(now - lapsed)
+			lapsed = now
+		}
+	}
+	defer lapse(0)
 	for {
 		left := time.Until(until)
 		wait := max(left/2, extendRetryMin)
 		if left <= 0 {
+			lapse(1)
 			wait = extendRetryMax
 		}
 		select {
@@ -106,12 +116,17 @@ func (p *Pusher) extend(ctx context.Context, token string, until time.Time) {
 			return
 		case <-time.After(wait):
 		}
-		call, cancel := context.WithTimeout(ctx, max(time.Until(until), settleRetryMax))
+		patience := time.Until(until)
+		if patience <= 0 {
+			patience = extendMax
+		}
+		call, cancel := context.WithTimeout(ctx, patience)
 		next, err := p.queue.Extend(call, token)
 		cancel()
 		switch {
 		case err == nil:
 			until = next
+			lapse(0)
 		case errors.Is(err, ErrLost):
 			return
 		}

@@ -29,6 +29,7 @@ type gate struct {
 	taken    int // messages received whose requests have not ended
 	inFlight int // requests under way
 	held     int // messages received and not settled
+	lapsed   int // of them those whose lease has ended, perhaps only for want of an answer
 	until    time.Time
 	closings int           // in a row, without a success
 	era      int           // of the last closing
@@ -44,16 +45,17 @@ func newGate(limit int) *gate {
 func (g *gate) room(ctx context.Context) (n int, err error) {
 	err = g.wait(ctx, func() bool {
 		n = min(g.limit-g.taken, g.max*settlingFactor-g.held)
-		return n > 0
+		return n > 0 && g.lapsed == 0
 	})
 	return n, err
 }
 
-// receiving has giveUp called if the gate closes before the returned function is called.
+// receiving has giveUp called if the gate closes, or a lease lapses, before the returned
+// function is called.
 func (g *gate) receiving(giveUp context.CancelFunc) (received func(n int)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if time.Now().Before(g.until) {
+	if time.Now().Before(g.until) || g.lapsed > 0 {
 		giveUp()
 	}
 	g.onClose = giveUp
@@ -121,6 +123,17 @@ func (g *gate) close(era int, after time.Duration) {
 	if g.onClose != nil {
 		g.onClose()
 	}
+}
+
+// lapse has nothing received while there are messages whose lease has ended, and that the
+// queue may still lease again: it might hand them out once more instead.
+func (g *gate) lapse(by int) {
+	g.change(func() {
+		g.lapsed += by
+		if g.lapsed > 0 && g.onClose != nil {
+			g.onClose()
+		}
+	})
 }
 
 // settled lets go of a received message.

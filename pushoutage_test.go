@@ -1,0 +1,39 @@
+package seb_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// The store is away for longer than the lease of a record lasts that is with its target, or
+// that the target has taken. Nobody else can be handed it meanwhile, and so nobody is.
+func TestPushedRecordOutlivesAnOutageOfTheStore(t *testing.T) {
+	for _, work := range []time.Duration{15 * time.Second, 90 * time.Second, 4 * time.Minute} {
+		for _, outage := range []time.Duration{25 * time.Second, 100 * time.Second, 5 * time.Minute} {
+			synctest.Test(t, func(t *testing.T) {
+				target := newPipes(t, func(http.ResponseWriter, *http.Request) { time.Sleep(work) })
+				_, faulty := newFaulty()
+				b := open(t, faulty, seb.InVirtualTime(immediate()))
+				target.deliver(t, b)
+				q := pushedQueue(t, b, seb.QueueUpdate{}, pipesURL)
+				if _, _, _, err := q.SetPush(t.Context(), seb.PushUpdate{Timeout: ptr(5 * time.Minute)}); err != nil {
+					t.Fatal(err)
+				}
+				appendValues(t, b, "a", "b")
+				time.Sleep(10 * time.Second)
+				faulty.SetDown(true)
+				time.Sleep(outage)
+				faulty.SetDown(false)
+				time.Sleep(6 * time.Minute)
+				if got := target.all(); len(got) != 2 {
+					t.Errorf("with work of %v and an outage of %v there came %v", work, outage, got)
+				}
+				wantLeft(t, q, 0)
+			})
+		}
+	}
+}
