@@ -39,7 +39,7 @@ var exitCodes = []struct {
 	{exitRefused, "refused, such as what does not exist, exists already or is too large"},
 	{exitUnknown, "the outcome is unknown: it may be in the log, or not"},
 	{exitUnreachable, "no answer from the broker or the store, or it is too busy: nothing was done, try again later"},
-	{exitSignal + int(syscall.SIGINT), "interrupted by Ctrl-C; 143 by SIGTERM"},
+	{exitSignal + int(syscall.SIGINT), "interrupted by Ctrl-C; 143 by SIGTERM, 129 as its terminal was closed"},
 }
 
 // exitHelp is the table of codes.
@@ -75,8 +75,8 @@ func (i interruption) Error() string { return i.signal.String() }
 func (i interruption) Is(target error) bool { return target == context.Canceled }
 
 func (i interruption) exitCode() int {
-	if i.signal == syscall.SIGTERM {
-		return exitSignal + int(syscall.SIGTERM)
+	if s, ok := i.signal.(syscall.Signal); ok {
+		return exitSignal + int(s)
 	}
 	return exitSignal + int(syscall.SIGINT)
 }

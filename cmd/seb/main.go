@@ -107,6 +107,9 @@ func main() {
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), secondSignalKey{}, second))
 	signals := make(chan os.Signal, 2) // none is lost while the other is handled
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(signals, syscall.SIGHUP) // of a terminal that is closed
+	}
 	go func() {
 		cancel(interruption{<-signals}) // asks the command to end
 		s := <-signals

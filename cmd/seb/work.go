@@ -56,8 +56,9 @@ The same record may come again: after a crash, and if its lease was lost, in whi
 process group. Be sure that doing the work twice does no harm. If seb work itself is killed by SIGKILL its commands run on
 alone, and their records go to another worker after a lease. While the broker is away it tries again.
 
-Ctrl-C or SIGTERM: takes no more records, waits for the commands that run, and leaves with 0, or with 130 or 143 if --drain or
---limit wasn't reached. A second one ends the commands and puts their records back. What the commands write is passed through.`
+Ctrl-C, SIGTERM or SIGHUP: takes no more records, waits for the commands that run, and leaves with 0, or with 130, 143 or 129 if
+--drain or --limit wasn't reached. A second one ends the commands and puts their records back. What the commands write is passed
+through.`
 }
 
 // Run works until it is interrupted, or as bounded.

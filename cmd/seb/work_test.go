@@ -278,6 +278,25 @@ func TestInterruptedWorkerFinishesWhatItHas(t *testing.T) {
 	wantQueueLeft(t, broker.url, 1)
 }
 
+// A terminal that is closed ends no command halfway, and leaves none alone. Who uses
+// nohup wants to hear nothing of it.
+func TestHangupIsAnInterruptUnlessItIsIgnored(t *testing.T) {
+	t.Parallel()
+	broker, dir := queueWith(t, nil, "0", "1"), t.TempDir()
+	w := work(t, dir, broker.url, "--exec", slowly)
+	untilLines(t, filepath.Join(dir, "begun"), 1, w)
+	w.interrupted(t, syscall.SIGHUP)
+	writeFile(t, filepath.Join(dir, "go"), "")
+	if code := w.left(t); code != exitOK || !strings.Contains(w.stderr.String(), "1 done, 0 put back") {
+		t.Fatalf("it ended with %d:\n%s", code, w.stderr)
+	}
+	deaf := exec.Command("sh", "-c", `trap "" HUP; exec seb work orders mail --drain --exec 'kill -HUP $PPID' --server `+broker.url) //nolint:noctx // it ends
+	if out, err := deaf.CombinedOutput(); err != nil {
+		t.Fatalf("it ended by %v:\n%s", err, out)
+	}
+	wantQueueLeft(t, broker.url, 0)
+}
+
 func TestSecondInterruptEndsTheCommandsAndPutsTheirRecordsBack(t *testing.T) {
 	t.Parallel()
 	broker, dir := queueWith(t, []string{"--backoff", "1h"}, "0", "1"), t.TempDir()
