@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -134,6 +135,40 @@ func TestTargetThatIsGoneIsPushedToNoMoreAlsoAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantDone(t, q, 0)
+}
+
+// Else who looks sees nothing of it for as long as the slowest request takes, and what they do
+// about it would be undone.
+func TestTargetThatIsGoneIsKnownBeforeItsOtherRequestsEnd(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	h := newHook(t, func(http.ResponseWriter, *http.Request) {
+		close(arrived)
+		<-release
+	})
+	end := sync.OnceFunc(func() { close(release) })
+	defer end()
+	b := open(t, objstore.NewMemory(), pushes())
+	deliverWith(t, b, seb.PushOptions{})
+	q := pushedQueue(t, b, seb.QueueUpdate{}, h.URL)
+	appendValues(t, b, "slow")
+	<-arrived
+	h.set(status(http.StatusGone))
+	appendValues(t, b, "gone")
+	eventually(t, func() string {
+		if p, err := q.Push(t.Context()); err != nil || p.Stopped == "" {
+			return "nobody knows that the target is gone"
+		}
+		return ""
+	})
+	h.set(status(http.StatusOK))
+	if _, err := q.ResumePush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	wantDone(t, q, 0)
+	if p, err := q.Push(t.Context()); err != nil || p.Stopped != "" {
+		t.Errorf("it is stopped after it was resumed: %+v, %v", p, err)
+	}
 }
 
 func TestChangesOfAPushTakeEffectAtOnce(t *testing.T) {

@@ -49,6 +49,7 @@ func (d *deliveries) begin(ctx context.Context, q pushedQueue) {
 	p, err := push.New(targetOf(q.target), pushQueue{q.q, func() bool { return d.b.pushesStill(q) }}, push.Options{
 		Topic: q.q.topic, TopicID: d.b.TopicTag(q.topicID), Queue: q.q.name, Networks: d.b.pushNetworks(),
 		Proxy: d.o.Proxy, RootCAs: d.o.RootCAs, Dial: d.o.dial, Grace: d.o.Grace, Logger: d.b.logger, Metrics: d.metrics,
+		Gone: func(why error) { d.stopped(ctx, q, why.Error(), log) },
 	})
 	if err != nil { // another version wrote it; until it changes
 		log.Error("can't push a queue", "err", err)
@@ -56,11 +57,7 @@ func (d *deliveries) begin(ctx context.Context, q pushedQueue) {
 	}
 	d.tasks.Go(func() {
 		defer end()
-		err := p.Run(ctx)
-		switch {
-		case errors.Is(err, push.ErrGone):
-			d.stopped(ctx, q, err.Error(), log)
-		case err != nil:
+		if err := p.Run(ctx); err != nil && !errors.Is(err, push.ErrGone) {
 			log.Debug("pushes a queue no more", "err", err)
 			sleep(ctx, pushRetry)
 		}

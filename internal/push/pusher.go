@@ -45,6 +45,9 @@ type Options struct {
 	// Grace is how long requests may go on once Run's context has ended; 0 means the
 	// target's Timeout.
 	Grace time.Duration
+	// Gone, if it is set, is told the [ErrGone] that Run will return, while requests may still
+	// be under way.
+	Gone func(error)
 	// Logger tells about what is not about one message; nil means nobody.
 	Logger *slog.Logger
 	// Metrics counts, if it is set.
@@ -120,8 +123,12 @@ func (p *Pusher) Run(ctx context.Context) error {
 		}
 	}
 	defer time.AfterFunc(p.opts.Grace, abandon).Stop()
+	cause := context.Cause(begin)
+	if errors.Is(cause, ErrGone) && p.opts.Gone != nil {
+		p.opts.Gone(cause)
+	}
 	deliveries.Wait()
-	if cause := context.Cause(begin); ctx.Err() == nil || cause != context.Cause(ctx) { //nolint:errorlint // the very same
+	if ctx.Err() == nil || cause != context.Cause(ctx) { //nolint:errorlint // the very same
 		return cause
 	}
 	return nil
