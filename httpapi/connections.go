@@ -191,6 +191,9 @@ type limitedConn struct {
 	freeOnce sync.Once
 }
 
+// NetConn returns what lies below, as that of a [tls.Conn] does.
+func (c *limitedConn) NetConn() net.Conn { return c.Conn }
+
 // Read reads from the connection. The server says that it isn't idle only once
 // the header of the next request is complete; that is too late for one that
 // comes in pieces.

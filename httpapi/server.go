@@ -12,8 +12,8 @@ const (
 	headerBytesMax    = 64 << 10
 )
 
-// NewServer returns a server for h with the timeouts that keep idle and
-// half-open clients from holding connections, and with log (nil: none) for what
+// NewServer returns a server for h with the timeouts that keep idle, half-open
+// and lost clients from holding connections, and with log (nil: none) for what
 // net/http has to say about them. Its Shutdown ends waiting reads of h at once,
 // with the answers they have, so that only appends under way are waited for.
 //
@@ -27,6 +27,7 @@ func NewServer(h *Handler, log *slog.Logger) *http.Server {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytesMax,
+		ConnContext:       noticeLoss,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	s.RegisterOnShutdown(h.Drain)
