@@ -36,6 +36,7 @@ type queueStream struct {
 	passed    eventsPassed // of the owner's stream
 	told      error        // what the relayed stream ended with, if that was not the owner's end
 	over      bool         // there is nothing more to say
+	buf       *buffer      // to pass the owner's stream on; nil if this broker is the owner
 }
 
 // receiveEvents answers with a stream of server-sent events, an event per record that is
@@ -106,13 +107,15 @@ func parseReceiveEvents(r *http.Request) (s receiveSpec, err error) {
 // run serves the stream until there is a reason to end. An error that it returns behind
 // the begin of the answer is about a connection, and cuts the worker's: it comes back.
 func (s *queueStream) run(ctx context.Context) error {
+	defer s.freeBuffer()
 	call := ownerCall{
 		queue: s.queue, waits: true, body: func() []byte { return nil },
-		here: func() error { return s.here(ctx) }, back: s.relay,
+		here: func() error { return s.hereOrReady(ctx) }, back: s.relay,
 	}
 	for {
 		tried := time.Now()
 		err := s.h.reachOwner(s.w, s.r, call, s.forwarded)
+		s.freeBuffer()
 		if err == nil {
 			err, s.told = s.told, nil
 		}
@@ -177,6 +180,29 @@ func (s *queueStream) start() error {
 	return s.send([]byte(retryLine() + "\n"))
 }
 
+// hereOrReady is here, and makes ready to pass the owner's stream on if that is another
+// broker: what it hands out to who then has no memory for it would be leased to nobody.
+func (s *queueStream) hereOrReady(ctx context.Context) error {
+	s.freeBuffer() // the owner may have been asked in vain
+	err := s.here(ctx)
+	if seb.CodeOf(err) != seb.CodeQueueElsewhere || s.forwarded {
+		return err
+	}
+	buf, none := newBuffer(ctx, s.h.broker.Reserve, classBytesMin)
+	if none != nil {
+		return none
+	}
+	s.buf = buf
+	return err
+}
+
+func (s *queueStream) freeBuffer() {
+	if s.buf != nil {
+		s.buf.free()
+		s.buf = nil
+	}
+}
+
 // here hands out records as their owner.
 func (s *queueStream) here(ctx context.Context) error {
 	for {
@@ -234,12 +260,6 @@ func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 		s.told = s.relayProblem(resp, silence)
 		return
 	}
-	b, err := newBuffer(s.r.Context(), s.h.broker.Reserve, classBytesMin)
-	if err != nil {
-		s.told = err
-		return
-	}
-	defer b.free()
 	if s.w.status == 0 {
 		s.begin(s.r)
 	}
@@ -251,10 +271,10 @@ func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 			quiet = partingQuiet
 		}
 		silence.Reset(quiet)
-		n, err := resp.Body.Read(b.bytes)
-		s.passed.note(b.bytes[:n])
+		n, err := resp.Body.Read(s.buf.bytes)
+		s.passed.note(s.buf.bytes[:n])
 		if n > 0 {
-			if s.told = s.send(b.bytes[:n]); s.told != nil {
+			if s.told = s.send(s.buf.bytes[:n]); s.told != nil {
 				return
 			}
 		}

@@ -110,16 +110,24 @@ func (s *server) servedOn(l *pipeListener) {
 	})
 }
 
-func TestOldStreamThroughAnotherBrokerGivesWayToWhoWaitsForAConnection(t *testing.T) {
+// bubbleBeside is bubbleOf with a server that passes on what is of queue mail, whose owner
+// has some records.
+func bubbleBeside(t *testing.T, records, connections int, f func(t *testing.T, s, owner *server)) {
+	t.Helper()
+	var owner *server
 	open := func(t *testing.T) *server {
 		shared, pipes := objstore.NewMemory(), newPipeListener()
-		owner := newServerOn(t, shared, seb.Options{Address: "http://owner"}, Options{})
-		owner.ownQueue(3)
+		owner = newServerOn(t, shared, seb.Options{Address: "http://owner"}, Options{})
+		owner.ownQueue(records)
 		owner.stop() // the one on a port
 		owner.servedOn(pipes)
-		return newServerOn(t, shared, seb.Options{}, Options{DialPeer: func(context.Context, string, string) (net.Conn, error) { return pipes.dial() }})
+		return newServerOn(t, shared, seb.Options{Memory: 8 << 20}, Options{DialPeer: func(context.Context, string, string) (net.Conn, error) { return pipes.dial() }})
 	}
-	bubbleAround(t, open, 1, func(t *testing.T, s *server) {
+	bubbleAround(t, open, connections, func(t *testing.T, s *server) { f(t, s, owner) })
+}
+
+func TestOldStreamThroughAnotherBrokerGivesWayToWhoWaitsForAConnection(t *testing.T) {
+	bubbleBeside(t, 3, 1, func(t *testing.T, s, _ *server) {
 		start := time.Now()
 		f := s.receiving("?lease=1h&max_in_flight=2")
 		ms := f.wantMessages("0#1 1#1")
@@ -138,6 +146,23 @@ func TestOldStreamThroughAnotherBrokerGivesWayToWhoWaitsForAConnection(t *testin
 		}
 		s.answered("ack", 200, ms...)
 		s.wantHanded(`{"max":9}`, "2#1")
+	})
+}
+
+// What came from the owner, and there was no memory to pass on, would be leased to nobody.
+func TestStreamThatThereIsNoMemoryForLeasesNothing(t *testing.T) {
+	bubbleBeside(t, 3, 0, func(t *testing.T, s, owner *server) {
+		release, err := s.broker.Reserve(t.Context(), 4<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.get(mailPath+"/receive", "Accept", typeEvents).wantProblem(t, http.StatusTooManyRequests, seb.CodeOverMemoryBudget)
+		n, err := owner.broker.Queue("orders", "mail").Describe(t.Context())
+		if err != nil || n.Ready != 3 || n.Leased != 0 {
+			t.Errorf("the queue is %+v: %v", n, err)
+		}
+		release()
+		s.receiving("").wantMessages("0#1 1#1 2#1")
 	})
 }
 
