@@ -78,6 +78,15 @@ type ownerCall struct {
 	back func(resp *http.Response, silence *time.Timer)
 }
 
+// ends is what a call ends with: if it waits with its client, or what seems to be the end of
+// that; else it goes on for a moment.
+func (c ownerCall) ends(w *response, r *http.Request) context.Context {
+	if c.waits {
+		return w.presence.Context()
+	}
+	return r.Context()
+}
+
 // atOwner has a call answered by the owner of its queue: this broker, or the one that it
 // passes the request on to. If that one is gone this broker takes its place; and if it still
 // can't reach the store when this one just has.
@@ -107,7 +116,7 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 		switch {
 		case err == nil:
 			return nil
-		case begun() || w.presence.Context().Err() != nil || errors.Is(err, errByCertificate):
+		case begun() || c.ends(w, r).Err() != nil || errors.Is(err, errByCertificate):
 			return err
 		case errors.Is(err, errDrained):
 		case epoch > e.Epoch: // it had to give the queue away
@@ -170,7 +179,7 @@ func (h *Handler) passOn(w *response, r *http.Request, e *seb.Error, c ownerCall
 	if c.waits {
 		h.watch(w)
 	}
-	ctx, cancel := context.WithCancelCause(w.presence.Context())
+	ctx, cancel := context.WithCancelCause(c.ends(w, r))
 	defer cancel(nil)
 	if c.waits && (c.back != nil || !h.drained()) { // a drained long poll is answered at once, a stream never
 		defer context.AfterFunc(h.draining, func() { cancel(errDrained) })()

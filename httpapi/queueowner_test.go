@@ -404,6 +404,33 @@ func TestReceiveThroughAnotherBrokerEndsWithItsClient(t *testing.T) {
 	peers[1].wantHanded("", "0#1")
 }
 
+// A client that has shut down its sending side is answered through another broker too.
+func TestHalfClosedClientIsAnsweredThroughAnotherBroker(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 2)
+	s := peers[1]
+	s.connect = func() (net.Conn, error) {
+		return new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.url, "http://"))
+	}
+	ask := func(path, body string) answer {
+		conn := s.dial(fmt.Sprintf("POST %s/%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", mailPath, path, len(body), body))
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		a, _ := answerOn(t, conn)
+		return a
+	}
+	for i := range 2 {
+		a := ask("receive", `{}`)
+		a.want(t, http.StatusOK)
+		var got struct{ Messages []wireMessage }
+		if a.json(t, &got); handed(got.Messages) != fmt.Sprintf("%d#1", i) {
+			t.Errorf("got %s", a.body)
+		}
+		ask("extend", `{"tokens":`+tokensOf(t, got.Messages)+`}`).want(t, http.StatusOK)
+	}
+	peers[0].wantOwner(1)
+}
+
 func TestDrainEndsReceivesThroughAnotherBroker(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 0)
 	got := make(chan answer)

@@ -111,7 +111,7 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 	signs := r.Header.Get(forwardedHeader) != ""
 	return h.atOwner(w, r, ownerCall{
 		queue: h.queue(r),
-		waits: true,
+		waits: spec.wait > 0,
 		body: func() []byte {
 			if h.drained() {
 				return spec.body(0)
