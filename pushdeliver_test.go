@@ -34,8 +34,9 @@ func newHook(t testing.TB, answer http.HandlerFunc) *hook {
 		if err != nil {
 			return
 		}
+		answer := *h.answer.Load() // before the test is told, which may set another then
 		h.came <- string(body) + "#" + r.Header.Get("Seb-Attempt")
-		(*h.answer.Load())(w, r)
+		answer(w, r)
 	}))
 	t.Cleanup(h.Close)
 	return h
