@@ -17,6 +17,8 @@ KILLS ?= 150
 # Which benchmarks run, and for how long each: make bench BENCH=Append BENCHTIME=5s
 BENCH ?= .
 BENCHTIME ?= 1s
+# Flags and cases of the growth measurements; -list shows the cases.
+GROWTH ?=
 # Flags of the comparison of queues; -help lists them.
 QUEUEBENCH ?=
 # A program with the race detector sleeps for a second before it ends, unless told not
@@ -112,6 +114,10 @@ roundtrip: ## a million real lines through a broker that is killed, on a directo
 .PHONY: bench
 bench: ## run the benchmarks that match BENCH (.)
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem $(PKG)
+
+.PHONY: growth
+growth: ## measure how a broker behaves as what it holds grows: make growth GROWTH='-full topics'
+	go run ./internal/growth $(GROWTH)
 
 .PHONY: bench-queues
 bench-queues: ## compare queues with a table in PostgreSQL: make bench-queues QUEUEBENCH='-workers 16'

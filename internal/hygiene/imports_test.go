@@ -106,6 +106,10 @@ var layers = []layer{
 		why: "it runs whole brokers as their users do, and looks inside only at what they leave in the bucket",
 	},
 	{
+		pkg: "internal/growth", may: []string{"objstore"},
+		why: "it measures the command as its users run it",
+	},
+	{
 		pkg: "internal/hygiene",
 		why: "it reads the tree, it doesn't run it",
 	},

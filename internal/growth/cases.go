@@ -1,0 +1,20 @@
+package main
+
+import "context"
+
+// caseFunc measures one case. It returns an error only if it could not measure.
+type caseFunc func(ctx context.Context, r *run) error
+
+// growthCase is one thing that grows.
+type growthCase struct {
+	name  string
+	about string
+	run   caseFunc
+}
+
+var cases = []growthCase{
+	{"topics", "many topics: appends to one of them, memory, restart", topics},
+	{"partitions", "one topic with many partitions: appends spread over all, memory, restart", partitions},
+	{"consumers", "many consumers of one topic: commits of positions, memory, restart", consumers},
+	{"queues", "many queues of one topic: receives from one after the other, memory, restart", queues},
+}

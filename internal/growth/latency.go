@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// latencies are how long requests took, and how many failed.
+type latencies struct {
+	took   []time.Duration
+	failed int
+	first  error // of those that failed
+	over   time.Duration
+}
+
+// load calls do from workers goroutines, one call after the other each, for a time. do
+// gets the number of its worker and of its call.
+func load(ctx context.Context, workers int, during time.Duration, do func(ctx context.Context, worker, call int) error) latencies {
+	var mu sync.Mutex
+	var all latencies
+	var wg sync.WaitGroup
+	began := time.Now()
+	for worker := range workers {
+		wg.Go(func() {
+			for call := 0; time.Since(began) < during && ctx.Err() == nil; call++ {
+				sent := time.Now()
+				err := do(ctx, worker, call)
+				took := time.Since(sent)
+				mu.Lock()
+				if err == nil {
+					all.took = append(all.took, took)
+				} else {
+					all.failed++
+					if all.first == nil {
+						all.first = err
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	all.over = time.Since(began)
+	slices.Sort(all.took)
+	return all
+}
+
+// each calls do for 0 to n-1 from some goroutines, until one fails.
+func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	const workers = 32
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for worker := range workers {
+		wg.Go(func() {
+			for i := worker; i < n && ctx.Err() == nil; i += workers {
+				if err := do(ctx, i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (l latencies) at(share float64) time.Duration {
+	if len(l.took) == 0 {
+		return 0
+	}
+	return l.took[min(len(l.took)-1, int(share*float64(len(l.took))))]
+}
+
+func (l latencies) rate() float64 { return float64(len(l.took)) / l.over.Seconds() }
+
+// figures are the median, the 99th percentile, the rate, and failures if there were any.
+func (l latencies) figures() []string {
+	figures := []string{
+		fmt.Sprintf("p50 %.1f ms", float64(l.at(0.50))/1e6),
+		fmt.Sprintf("p99 %.1f ms", float64(l.at(0.99))/1e6),
+		fmt.Sprintf("%.0f/s", l.rate()),
+	}
+	if l.failed > 0 {
+		figures = append(figures, fmt.Sprintf("%d failed: %.200v", l.failed, l.first))
+	}
+	return figures
+}

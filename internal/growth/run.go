@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// run is what a case gets: a place for directories, and brokers to start.
+type run struct {
+	seb     string
+	dir     string
+	full    bool
+	made    int
+	brokers []*broker
+}
+
+// size returns how much of something a case makes: small, or full with -full.
+func (r *run) size(small, full int) int {
+	if r.full {
+		return full
+	}
+	return small
+}
+
+// store returns a new empty directory, which lasts until the program ends.
+func (r *run) store() (string, error) {
+	r.made++
+	dir := filepath.Join(r.dir, fmt.Sprint("store", r.made))
+	return dir, os.Mkdir(dir, 0o700)
+}
+
+// serve starts a broker on a store with further flags of seb serve, and returns once it
+// is ready. The broker is killed when the case ends.
+func (r *run) serve(ctx context.Context, store string, flags ...string) (*broker, error) {
+	b, err := startBroker(ctx, r.seb, store, flags...)
+	if err == nil {
+		r.brokers = append(r.brokers, b)
+	}
+	return b, err
+}
+
+func (r *run) killAll() {
+	for _, b := range r.brokers {
+		b.kill()
+	}
+	r.brokers = nil
+}
+
+// row prints one line of figures: what was measured, then each figure.
+func (r *run) row(what string, figures ...string) {
+	fmt.Printf("  %-44s %s\n", what, strings.Join(figures, "  "))
+}
+
+// mib formats bytes.
+func mib(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
+
+// seconds formats a duration.
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
