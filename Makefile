@@ -87,7 +87,7 @@ fuzz: ## run every fuzz target for FUZZTIME (5s)
 	.ci/fuzz $(FUZZTIME) $(PKG)
 
 .PHONY: prove
-prove: explore simulate crash ## show at large bounds that nothing acknowledged is lost: an hour on 2 cores
+prove: race explore simulate crash ## show at large bounds that nothing acknowledged is lost: an hour on 2 cores
 
 .PHONY: explore
 explore: ## explore the log's decisions, and queues, up to STATES states of each large bound
