@@ -75,6 +75,7 @@ type Broker struct {
 	cache   *cache.Cache
 	budget  *budget
 	pushed  *pushMemory
+	permits *pushPermits
 	gather  *gather
 	metrics *metrics
 	use     storeUse
@@ -179,6 +180,7 @@ func (b *Broker) open(ctx context.Context) error {
 	}
 	b.budget = &budget{limit: b.opts.Memory, resize: b.cache.SetMemoryMax}
 	b.pushed = newPushMemory(b)
+	b.permits = newPushPermits()
 	b.gather = &gather{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put, keyed: map[commitlog.Digest]*request{}}
 	b.log = commitlog.NewLog(b.store, b.cluster, (*fold)(b), commitlog.Clock{Now: time.Now, Boot: b.opts.boot})
 	begun := time.Now()

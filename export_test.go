@@ -12,6 +12,16 @@ import (
 // PushQueue returns q as a pusher knows it.
 func PushQueue(q *Queue) push.Queue { return pushQueue{q, func() bool { return true }} }
 
+// PushQueueThatChanged returns q as a pusher knows it whose target is no longer the queue's.
+func PushQueueThatChanged(q *Queue) push.Queue { return pushQueue{q, func() bool { return false }} }
+
+// PushPermits returns how many of a broker's permits to push are free, and how many it has.
+func PushPermits(b *Broker) (free, all int) {
+	b.permits.mu.Lock()
+	defer b.permits.mu.Unlock()
+	return b.permits.free, b.permits.all
+}
+
 // NotBefore returns for how long records of partition 0 that were put back have to wait
 // from now on, by offset.
 func NotBefore(q *Queue) map[int64]time.Duration {

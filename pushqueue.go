@@ -18,11 +18,21 @@ type pushQueue struct {
 
 // Receive implements [push.Queue].
 func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, error) {
-	memory := p.q.b.pushed
+	memory, permits := p.q.b.pushed, p.q.b.permits
 	opts, ahead := memory.options(limit)
+	permitted := 0
+	opts.admit = func(ctx context.Context, most int) (int, func(), error) {
+		n, err := permits.take(ctx, most)
+		permitted = n
+		return n, func() { permits.give(n) }, err
+	}
 	got, err := p.q.Receive(ctx, opts)
+	if len(got) > 0 {
+		permits.give(permitted - len(got))
+	}
 	if len(got) > 0 && !p.may() {
 		memory.give(ahead)
+		permits.give(len(got))
 		if back := p.q.Return(got); back != nil {
 			return nil, fmt.Errorf("%w: %w", push.ErrNoQueue, back)
 		}
@@ -31,6 +41,7 @@ func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, erro
 	if len(got) > 0 {
 		if err := memory.settle(ctx, got, ahead); err != nil {
 			memory.give(ahead)
+			permits.give(len(got))
 			return nil, errors.Join(err, p.q.Return(got))
 		}
 	}
@@ -38,7 +49,11 @@ func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, erro
 	for i := range got {
 		held := memory.held(&got[i].Record)
 		messages[i] = pushed(&got[i])
-		messages[i].Release = func() { memory.give(held) }
+		permit := permits.one()
+		messages[i].Release = func() {
+			permit()
+			memory.give(held)
+		}
 	}
 	switch CodeOf(err) {
 	case CodeQueueElsewhere, CodeQueueNotFound, CodeTopicNotFound, CodeBrokerClosed, CodeBrokerStopped:

@@ -37,6 +37,10 @@ type ReceiveOptions struct {
 	// InFlight, if there is one, bounds what the worker has of this and earlier calls that
 	// is neither answered nor out of its lease: Receive waits until there is room in it.
 	InFlight *InFlight
+
+	// admit, if there is one, is called before Reserve. It returns how many of most records
+	// may be taken, and what is called if none were.
+	admit func(ctx context.Context, most int) (n int, release func(), err error)
 }
 
 const (
@@ -148,10 +152,24 @@ func (r *receiver) at(ctx context.Context, d *desk) ([]Message, error) {
 // take takes what is there. If that is nothing, it returns what will be closed when it is
 // the receiver's turn to look again; nil if the desk is closed.
 func (r *receiver) take(ctx context.Context, d *desk) (got []Message, turn chan struct{}, _ error) {
+	most := r.opts.Max
+	if r.opts.admit != nil {
+		n, release, err := r.opts.admit(ctx, most)
+		if err != nil {
+			d.wake() // it may have been this one's turn
+			return nil, nil, err
+		}
+		most = n
+		defer func() {
+			if len(got) == 0 {
+				release()
+			}
+		}()
+	}
 	if r.opts.Reserve != nil {
 		release, err := r.opts.Reserve(ctx)
 		if err != nil {
-			d.wake() // it may have been this one's turn
+			d.wake() // as above
 			return nil, nil, err
 		}
 		defer func() {
@@ -160,12 +178,13 @@ func (r *receiver) take(ctx context.Context, d *desk) (got []Message, turn chan 
 			}
 		}()
 	}
-	return r.takeNow(ctx, d)
+	return r.takeNow(ctx, d, most)
 }
 
-func (r *receiver) takeNow(ctx context.Context, d *desk) (_ []Message, turn chan struct{}, _ error) {
+// takeNow takes what is there, at most so many records.
+func (r *receiver) takeNow(ctx context.Context, d *desk, most int) (_ []Message, turn chan struct{}, _ error) {
 	for {
-		got, until, turn, need := d.take(time.Now(), r.opts)
+		got, until, turn, need := d.take(time.Now(), r.opts, most)
 		switch {
 		case need != nil:
 			_, err := d.load(ctx, *need)
@@ -222,9 +241,9 @@ func (r *receiver) wait(ctx context.Context, d *desk, turn chan struct{}) error 
 	return nil
 }
 
-// take leases what is there. If that is nothing, it puts the caller in line; turn is nil if
-// the desk is closed. With need, the caller has to load that first.
-func (d *desk) take(now time.Time, opts ReceiveOptions) (out []leases.Delivery, until time.Time, turn chan struct{}, need *leases.Place) {
+// take leases what is there, at most so many records. If that is nothing, it puts the caller
+// in line; turn is nil if the desk is closed. With need, the caller has to load that first.
+func (d *desk) take(now time.Time, opts ReceiveOptions, admitted int) (out []leases.Delivery, until time.Time, turn chan struct{}, need *leases.Place) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -241,7 +260,7 @@ func (d *desk) take(now time.Time, opts ReceiveOptions) (out []leases.Delivery, 
 			return nil, until, nil, need
 		}
 		until = now.Add(opts.lease(d.config))
-		if out = d.handLocked(now, until, most, holder); len(out) > 0 {
+		if out = d.handLocked(now, until, min(most, admitted), most, holder); len(out) > 0 {
 			d.wakeLocked() // there may be more
 			return out, until, nil, nil
 		}
@@ -253,10 +272,10 @@ func (d *desk) take(now time.Time, opts ReceiveOptions) (out []leases.Delivery, 
 }
 
 // handLocked leases up to most records that may go out, and has the next attempts of others
-// counted.
-func (d *desk) handLocked(now, until time.Time, most int, holder *leases.Holder) (out []leases.Delivery) {
+// counted: of as many as the receiver wants, which may be more.
+func (d *desk) handLocked(now, until time.Time, most, wanted int, holder *leases.Holder) (out []leases.Delivery) {
 	for {
-		got := d.table.Take(now, until, most-len(out), d.claimsLocked(most), holder)
+		got := d.table.Take(now, until, most-len(out), d.claimsLocked(wanted), holder)
 		out = append(out, got.Out...)
 		if parked := d.claimLocked(got.Claims); parked == 0 {
 			return out
