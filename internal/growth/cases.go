@@ -17,4 +17,5 @@ var cases = []growthCase{
 	{"partitions", "one topic with many partitions: appends spread over all, memory, restart", partitions},
 	{"consumers", "many consumers of one topic: commits of positions, memory, restart", consumers},
 	{"queues", "many queues of one topic: receives from one after the other, memory, restart", queues},
+	{"pushes", "many pushed queues with a backlog: appends to another topic, how the queues share", pushes},
 }
