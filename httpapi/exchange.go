@@ -121,6 +121,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set(requestIDHeader, w.id)
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	h.metrics.inFlight.Inc()
 	defer func() {
 		abort := h.recovered(w, r, recover())

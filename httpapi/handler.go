@@ -28,6 +28,10 @@ type Options struct {
 	// the API from a browser; "*" means all. Default: none but the API's own. See
 	// [CheckOrigin].
 	AllowOrigins []string
+	// Host is the host and port of the address that other brokers reach this one at. Requests
+	// may use it, beside addresses and names that no stranger can register, where there are no
+	// API keys. Default: none.
+	Host string
 	// Prices are what the broker's store asks, for GET /v1/bill. Default: it tells
 	// what was used, not what that costs.
 	Prices *Prices
@@ -76,7 +80,7 @@ func New(b *seb.Broker, opts Options) *Handler {
 		log:     opts.Logger,
 		metrics: newMetrics(opts.Registerer),
 		mux:     http.NewServeMux(),
-		origins: newOrigins(opts.AllowOrigins),
+		origins: newOrigins(opts.AllowOrigins, opts.Host),
 		version: opts.Version,
 		prices:  opts.Prices,
 		peers:   newPeers(opts),

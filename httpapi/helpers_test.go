@@ -196,6 +196,9 @@ func (s *server) do(method, path string, body io.Reader, header ...string) answe
 	if resp.Header.Get(requestIDHeader) == "" {
 		s.t.Errorf("%s %s: the answer has no %s", method, path, requestIDHeader)
 	}
+	if resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+		s.t.Errorf("%s %s: a browser may take the answer for another type: %v", method, path, resp.Header)
+	}
 	a := answer{resp, string(b)}
 	s.wantDescribed(a)
 	return a

@@ -20,13 +20,14 @@ import (
 type origins struct {
 	all     bool
 	allowed []string
+	own     string // the host and port under which other brokers reach this one; "" if there is none
 	guard   *http.CrossOriginProtection
 }
 
 // newOrigins returns the rules for a list of origins such as https://example.com,
-// or "*" for all.
-func newOrigins(allowed []string) *origins {
-	return &origins{all: slices.Contains(allowed, "*"), allowed: allowed, guard: http.NewCrossOriginProtection()}
+// or "*" for all, and the broker's own host.
+func newOrigins(allowed []string, own string) *origins {
+	return &origins{all: slices.Contains(allowed, "*"), allowed: allowed, own: own, guard: http.NewCrossOriginProtection()}
 }
 
 // CheckOrigin returns why a text is no origin as browsers send it, nil if it is
@@ -83,19 +84,17 @@ func (o *origins) refuse(origin string) error {
 		"a page of %q may not send this", origin)
 }
 
-// checkName refuses a request to this machine under a name that anybody may own,
-// where no key is needed. Whoever made the name lead here has pages that are of
-// the broker's own origin, as browsers see it.
+// checkName refuses a request, where no key is needed, under a name that may be a
+// stranger's: see [OwnHost].
 func (o *origins) checkName(r *http.Request) error {
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	name := (&url.URL{Host: r.Host}).Hostname()
+	_, tcp := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	switch {
-	case local == nil || !local.IP.IsLoopback():
-	case !strings.Contains(name, ".") || net.ParseIP(name) != nil || strings.HasSuffix(name, ".localhost"):
+	case !tcp: // a page reaches no other listener
+	case OwnHost(r.Host), r.Host == o.own:
 	case o.all || slices.Contains(o.allowed, "http://"+r.Host) || slices.Contains(o.allowed, "https://"+r.Host):
 	default:
 		return errCrossOrigin("use localhost or an address, allow the name's origin with --allow-origin, or create an API key",
-			"on this machine's own address, a broker without API keys is not %q", r.Host)
+			"a broker without API keys does not answer as %.300q, which may be a stranger's name for it", r.Host)
 	}
 	return nil
 }

@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"context"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -131,6 +134,31 @@ func TestNamesThatLeadHereOpenNoLog(t *testing.T) {
 	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
 	if got := ask("POST", "broker.example", bearer(ops)...); got != 201 {
 		t.Errorf("with a key any name does: %d", got)
+	}
+}
+
+// Addresses of a network are no better than this machine's own: a page of a stranger's name
+// has the network access of its visitor.
+func TestNamesThatLeadToANetworkOpenNoLog(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{AllowOrigins: []string{page}, Host: "seb.shop.example:51313"})
+	s.append("orders", "a")
+	for host, good := range map[string]bool{
+		"evil.example": false, "evil.example:51313": false, "10.0.0.5.evil.example": false, "evil.example:80": false, "local": true, "evil.notlocal": false,
+		"10.0.0.5": true, "10.0.0.5:51313": true, "[fe80::1]:51313": true, "seb:51313": true, "seb.default.svc.cluster.local": true, "SEB.Internal:1": true,
+		"seb.home.arpa": true, "localhost:1": true, "example.com": true, "seb.shop.example:51313": true, "shop.example:51313": false, "": true,
+	} {
+		for _, local := range []string{"10.0.0.5", "203.0.113.7", "2001:db8::1", "127.0.0.1"} {
+			r := httptest.NewRequestWithContext(
+				context.WithValue(t.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.ParseIP(local), Port: 51313}), "GET", ordersPath, nil)
+			r.Host = host
+			w, want := httptest.NewRecorder(), 403
+			if good {
+				want = 200
+			}
+			if s.handler.ServeHTTP(w, r); w.Code != want {
+				t.Errorf("%q at %s: %d, want %d", host, local, w.Code, want)
+			}
+		}
 	}
 }
 

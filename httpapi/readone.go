@@ -85,6 +85,5 @@ func headersOf(rec *seb.Record) httprecord.Headers {
 // noPage keeps browsers from taking a value, which is anyone's, for a page of
 // this origin.
 func noPage(header http.Header) {
-	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 }

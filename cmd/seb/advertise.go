@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 )
 
 // checkAdvertise refuses what is no address of a broker.
@@ -37,6 +38,13 @@ func (c *serveCmd) advertised(listening net.Addr) string {
 		return ""
 	}
 	return c.scheme() + "://" + listening.String()
+}
+
+// advertisedHost returns the host and port of --advertise, "" if it is not given: what the
+// broker listens on is an address.
+func (c *serveCmd) advertisedHost() string {
+	_, host, _ := strings.Cut(c.Advertise, "://")
+	return host
 }
 
 // peerConfig is how other brokers are reached: they are shown the certificate that this

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"time"
+
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 // serveDebug serves profiles on --debug-addr, if given, until stop is called.
@@ -26,7 +28,7 @@ func (c *serveCmd) serveDebug(ctx context.Context, log *slog.Logger) (stop func(
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: ownHostOnly(mux), ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -41,4 +43,17 @@ func (c *serveCmd) serveDebug(ctx context.Context, log *slog.Logger) (stop func(
 		}
 		<-done
 	}, nil
+}
+
+// ownHostOnly refuses requests under names that may be a stranger's: profiles have no
+// access control, and a page of such a name could read them.
+func ownHostOnly(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if !httpapi.OwnHost(r.Host) {
+			http.Error(w, "use localhost or an address: the name may be a stranger's", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }

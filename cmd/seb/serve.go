@@ -148,7 +148,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	}
 	server := httpapi.NewServer(httpapi.New(broker, httpapi.Options{
 		Logger: log, Registerer: metrics, Gatherer: metrics, AllowOrigins: c.AllowOrigin, Prices: prices, Version: version(),
-		PeerTLS: c.peerConfig(secure),
+		PeerTLS: c.peerConfig(secure), Host: c.advertisedHost(),
 	}), log)
 	endPushes := c.deliver(broker, metrics, log)
 	failed := make(chan error, 1)
@@ -182,7 +182,8 @@ func (c *serveCmd) secure(log *slog.Logger) (*tls.Config, error) {
 }
 
 // serveHTTP serves until the server is shut down. TLS speaks HTTP/1.1 only, as
-// plain HTTP does: a limit on connections is then one on requests.
+// plain HTTP does: a limit on connections is then one on requests, and slow clients and
+// lost peers are those of one request.
 func (c *serveCmd) serveHTTP(server *http.Server, l net.Listener, secure *tls.Config) error {
 	if secure == nil {
 		return server.Serve(l)

@@ -199,5 +199,22 @@ func TestServeShowsProfilesOnlyIfAsked(t *testing.T) {
 	if a := <-begin(t, http.MethodGet, loud.url+"/debug/pprof/", ""); a.status != http.StatusNotFound {
 		t.Errorf("profiles on the API's address too: %+v", a)
 	}
+	for host, want := range map[string]int{"evil.example": http.StatusForbidden, "localhost": http.StatusOK} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != want || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("profiles for %s: %d, want %d; %v", host, resp.StatusCode, want, resp.Header)
+		}
+	}
 	loud.stopped(t)
 }
