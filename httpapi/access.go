@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/simple-event-broker/seb"
@@ -224,22 +223,13 @@ func ended(ctx context.Context, err error) error {
 // audit leaves a line about what an admin did, or tried to.
 func (h *Handler) audit(w *response, r *http.Request) {
 	attrs := []slog.Attr{
-		slog.String("request_id", w.id), slog.String("method", r.Method), slog.String("path", withoutSecrets(r.URL.Path)),
-		slog.Int("status", w.status), slog.String("remote", r.RemoteAddr), slog.String("by", whoIs(w.access)),
+		slog.String("request_id", w.id), slog.String("method", r.Method), slog.String("path", WithoutSecrets(r.URL.Path)),
+		slog.Int("status", w.status), slog.String("remote", r.RemoteAddr), slog.String("by", WithoutSecrets(whoIs(w.access))),
 	}
 	if w.did != "" {
-		attrs = append(attrs, slog.String("did", w.did))
+		attrs = append(attrs, slog.String("did", WithoutSecrets(w.did)))
 	}
 	h.log.LogAttrs(r.Context(), slog.LevelInfo, "audit", attrs...)
-}
-
-// secretPattern is what API keys look like, whole or cut off.
-var secretPattern = regexp.MustCompile(`seb_[0-9]+_[0-9a-fA-F]{16,}`)
-
-// withoutSecrets returns a text for the log as it is but for API keys, which people
-// paste where a key's id belongs.
-func withoutSecrets(text string) string {
-	return secretPattern.ReplaceAllLiteralString(text, "seb_...")
 }
 
 func whoIs(a seb.Access) string {

@@ -170,7 +170,7 @@ func (h *Handler) recovered(w *response, r *http.Request, fault any) (abort bool
 	}
 	h.log.LogAttrs(r.Context(), slog.LevelError, "panic while serving a request",
 		slog.String("request_id", w.id), slog.String("route", routeOf(r)),
-		slog.Any("panic", fault), slog.String("stack", string(debug.Stack())))
+		slog.String("panic", WithoutSecrets(fmt.Sprint(fault))), slog.String("stack", string(debug.Stack())))
 	if w.status != 0 {
 		return true
 	}
@@ -195,7 +195,7 @@ func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("request_id", w.id), slog.String("method", r.Method), slog.String("path", withoutSecrets(r.URL.Path)),
+		slog.String("request_id", w.id), slog.String("method", r.Method), slog.String("path", WithoutSecrets(r.URL.Path)),
 		slog.Int("status", w.status), slog.Duration("duration", took),
 		slog.Int64("bytes_in", w.bytesIn), slog.Int64("bytes_out", w.bytesOut), slog.String("remote", r.RemoteAddr),
 	}
@@ -203,10 +203,10 @@ func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 		attrs = append(attrs, slog.String("trace_id", id))
 	}
 	if w.access.Key.ID != 0 {
-		attrs = append(attrs, slog.String("key", w.access.Key.Name))
+		attrs = append(attrs, slog.String("key", WithoutSecrets(w.access.Key.Name)))
 	}
 	if w.err != nil {
-		attrs = append(attrs, slog.String("error", withoutSecrets(w.err.Error())))
+		attrs = append(attrs, slog.String("error", WithoutSecrets(w.err.Error())))
 	}
 	h.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
@@ -215,7 +215,7 @@ func (h *Handler) observe(w *response, r *http.Request, took time.Duration) {
 // line as it is, else a new one.
 func requestID(r *http.Request) string {
 	id := r.Header.Get(requestIDHeader)
-	if id == "" || len(id) > requestIDBytesMax {
+	if id == "" || len(id) > requestIDBytesMax || WithoutSecrets(id) != id {
 		return rand.Text()
 	}
 	for i := range len(id) {

@@ -217,6 +217,7 @@ func (h *Handler) fail(w *response, r *http.Request, err error) {
 
 func (h *Handler) answer(w *response, p problem) {
 	w.err = p.cause
+	p.Detail, p.Hint = WithoutSecrets(p.Detail), WithoutSecrets(p.Hint)
 	body, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // strings and integers always marshal

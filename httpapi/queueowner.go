@@ -126,7 +126,7 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 			reached = true
 		default:
 			h.log.LogAttrs(r.Context(), slog.LevelWarn, "the broker that hands out a queue's records does not answer: taking its place",
-				slog.String("request_id", w.id), slog.String("path", withoutSecrets(r.URL.Path)), slog.String("owner", e.Address), slog.String("error", err.Error()))
+				slog.String("request_id", w.id), slog.String("path", WithoutSecrets(r.URL.Path)), slog.String("owner", e.Address), slog.String("error", WithoutSecrets(err.Error())))
 			err = c.queue.TakeOver(r.Context(), e.Epoch)
 		}
 		if err != nil && !errors.Is(err, errDrained) {

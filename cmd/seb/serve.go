@@ -274,11 +274,22 @@ func (c *serveCmd) options(b seb.Batching, log *slog.Logger, metrics prometheus.
 }
 
 func (c *serveCmd) logger(std streams) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: c.LogLevel}
+	opts := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: redact}
 	if c.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(std.err, opts))
 	}
 	return slog.New(slog.NewTextHandler(std.err, opts))
+}
+
+// redact takes pasted keys and secrets out of what is logged.
+func redact(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case string:
+		a.Value = slog.StringValue(httpapi.WithoutSecrets(v))
+	case error:
+		a.Value = slog.StringValue(httpapi.WithoutSecrets(v.Error()))
+	}
+	return a
 }
 
 // limitMemory tells the garbage collector what the budgets add up to, unless

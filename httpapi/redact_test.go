@@ -1,0 +1,88 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+)
+
+const (
+	pastedKey  = "seb_7_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	pastedPush = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMDEyMzQ1Njc="
+)
+
+// escaped returns a text with all of its characters percent-encoded.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		b.WriteString("%" + strings.ToUpper(string("0123456789abcdef"[c>>4])+string("0123456789abcdef"[c&15])))
+	}
+	return b.String()
+}
+
+func TestSecretsAreTakenOutOfTexts(t *testing.T) {
+	for _, secret := range []string{pastedKey, pastedPush} {
+		for name, text := range map[string]string{
+			"as it is":             secret,
+			"in upper case":        strings.ToUpper(secret),
+			"in lower case":        strings.ToLower(secret),
+			"with an escape":       strings.ReplaceAll(secret, "_", "%5F"),
+			"with a lower one":     strings.ReplaceAll(secret, "_", "%5f"),
+			"with escapes escaped": strings.ReplaceAll(secret, "_", "%25255F"),
+			"escaped":              escaped(secret),
+			"escaped for a query":  url.QueryEscape(secret),
+			"cut off":              secret[:len(secret)-20],
+		} {
+			for _, around := range [][2]string{{}, {"/v1/keys/", ""}, {`no key "`, `"`}, {"Bearer ", " end"}, {"/v1/topics?x=", "&y=1"}} {
+				if got := WithoutSecrets(around[0] + text + around[1]); got != around[0]+"[secret]"+around[1] {
+					t.Errorf("%s: %q", name, got)
+				}
+			}
+		}
+	}
+	for _, plain := range []string{"", "/v1/topics/seb_orders/records", "seb_push_in_flight", "whsec_", "seb_1_0123", "100% whsec of seb_7", "%73%65%62"} {
+		if got := WithoutSecrets(plain); got != plain {
+			t.Errorf("%q became %q", plain, got)
+		}
+	}
+}
+
+// Wherever somebody pastes a secret, the log and the answer don't repeat it.
+func TestPastedSecretsAreNeitherLoggedNorAnswered(t *testing.T) {
+	for _, secret := range []string{pastedKey, strings.ToUpper(pastedKey), pastedPush, strings.ToLower(pastedPush)} {
+		lines := &logLines{}
+		s := newServer(t, seb.Options{}, Options{Logger: lines.logger()})
+		s.append("orders", "a")
+		in, twice := url.PathEscape(secret), url.PathEscape(url.PathEscape(secret))
+		put := func(path, body string) answer {
+			return s.do("PUT", path, strings.NewReader(body), "Content-Type", "application/json")
+		}
+		queue := ordersPath[:len(ordersPath)-len("/records")] + "/queues/q"
+		put(queue, `{}`).want(t, http.StatusCreated)
+		answers := []answer{
+			s.get("/v1/keys/" + in), s.do("DELETE", "/v1/keys/"+in, nil), s.get("/v1/topics/" + in), s.get("/v1/topics/" + twice + "/records"), s.get("/" + escaped(secret)),
+			s.get(ordersPath + "?offset=" + url.QueryEscape(secret)), s.get(ordersPath + "?" + url.QueryEscape(secret) + "=1"), s.get(ordersPath + "?limit=" + escaped(secret)),
+			s.get(ordersPath, "Accept", secret), s.get(ordersPath, requestIDHeader, secret[:60%len(secret)]), s.post(ordersPath, "x", "Seb-If-Offset", secret),
+			s.post(ordersPath, "x", "Content-Encoding", secret), s.post(ordersPath, "x", "Authorization", secret),
+			put(queue+"/push", `{"url":"`+secret+`"}`), put(queue+"/push", `{"url":"https://example.com/`+secret+`#"}`), put(queue+"/push", `{"`+secret+`":1}`),
+			s.post(queue+"/ack", `{"tokens":["`+secret+`"]}`), put("/v1/topics/t", `{"`+secret+`":1}`), put("/v1/topics/t", secret),
+		}
+		for _, part := range []string{secret[10:30], strings.ReplaceAll(in, "_", "%5F")[12:30], escaped(secret)[30:60]} {
+			if strings.Contains(lines.String(), part) {
+				for line := range strings.Lines(lines.String()) {
+					if strings.Contains(line, part) {
+						t.Errorf("the log has %q: %s", part, line)
+					}
+				}
+			}
+			for _, a := range answers {
+				if strings.Contains(a.body, part) || strings.Contains(a.Header.Get(requestIDHeader), part) {
+					t.Errorf("%s %s: the answer has %q: %s", a.Request.Method, a.Request.URL, part, a.body)
+				}
+			}
+		}
+	}
+}
