@@ -53,8 +53,11 @@ type Options struct {
 	Address string
 
 	// PushNetworks are networks that records may be pushed to although their addresses are
-	// not public, such as 10.2.0.0/16. Default: none.
+	// not public, or this machine's own, such as 10.2.0.0/16. Default: none.
 	PushNetworks []netip.Prefix
+	// PushDenied are networks that records are never pushed to, also where PushNetworks holds
+	// them. Default: none.
+	PushDenied []netip.Prefix
 
 	// Cluster sets the constants of a bucket that Open has to set up. A bucket
 	// that exists keeps the ones it has.
@@ -191,8 +194,10 @@ func (o Options) check() error {
 		return bad("the limit of delayed appends is %d; it must be at most %d", o.Limits.Delayed, state.DelayedMax/2)
 	case len(o.Address) > state.AddressBytesMax:
 		return bad("the address has %d bytes; it may have %d", len(o.Address), state.AddressBytesMax)
-	case slices.ContainsFunc(o.PushNetworks, func(p netip.Prefix) bool { return !p.IsValid() || p != p.Masked() || p.Addr().Is4In6() }):
+	case slices.ContainsFunc(o.PushNetworks, isNoNetwork):
 		return bad("one of the networks that may be pushed to is none, such as 10.2.0.0/16: %v", o.PushNetworks)
+	case slices.ContainsFunc(o.PushDenied, isNoNetwork):
+		return bad("one of the networks that are never pushed to is none, such as 10.2.0.0/16: %v", o.PushDenied)
 	case o.Cluster.Margin < marginMin:
 		return bad("the margin is %v; it must be at least %v, since stores tell whole seconds", o.Cluster.Margin, marginMin)
 	case o.Cluster.DeleteDelay/4 < o.Cluster.Margin:
@@ -200,3 +205,6 @@ func (o Options) check() error {
 	}
 	return nil
 }
+
+// isNoNetwork tells whether a prefix would not mean what it seems to.
+func isNoNetwork(p netip.Prefix) bool { return !p.IsValid() || p != p.Masked() || p.Addr().Is4In6() }

@@ -169,7 +169,9 @@ func (b *Broker) checkTarget(t push.Target) *Error {
 	return e
 }
 
-func (b *Broker) pushNetworks() push.Networks { return push.Networks{Allowed: b.opts.PushNetworks} }
+func (b *Broker) pushNetworks() push.Networks {
+	return push.Networks{Allowed: b.opts.PushNetworks, Denied: b.opts.PushDenied}
+}
 
 // check refuses what a target would take for its default.
 func (u PushUpdate) check() error {

@@ -268,3 +268,28 @@ func TestBrokerDeliversPushedRecordsOnceAtATime(t *testing.T) {
 	appendValues(t, b, "b")
 	h.want(t, "b#1")
 }
+
+func TestDeniedNetworksAreNeverPushedTo(t *testing.T) {
+	h := newHook(t, status(http.StatusOK))
+	store := objstore.NewMemory()
+	allowing := openOnly(t, store, pushes())
+	pushedQueue(t, allowing, seb.QueueUpdate{MaxAttempts: ptr(1)}, h.URL)
+	if err := allowing.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := pushes()
+	o.PushDenied = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/24")}
+	b := open(t, store, o)
+	q := b.Queue("t", "work")
+	if _, _, _, err := q.SetPush(t.Context(), seb.PushUpdate{URL: &h.URL}); seb.CodeOf(err) != seb.CodeInvalidRequest {
+		t.Errorf("a target in a denied network is refused with %v", err)
+	}
+	deliver(t, b)
+	appendValues(t, b, "a")
+	wantDone(t, q, 1)
+	h.wantNothingMore(t)
+	o.PushDenied = []netip.Prefix{netip.MustParsePrefix("10.0.0.1/8")}
+	if _, err := seb.Open(t.Context(), store, o); seb.CodeOf(err) != seb.CodeInvalidRequest {
+		t.Errorf("a network with bits behind it is refused with %v", err)
+	}
+}

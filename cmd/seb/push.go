@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -13,16 +14,21 @@ import (
 // pushFlags say what a broker does about pushed queues.
 type pushFlags struct {
 	Push      bool           `default:"true" negatable:"" help:"Deliver the records of queues that are pushed to a URL (default ${default})."`
-	PushAllow []netip.Prefix `placeholder:"NETWORK,..." help:"Networks that records may be pushed to although they are private, such as 10.2.0.0/16 (default: none)."`
+	PushAllow []netip.Prefix `placeholder:"NETWORK,..." help:"Networks that records may be pushed to although they are private, or this machine's own, such as 10.2.0.0/16 (default: none)."`
+	PushDeny  []netip.Prefix `placeholder:"NETWORK,..." help:"Networks that records are never pushed to, public ones and those of --push-allow too (default: none)."`
 }
 
 func (f pushFlags) check() error {
-	for _, p := range f.PushAllow {
+	return cmp.Or(checkNetworks("--push-allow", f.PushAllow), checkNetworks("--push-deny", f.PushDeny))
+}
+
+func checkNetworks(flag string, networks []netip.Prefix) error {
+	for _, p := range networks {
 		if p != p.Masked() {
-			return usage(fmt.Errorf("--push-allow %s has bits beside its network: use %s", p, p.Masked()))
+			return usage(fmt.Errorf("%s %s has bits behind its network: use %s", flag, p, p.Masked()))
 		}
 		if p.Addr().Is4In6() {
-			return usage(fmt.Errorf("--push-allow %s is a network of IPv4 written as IPv6: use its form in IPv4", p))
+			return usage(fmt.Errorf("%s %s is a network of IPv4 written as IPv6: use its form in IPv4", flag, p))
 		}
 	}
 	return nil

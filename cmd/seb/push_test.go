@@ -52,6 +52,8 @@ func TestServeDeliversPushedRecords(t *testing.T) {
 
 func TestPushAllowRefusesWhatIsNoNetwork(t *testing.T) {
 	for _, network := range []string{"10.0.0.0", "10.0.0.1/8", "::ffff:10.0.0.0/104", "home"} {
-		runSeb(t, nil, "serve", "--store", "memory:", "--push-allow", network).want(t, exitUsage)
+		for _, flag := range []string{"--push-allow", "--push-deny"} {
+			runSeb(t, nil, "serve", "--store", "memory:", flag, network).want(t, exitUsage, flag)
+		}
 	}
 }

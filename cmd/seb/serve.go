@@ -269,6 +269,7 @@ func (c *serveCmd) options(b seb.Batching, log *slog.Logger, metrics prometheus.
 		Logger:       log,
 		Metrics:      metrics,
 		PushNetworks: c.PushAllow,
+		PushDenied:   c.PushDeny,
 		Cluster:      seb.ClusterOptions{DeleteDelay: c.DeleteDelay, Margin: c.Margin},
 	}
 }

@@ -8,11 +8,17 @@ import (
 	"syscall"
 )
 
-// Networks says which addresses may be sent to. The zero value allows what is public.
+// Networks says which addresses may be sent to. The zero value allows what is public and
+// not this machine's own.
 type Networks struct {
-	// Allowed are prefixes that may be sent to although they are not public, such as
-	// 10.2.0.0/16 or fd00:1::/32.
+	// Allowed are prefixes that may be sent to although they are not public, or this
+	// machine's own, such as 10.2.0.0/16 or fd00:1::/32.
 	Allowed []netip.Prefix
+	// Denied are prefixes that may not be sent to, whatever else is true of them.
+	Denied []netip.Prefix
+
+	// own tells whether an address is this machine's; nil means as the system has it.
+	own func(netip.Addr) bool
 }
 
 // closed4 are the networks of IPv4 that the registry of special-purpose addresses
@@ -62,21 +68,44 @@ func prefixes(texts ...string) []netip.Prefix {
 }
 
 // allows tells whether a may be sent to.
-func (n Networks) allows(a netip.Addr) bool {
+func (n Networks) allows(a netip.Addr) bool { return n.against(a) == "" }
+
+// against returns what is against sending to a, "" if nothing is.
+func (n Networks) against(a netip.Addr) string {
 	a = a.WithZone("").Unmap()
 	holds := func(p netip.Prefix) bool { return p.Contains(a) }
-	if slices.ContainsFunc(n.Allowed, holds) {
-		return true
-	}
+	inner, embeds := embedded(a)
 	switch {
-	case a.Is4():
-		return !slices.ContainsFunc(closed4, holds)
-	case translated.Contains(a):
-		b := a.As16()
-		return n.allows(netip.AddrFrom4([4]byte(b[12:])))
-	default:
-		return open6.Contains(a) && !slices.ContainsFunc(closed6, holds)
+	case slices.ContainsFunc(n.Denied, holds):
+		return "is in a network that is never pushed to"
+	case embeds && slices.ContainsFunc(n.Denied, func(p netip.Prefix) bool { return p.Contains(inner) }):
+		return "holds one of a network that is never pushed to"
+	case slices.ContainsFunc(n.Allowed, holds):
+		return ""
+	case embeds:
+		return n.against(inner)
+	case a.Is4() && slices.ContainsFunc(closed4, holds), a.Is6() && (!open6.Contains(a) || slices.ContainsFunc(closed6, holds)):
+		return "is not public"
+	case n.isOwn(a):
+		return "is one of the broker's own machine"
 	}
+	return ""
+}
+
+func (n Networks) isOwn(a netip.Addr) bool {
+	if n.own != nil {
+		return n.own(a)
+	}
+	return ownAddress(a)
+}
+
+// embedded returns the address of IPv4 that a stands for, if it is one of NAT64's.
+func embedded(a netip.Addr) (inner netip.Addr, ok bool) {
+	if !translated.Contains(a) {
+		return netip.Addr{}, false
+	}
+	b := a.As16()
+	return netip.AddrFrom4([4]byte(b[12:])), true
 }
 
 // CheckTarget returns an [*InvalidError] if t's URL names an address, rather than a
@@ -87,8 +116,12 @@ func (n Networks) CheckTarget(t Target) error {
 	if err != nil {
 		return err
 	}
-	if a, err := netip.ParseAddr(u.Hostname()); err == nil && !n.allows(a) {
-		return invalid("url", "use a public one, or have its network allowed with --push-allow of seb serve", "the URL's address %s is not public", a)
+	a, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return nil // it is a name
+	}
+	if why := n.against(a); why != "" {
+		return invalid("url", "use a public one, or have its network allowed with --push-allow of seb serve", "the URL's address %s %s", a, why)
 	}
 	return nil
 }

@@ -49,6 +49,45 @@ func TestOperatorAllowsNetworks(t *testing.T) {
 	}
 }
 
+// What an operator denies stays so, however the address is written and whatever is allowed.
+func TestOperatorDeniesNetworks(t *testing.T) {
+	n := Networks{Allowed: prefixes("10.2.0.0/16", "64:ff9b::/96"), Denied: prefixes("10.2.3.0/24", "1.1.1.0/24", "2606:4700::/32")}
+	n.Denied = append(n.Denied, netip.MustParsePrefix("fd00::/8"))
+	for text, want := range map[string]bool{
+		"10.2.4.4": true, "10.2.3.4": false, "::ffff:10.2.3.4": false, "64:ff9b::10.2.3.4": false, "64:ff9b::10.2.4.4": true, "64:ff9b::1.1.1.1": false,
+		"1.1.1.1": false, "1.1.2.1": true, "2606:4700::1111": false, "2606:4701::1111": true, "fd00::1": false,
+	} {
+		if got := n.allows(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
+// A public address may be this machine's own: what listens there may be open to it alone.
+func TestOwnAddressesAreRefusedUnlessAllowed(t *testing.T) {
+	mine := func(a netip.Addr) bool {
+		return a == netip.MustParseAddr("1.2.3.4") || a == netip.MustParseAddr("2606:4700::5")
+	}
+	for text, want := range map[string]bool{
+		"1.2.3.4": false, "::ffff:1.2.3.4": false, "64:ff9b::1.2.3.4": false, "2606:4700::5": false, "1.2.3.5": true, "2606:4700::6": true,
+	} {
+		if got := (Networks{own: mine}).allows(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+		allowed := Networks{own: mine, Allowed: prefixes("1.2.3.0/24", "2606:4700::/32")}
+		if !allowed.allows(netip.MustParseAddr(text)) {
+			t.Errorf("%s is allowed", text)
+		}
+	}
+	err := (Networks{own: mine}).CheckTarget(Target{URL: "https://1.2.3.4/hook"})
+	if err == nil || !strings.Contains(err.Error(), "own machine") || !strings.Contains(err.Error(), "--push-allow") {
+		t.Errorf("the URL is refused with %v", err)
+	}
+	if err := (Networks{own: mine}).guard(t.Context(), "tcp4", "1.2.3.4:443", nil); err == nil {
+		t.Error("a connection to this machine is made")
+	}
+}
+
 func TestAddressInURLIsRefusedAtOnce(t *testing.T) {
 	for text, want := range map[string]bool{
 		"http://127.0.0.1/": false, "https://[::1]:8443/x": false, "http://[::ffff:10.0.0.1]/": false, "http://169.254.169.254/latest": false,

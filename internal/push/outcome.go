@@ -86,7 +86,7 @@ func unanswered(err error, connected, late bool, limit time.Duration) answer {
 	var forbidden *forbiddenError
 	switch {
 	case errors.As(err, &forbidden):
-		a.outcome, a.reason = Forbidden, "the URL's address is not public, and not allowed by this broker's operator"
+		a.outcome, a.reason = Forbidden, "the URL's address is not public, or this broker's operator does not allow it"
 	case late && connected:
 		a.outcome, a.reason = TimedOut, fmt.Sprintf("no answer within %v", limit)
 	case late:
