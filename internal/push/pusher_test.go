@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -416,25 +417,58 @@ seb_push_unsettled_total{queue="mail",topic="orders"} 1
 	})
 }
 
-func TestMetricsAreBounded(t *testing.T) {
-	metrics := NewMetrics()
-	pusher := func(queue string) *Pusher { return &Pusher{opts: Options{Topic: "t", Queue: queue}, gate: newGate(1)} }
-	for i := range targetsShown {
-		if metrics.begin(pusher(strings.Repeat("q", i+1))) == nil {
-			t.Fatal("a target isn't shown")
+// seriesOf returns how many series each name has.
+func seriesOf(t *testing.T, g prometheus.Gatherer) map[string]int {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := map[string]int{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			n[f.GetName()]++
+			n[f.GetName()] += len(m.GetHistogram().GetBucket()) // besides the one of all
 		}
 	}
-	another := pusher("another")
-	if metrics.begin(another) != nil {
-		t.Error("more targets are shown than there is room for")
+	return n
+}
+
+func TestMetricsAreBounded(t *testing.T) {
+	metrics, registry := NewMetrics(), prometheus.NewRegistry()
+	registry.MustRegister(metrics)
+	pusher := func(queue int) *Pusher {
+		return &Pusher{opts: Options{Topic: "t", Queue: "q" + strconv.Itoa(queue)}, gate: newGate(1)}
 	}
-	metrics.end(another)
-	before := metrics.running[names{"t", "q"}]
-	if metrics.begin(pusher("q")) == nil {
-		t.Error("the next pusher to the same target isn't shown")
+	const targets = 1200
+	for i := range targets {
+		s := metrics.begin(pusher(i))
+		s.observe(Delivered, time.Second)
+		s.unsettled()
 	}
-	metrics.end(before) // a moment too late
-	if n := testutil.CollectAndCount(metrics, "seb_push_in_flight"); n != targetsShown {
-		t.Errorf("%d targets are shown", n)
+	for name, n := range seriesOf(t, registry) {
+		if n > 1000 || n < 900 {
+			t.Errorf("%s has %d series", name, n)
+		}
+	}
+	others := metrics.deliveries.WithLabelValues("", "", string(Delivered))
+	if n := testutil.ToFloat64(others); n != targets-float64(targetsCounted) {
+		t.Errorf("the others have %v deliveries", n)
+	}
+	if n := testutil.ToFloat64(metrics.untold.WithLabelValues("", "")); n != targets-float64(targetsShown) {
+		t.Errorf("of the others %v are unsettled", n)
+	}
+
+	before := metrics.running[names{"t", "q0"}]
+	metrics.begin(pusher(0)).observe(Delivered, time.Second) // the next pusher to the same target
+	metrics.end(before)                                      // a moment too late
+	if n := testutil.ToFloat64(metrics.deliveries.WithLabelValues("t", "q0", string(Delivered))); n != 2 {
+		t.Errorf("a target has %v deliveries", n)
+	}
+	metrics.end(metrics.running[names{"t", "q1"}]) // which makes room
+	another := pusher(targets)
+	metrics.begin(another).observe(Delivered, time.Second)
+	if n := testutil.ToFloat64(metrics.deliveries.WithLabelValues("t", another.opts.Queue, string(Delivered))); n != 1 {
+		t.Errorf("a target that there is room for has %v deliveries", n)
 	}
 }
