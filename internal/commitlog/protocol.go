@@ -140,6 +140,9 @@ type Protocol struct {
 	// ended: a List showed nothing in log/ above end.
 	ended bool
 	end   Seq
+	// more: the last List showed slots up to known and told that others follow.
+	// Until a read finds none, reading on is cheaper than a List of each page.
+	more bool
 	// settled: all up to such an end was applied since the start, so no tail of
 	// the log can have been deleted behind it.
 	settled bool
@@ -272,6 +275,8 @@ func (p *Protocol) Next(boot time.Duration) Action {
 		return Action{Do: DoList, Seq: p.applied}
 	case p.Known() >= n:
 		return p.read(n)
+	case !p.settled && p.more:
+		return p.read(n)
 	case !p.settled:
 		return Action{Do: DoList, Seq: p.applied}
 	case (p.look || p.claim.Seq != 0) && boot-p.lease.Boot >= p.deleteDelay/2:
@@ -295,6 +300,8 @@ func (p *Protocol) read(n Seq) Action {
 			to = max(to, n+1)
 		}
 		to = max(to, n+Seq(1)<<p.streak/4)
+	} else if p.more {
+		to = n + Window
 	}
 	p.upTo = min(to, p.applied+Window-1)
 	return Action{Do: DoGet, Seq: n, To: p.upTo}
@@ -310,7 +317,14 @@ func (p *Protocol) missing(a Answer) Action {
 	case p.known > a.Seq || p.covered() >= a.Seq:
 		// Seen since the request was sent: nothing is proven, ask again.
 		return p.read(a.Seq)
+	case !p.settled && p.more && p.known <= p.applied:
+		// Reading on has come to where nothing was found. A List tells whether
+		// that is the end: what lies beyond a hole would be written over.
+		p.more = false
+		p.answers = slices.DeleteFunc(p.answers, func(b Answer) bool { return !b.Found })
+		return Action{Do: DoList, Seq: p.applied}
 	}
+	p.more = false
 	// Also where the slot itself was said to exist: that 404 decides nothing,
 	// and a claim for it goes on.
 	p.known = p.applied
@@ -387,6 +401,7 @@ func (p *Protocol) Listed(l Listing) {
 		return
 	}
 	p.known = max(p.known, l.Last)
+	p.more = l.More
 	if l.Checkpoint > p.applied {
 		if !p.Covers(l.At) {
 			p.expired = true

@@ -211,6 +211,8 @@ func TestRecoveryIsSettledOnceAllThatAWholeListShowedIsApplied(t *testing.T) {
 		s.found(seq, after(1))
 		s.apply(seq)
 	}
+	s.expect(DoGet, 3)
+	s.missing404(3, after(1))
 	s.expect(DoList, 2)
 	s.list(Listing{From: 2, First: 2, Last: 3})
 	if s.Settled() {
@@ -340,4 +342,61 @@ func TestMisusePanics(t *testing.T) {
 			misuse(s)
 		})
 	}
+}
+
+// recoverOn returns a protocol in recovery that has applied slots 1 to 2, all
+// that the first page of a List showed.
+func recoverOn(t *testing.T) *scenario {
+	t.Helper()
+	s := &scenario{T: t, Protocol: NewProtocol(testDelay, testMargin)}
+	s.list(Listing{First: 1, Last: 2, More: true})
+	for seq := Seq(1); seq <= 2; seq++ {
+		s.expect(DoGet, seq)
+		s.found(seq, after(1))
+		s.apply(seq)
+	}
+	return s
+}
+
+func TestRecoveryReadsOnWhereAListWasCutOff(t *testing.T) {
+	s := recoverOn(t)
+	if act := s.expect(DoGet, 3); act.To != 2+Window-1 {
+		t.Fatalf("reads up to slot %d", act.To)
+	}
+	s.missing404(4, after(1)) // executed before slots 3 and 4 were written
+	s.found(3, after(1))
+	s.apply(3)
+	s.expect(DoList, 3)
+	if s.Settled() {
+		t.Fatal("settled by a 404")
+	}
+	s.list(Listing{From: 3, First: 3, Last: 4})
+	s.expect(DoGet, 4)
+	s.found(4, after(1))
+	s.apply(4)
+	s.expect(Idle, 0)
+	if !s.Settled() {
+		t.Fatal("not settled")
+	}
+}
+
+func TestHoleBehindTheFirstPageOfAListIsLoss(t *testing.T) {
+	s := recoverOn(t)
+	s.expect(DoGet, 3)
+	s.missing404(3, after(1))
+	s.expect(DoList, 2)
+	s.list(Listing{From: 2, First: 2, Last: 9, More: true})
+	s.expect(DoGet, 3) // the 404 is from before the evidence
+	s.missing404(3, after(1))
+	s.halted(ErrLoss)
+}
+
+func TestHoleThatReadingOnFindsIsLoss(t *testing.T) {
+	s := recoverOn(t)
+	s.expect(DoGet, 3)
+	s.missing404(3, after(1))
+	s.found(4, after(1))
+	s.expect(DoGet, 3)
+	s.missing404(3, after(1))
+	s.halted(ErrLoss)
 }

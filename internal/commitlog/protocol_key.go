@@ -22,7 +22,7 @@ func (p *Protocol) AppendKey(b []byte, now time.Time, end Seq) []byte {
 	var flags byte
 	newerEnded := p.newer.ended && p.newer.seq != 0
 	ended := p.ended && !p.settled // of no interest once settled
-	for i, set := range []bool{p.expired, newerEnded, p.settled, p.claim.Sent, p.look, ended} {
+	for i, set := range []bool{p.expired, newerEnded, p.settled, p.claim.Sent, p.look, ended, p.more && !p.settled} {
 		if set {
 			flags |= 1 << i
 		}
@@ -137,7 +137,7 @@ func ProtocolFromKey(b []byte, deleteDelay, margin time.Duration) (Protocol, []b
 	p := NewProtocol(deleteDelay, margin)
 	r := keyReader{b: b}
 	flags := r.byte()
-	for i, set := range []*bool{&p.expired, &p.newer.ended, &p.settled, &p.claim.Sent, &p.look, &p.ended} {
+	for i, set := range []*bool{&p.expired, &p.newer.ended, &p.settled, &p.claim.Sent, &p.look, &p.ended, &p.more} {
 		*set = flags&(1<<i) != 0
 	}
 	p.applied, p.tip = r.seq(), r.hash()
