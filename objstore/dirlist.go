@@ -11,11 +11,12 @@ import (
 	"strings"
 )
 
-// List implements [Store]. It costs reading the names, not the objects, of the
-// directories that prefix leads to: about a second for a million of them, for
-// every page. Remembering names between pages would be cheaper and could miss
-// what another process creates; so who walks a large directory asks for large
-// pages, which cost no more.
+// List implements [Store]. It reads all names in the directories that prefix
+// leads to, for every page, since a directory has them in no order: about half a
+// second for a million. Remembered names would be cheaper, and could miss what
+// another process creates. So a caller that walks a large directory asks for
+// large pages, which cost no more, and one that wants to know whether certain
+// objects are there uses [Dir.FirstMissing].
 func (d *Dir) List(ctx context.Context, prefix, after string, limit int) (Page, error) {
 	if reason := d.stopped.Load(); reason != nil {
 		return Page{}, fmt.Errorf("list %s: %w", prefix, reason)
@@ -54,7 +55,7 @@ type listing struct {
 
 // descend collects the keys beneath base, which is "" or ends with a slash.
 func (l *listing) descend(ctx context.Context, base string) error {
-	f, err := l.dir.root.Open(path.Clean(base))
+	f, err := l.dir.openNames(path.Clean(base))
 	if notExist(err) {
 		return nil
 	}

@@ -44,8 +44,15 @@ type Op struct {
 // Observe returns store with report called after every request, by the
 // goroutine that made it and before the caller gets the answer. report must be
 // quick and safe for concurrent use.
+//
+// The result is a [Finder] if store is one. A call of FirstMissing is reported
+// as a List of the first key.
 func Observe(store Store, report func(Op)) Store {
-	return &observed{store: store, report: report}
+	o := &observed{store: store, report: report}
+	if finder, ok := store.(Finder); ok {
+		return &observedFinder{observed: o, finder: finder}
+	}
+	return o
 }
 
 type observed struct {
@@ -95,4 +102,21 @@ func (o *observed) Delete(ctx context.Context, key string) (time.Time, error) {
 	at, err := o.store.Delete(ctx, key)
 	o.done(VerbDelete, key, begun, 0, err)
 	return at, err
+}
+
+// observedFinder is observed for a store that is a [Finder].
+type observedFinder struct {
+	*observed
+	finder Finder
+}
+
+func (o *observedFinder) FirstMissing(ctx context.Context, keys []string) (int, error) {
+	begun := time.Now()
+	index, err := o.finder.FirstMissing(ctx, keys)
+	key := ""
+	if len(keys) > 0 {
+		key = keys[0]
+	}
+	o.done(VerbList, key, begun, 0, err)
+	return index, err
 }

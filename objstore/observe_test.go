@@ -45,3 +45,24 @@ func TestObserve(t *testing.T) {
 		}
 	})
 }
+
+func TestObservedDirectoryFindsObjects(t *testing.T) {
+	var ops []objstore.Op
+	report := func(op objstore.Op) { ops = append(ops, op) }
+	finder, ok := objstore.Observe(openDir(t), report).(objstore.Finder)
+	if !ok {
+		t.Fatal("an observed directory finds nothing by its name")
+	}
+	if _, err := finder.Create(t.Context(), "log/1"); err != nil {
+		t.Fatal(err)
+	}
+	if index, err := finder.FirstMissing(t.Context(), []string{"log/1", "log/2"}); err != nil || index != 1 {
+		t.Fatalf("FirstMissing = %d, %v, want 1", index, err)
+	}
+	if len(ops) != 2 || ops[1].Verb != objstore.VerbList || ops[1].Key != "log/1" || ops[1].Outcome != objstore.OutcomeOK {
+		t.Fatalf("reported %+v", ops)
+	}
+	if _, ok := objstore.Observe(objstore.NewMemory(), report).(objstore.Finder); ok {
+		t.Error("an observed store that is no finder says that it is one")
+	}
+}

@@ -64,6 +64,17 @@ type Store interface {
 	Delete(ctx context.Context, key string) (time.Time, error)
 }
 
+// Finder is a [Store] that looks for single objects at less cost than it lists
+// them. A directory is one: to list a part of its names it reads all of them.
+type Finder interface {
+	Store
+
+	// FirstMissing returns the index of the first of keys under which no object
+	// is, or len(keys) if all are there. It looks for each of them after it was
+	// called.
+	FirstMissing(ctx context.Context, keys []string) (int, error)
+}
+
 // Object is Get's answer.
 type Object struct {
 	// Body holds the bytes of the range; the caller owns them.

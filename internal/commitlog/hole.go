@@ -58,9 +58,42 @@ func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone Seq) error {
 	return fmt.Errorf("%w: log slot %d was applied and is gone, and no checkpoint covers it", ErrRolledBack, gone)
 }
 
-// firstGone returns the first of the slots from first to last that Lists do not
-// show, or the one after last.
+// firstGone returns the first of the slots from first to last that the store
+// does not show, or the one after last.
 func firstGone(ctx context.Context, store objstore.Store, first, last Seq) (Seq, error) {
+	if finder, ok := store.(objstore.Finder); ok {
+		return firstNotFound(ctx, finder, first, last)
+	}
+	return firstNotListed(ctx, store, first, last)
+}
+
+// firstNotFound looks for each of the slots by its name.
+func firstNotFound(ctx context.Context, store objstore.Finder, first, last Seq) (Seq, error) {
+	for first <= last {
+		keys := make([]string, min(last-first+1, listPageKeys))
+		for i := range keys {
+			keys[i] = LogKey(first + Seq(i))
+		}
+		found, err := findOnce(ctx, store, keys)
+		if err != nil {
+			return 0, fmt.Errorf("look for slots from %s on: %w", keys[0], err)
+		}
+		first += Seq(found)
+		if found < len(keys) {
+			break
+		}
+	}
+	return first, nil
+}
+
+func findOnce(ctx context.Context, store objstore.Finder, keys []string) (int, error) {
+	ctx, cancel := timeout(ctx, 0)
+	defer cancel()
+	return store.FirstMissing(ctx, keys)
+}
+
+// firstNotListed looks for the slots in Lists.
+func firstNotListed(ctx context.Context, store objstore.Store, first, last Seq) (Seq, error) {
 	want, after := first, afterKey(LogPrefix, first)
 	for want <= last {
 		page, err := listOnce(ctx, store, LogPrefix, after)

@@ -1,0 +1,53 @@
+package commitlog
+
+import (
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// In a directory a List costs as much as the log is long, so a broker that has
+// commits to check looks for each by its name.
+func TestHoleInADirectoryIsFoundWithoutAList(t *testing.T) {
+	dir, err := objstore.OpenDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := dir.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	lists := 0
+	store := objstore.Observe(dir, func(op objstore.Op) {
+		if op.Verb == objstore.VerbList && op.Key == LogPrefix {
+			lists++
+		}
+	})
+	r := &rig{T: t, start: time.Now()}
+	if r.constants, err = OpenCluster(t.Context(), store, testDelay, testMargin, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	b := &broker{rig: r}
+	b.Log = NewLog(store, r.constants, b, Clock{Now: time.Now, Boot: func() time.Duration { return time.Since(r.start) }})
+	if err := b.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.fill(6)
+	lists = 0
+	if err := b.FindHole(t.Context(), 1, 6); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dir.Delete(t.Context(), LogKey(3)); err != nil {
+		t.Fatal(err)
+	}
+	requireIs(t, b.FindHole(t.Context(), 1, 6), ErrRolledBack)
+	requireIs(t, b.FindHole(t.Context(), 3, 3), ErrRolledBack)
+	if err := b.FindHole(t.Context(), 4, 6); err != nil {
+		t.Fatal(err)
+	}
+	if lists != 0 {
+		t.Errorf("%d Lists of the log", lists)
+	}
+}

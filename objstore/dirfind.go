@@ -1,0 +1,39 @@
+package objstore
+
+import (
+	"context"
+	"fmt"
+)
+
+// FirstMissing implements [Finder]. It looks up each name, whatever else is in
+// the directory. As a List it does not wait for names to be durable.
+func (d *Dir) FirstMissing(ctx context.Context, keys []string) (int, error) {
+	if reason := d.stopped.Load(); reason != nil {
+		return 0, fmt.Errorf("find objects: %w", reason)
+	}
+	index := 0
+	for ; index < len(keys); index++ {
+		found, err := d.find(ctx, keys[index])
+		if err != nil {
+			return 0, fmt.Errorf("find %s: %w", keys[index], err)
+		}
+		if !found {
+			break
+		}
+	}
+	if err := d.checkPlace(); err != nil {
+		return 0, fmt.Errorf("find objects: %w", err)
+	}
+	return index, nil
+}
+
+func (d *Dir) find(ctx context.Context, key string) (bool, error) {
+	if err := begin(ctx, "find", key); err != nil {
+		return false, err
+	}
+	info, err := d.root.Lstat(key)
+	if notExist(err) {
+		return false, nil
+	}
+	return err == nil && info.Mode().IsRegular(), err
+}
