@@ -18,4 +18,5 @@ var cases = []growthCase{
 	{"consumers", "many consumers of one topic: commits of positions, memory, restart", consumers},
 	{"queues", "many queues of one topic: receives from one after the other, memory, restart", queues},
 	{"pushes", "many pushed queues with a backlog: appends to another topic, how the queues share", pushes},
+	{"commits", "a log of many commits: appends, checkpoints, restart with fewer and fewer checkpoints", commits},
 }
