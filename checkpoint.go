@@ -105,13 +105,16 @@ func (b *Broker) writeCheckpoint(ctx context.Context, view *state.View, hash com
 		Created: begun.UnixMicro(),
 		Body:    view.Encode(),
 	}
-	key := commitlog.CheckpointKey(c.Seq)
+	key, head := commitlog.CheckpointKey(c.Seq), commitlog.EncodeCheckpoint(c)
+	if size := int64(len(head)) + int64(len(c.Body)); size > commitlog.CheckpointBytesMax {
+		return fmt.Errorf("write %s: %w: it would have %d bytes, and may have %d", key, objstore.ErrTooLarge, size, commitlog.CheckpointBytesMax)
+	}
 	ctx, cancel := storeContext(ctx, 2*int64(len(c.Body)))
 	defer cancel()
-	if _, err := b.store.Create(ctx, key, commitlog.EncodeCheckpoint(c), c.Body); err != nil && !errors.Is(err, objstore.ErrExists) {
+	if _, err := b.store.Create(ctx, key, head, c.Body); err != nil && !errors.Is(err, objstore.ErrExists) {
 		return err
 	}
-	o, err := b.store.Get(ctx, key, 0, -1)
+	o, err := objstore.GetWhole(ctx, b.store, key, commitlog.CheckpointBytesMax)
 	if err != nil {
 		return fmt.Errorf("read back %s: %w", key, err)
 	}

@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	probeRacers  = 8
-	probeTries   = 3
-	probeAnswers = 5 // creates that a racer sends at most, and reads of what it has created
+	probeRacers   = 8
+	probeTries    = 3
+	probeAnswers  = 5  // creates that a racer sends at most, and reads of what it has created
+	probeBytesMax = 16 // of which a probe has one
 )
 
 // probe has several creates race for one key: at most one may be told that it
@@ -98,7 +99,7 @@ func (b *Broker) readProbe(ctx context.Context, key string, should func(body []b
 		if try > 0 {
 			pause(ctx, try)
 		}
-		if o, err = b.store.Get(ctx, key, 0, -1); err != nil {
+		if o, err = b.store.Get(ctx, key, 0, probeBytesMax); err != nil {
 			return o, false, err
 		}
 		if should(o.Body) {

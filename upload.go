@@ -121,7 +121,10 @@ func (b *Broker) tryPut(o *dataObject) error {
 		return err
 	}
 	// An own success whose reply was lost, unless chance gave two objects one key.
-	got, err := b.store.Get(ctx, key, 0, -1)
+	got, err := objstore.GetWhole(ctx, b.store, key, int64(o.ref.Size))
+	if errors.Is(err, objstore.ErrTooLarge) {
+		return fmt.Errorf("%s: %w", key, errTaken)
+	}
 	if err != nil {
 		return fmt.Errorf("read back %s: %w", key, err)
 	}

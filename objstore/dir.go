@@ -162,6 +162,11 @@ func (d *Dir) prepare() error {
 	if err := d.root.Mkdir(tempDir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	if info, err := d.root.Lstat(tempDir); err != nil {
+		return err
+	} else if !info.IsDir() {
+		return fmt.Errorf("%s is %s, and must be a directory", filepath.Join(d.place.path, tempDir), kindOf(info.Mode()))
+	}
 	entries, err := fs.ReadDir(d.root.FS(), tempDir)
 	if err != nil {
 		return err
@@ -327,15 +332,11 @@ func (d *Dir) Get(ctx context.Context, key string, off, n int64) (Object, error)
 }
 
 func (d *Dir) get(ctx context.Context, key string, off, n int64) (Object, error) {
-	f, err := d.root.Open(key)
+	f, info, err := d.openObject(key)
 	if err != nil {
 		return Object{}, err
 	}
 	defer func() { _ = f.Close() }() // nothing was written
-	info, err := f.Stat()
-	if err != nil {
-		return Object{}, err
-	}
 	if !d.readOnly {
 		if err := d.confirm(ctx, key, info); err != nil {
 			return Object{}, err
@@ -374,7 +375,7 @@ func (d *Dir) delete(ctx context.Context, key string) error {
 	// Remove would also take an empty directory.
 	info, err := d.root.Lstat(key)
 	if err == nil && info.IsDir() {
-		return errIsDirectory
+		return d.notRegular(key, info)
 	}
 	if err := d.root.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -388,5 +389,3 @@ func (d *Dir) delete(ctx context.Context, key string) error {
 func notExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
-
-var errIsDirectory = errors.New("it is a directory, which no object can be")

@@ -95,7 +95,8 @@ func (l *listing) visit(ctx context.Context, key string, entry fs.DirEntry) erro
 		}
 		return l.descend(ctx, sub)
 	}
-	if !entry.Type().IsRegular() || !strings.HasPrefix(key, l.prefix) || key <= l.after || l.bound != "" && key > l.bound {
+	// What is no regular file takes a key too: its Get tells what it is.
+	if !strings.HasPrefix(key, l.prefix) || key <= l.after || l.bound != "" && key > l.bound {
 		return nil
 	}
 	l.keys = append(l.keys, key)

@@ -2,7 +2,13 @@
 
 package objstore
 
-import "os"
+import (
+	"os"
+	"syscall"
+)
 
-// openNames opens a directory of the store to read its names.
-func (d *Dir) openNames(name string) (*os.File, error) { return d.root.Open(name) }
+// openNames opens a directory of the store to read its names. It does not wait
+// for a writer where a FIFO stands in its place.
+func (d *Dir) openNames(name string) (*os.File, error) {
+	return d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}

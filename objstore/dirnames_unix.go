@@ -5,16 +5,18 @@ package objstore
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// openNames opens a directory of the store to read its names. A file that was
+// openNames opens a directory of the store to read its names. It does not wait
+// for a writer where a FIFO stands in its place. A file that was
 // opened by an [os.Root] stats every entry that it reads, which takes most of
 // the time; the same directory under a descriptor of its own tells an entry's
 // type from the directory itself.
 func (d *Dir) openNames(name string) (*os.File, error) {
-	f, err := d.root.Open(name)
+	f, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

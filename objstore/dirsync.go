@@ -2,7 +2,6 @@ package objstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -155,10 +154,7 @@ func (d *Dir) syncDirectory(dirPath string) error {
 // older than the last fsync of its directory, or by fsyncing that.
 func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		if info.IsDir() {
-			return errIsDirectory
-		}
-		return errors.New("it is not a regular file")
+		return d.notRegular(key, info)
 	}
 	if d.durable.has(key, info.ModTime()) {
 		return nil

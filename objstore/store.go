@@ -25,6 +25,10 @@ var (
 	// store executed the request.
 	ErrNotFound = errors.New("object not found")
 
+	// ErrNotRegular is returned for a key under which a directory store holds
+	// what no object can be, such as a FIFO or a link that leads out of it.
+	ErrNotRegular = errors.New("it is not a regular file")
+
 	// ErrStopped is returned by a store that refuses all further requests
 	// because it can't keep its promises any more, such as a directory whose
 	// fsync failed.

@@ -15,6 +15,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/original"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/objstore"
 )
 
 type dumpCmd struct {
@@ -67,7 +68,7 @@ func (c *dumpCmd) Run(ctx context.Context, std streams) (err error) {
 
 // read returns the bytes of the file, or of the store's object.
 func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
-	b, err := os.ReadFile(c.Object)
+	b, err := readRegular(c.Object, commitlog.ObjectBytesMax)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return b, err
 	}
@@ -80,7 +81,7 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := store.Get(ctx, c.Object, 0, -1)
+	o, err := objstore.GetWhole(ctx, store, c.Object, commitlog.ObjectBytesMax)
 	if err != nil {
 		return nil, fmt.Errorf("get %s from %s: %w", c.Object, c.Store, err)
 	}

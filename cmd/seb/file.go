@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 )
@@ -29,4 +31,25 @@ func fileName(ctx *kong.DecodeContext, target reflect.Value) error {
 	}
 	target.SetString(name)
 	return nil
+}
+
+// readRegular returns the bytes of a regular file of at most bytesMax bytes. It
+// refuses all else, such as a FIFO, which would keep it waiting for a writer.
+func readRegular(name string, bytesMax int64) (b []byte, err error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file: %v", name, info.Mode())
+	case info.Size() > bytesMax:
+		return nil, fmt.Errorf("%s has %d bytes: no object of Seb has more than %d", name, info.Size(), bytesMax)
+	}
+	return io.ReadAll(io.LimitReader(f, bytesMax))
 }

@@ -137,6 +137,9 @@ func (p *prober) race(ctx context.Context, rounds, racers int) (detail string, e
 
 func raceBody(round, racer int) []byte { return fmt.Appendf(nil, "round %d, racer %d", round, racer) }
 
+// raceBytesMax is more than what a racer writes.
+const raceBytesMax = 1 << 10
+
 // judgeRace compares what the racers were told with what stands there.
 func (p *prober) judgeRace(ctx context.Context, key string, round int, results []error) (unknowns int, err error) {
 	var won []int
@@ -156,7 +159,7 @@ func (p *prober) judgeRace(ctx context.Context, key string, round int, results [
 	if len(won) == 0 && unknowns == 0 {
 		return unknowns, errors.New("nobody was told that they had won")
 	}
-	o, err := p.get(ctx, "", key, 0, -1)
+	o, err := p.get(ctx, "", key, 0, raceBytesMax)
 	if err != nil {
 		if unknown != nil {
 			err = unknown
@@ -179,7 +182,7 @@ func (p *prober) judgeRace(ctx context.Context, key string, round int, results [
 func (p *prober) exists(ctx context.Context, rounds int) (string, error) {
 	for round := range rounds {
 		key := p.key("race-%d", round)
-		before, err := p.get(ctx, "", key, 0, -1)
+		before, err := p.get(ctx, "", key, 0, raceBytesMax)
 		if err != nil {
 			return "", err
 		}
@@ -189,7 +192,7 @@ func (p *prober) exists(ctx context.Context, rounds int) (string, error) {
 		case !errors.Is(err, objstore.ErrExists):
 			return "", fmt.Errorf("creating an existing object is not refused clearly: %w", err)
 		}
-		after, err := p.get(ctx, "", key, 0, -1)
+		after, err := p.get(ctx, "", key, 0, raceBytesMax)
 		if err != nil {
 			return "", err
 		}

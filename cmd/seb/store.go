@@ -68,7 +68,7 @@ func (f storeFlag) mustHoldLog(ctx context.Context) error {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		_, err = store.Get(ctx, clusterKey, 0, -1)
+		_, err = store.Get(ctx, clusterKey, 0, 1)
 	}
 	if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return codedError{hinted(fmt.Errorf("there is no log in --store %s", f.Store),

@@ -182,7 +182,10 @@ func createCluster(ctx context.Context, store objstore.Store, deleteDelay, margi
 func readCluster(ctx context.Context, store objstore.Store) (Cluster, error) {
 	ctx, cancel := timeout(ctx, 0)
 	defer cancel()
-	o, err := store.Get(ctx, ClusterKey, 0, -1)
+	o, err := objstore.GetWhole(ctx, store, ClusterKey, ClusterBytesMax)
+	if errors.Is(err, objstore.ErrTooLarge) {
+		err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
 	if err != nil {
 		return Cluster{}, fmt.Errorf("get %s: %w", ClusterKey, err)
 	}

@@ -103,10 +103,13 @@ func (l *Log) load(ctx context.Context, s Seq) error {
 	key := CheckpointKey(s)
 	ctx, cancel := timeout(ctx, 1<<30)
 	defer cancel()
-	o, err := l.store.Get(ctx, key, 0, -1)
+	o, err := objstore.GetWhole(ctx, l.store, key, CheckpointBytesMax)
 	if errors.Is(err, objstore.ErrNotFound) {
 		l.with((*Protocol).LoadMissing)
 		return fmt.Errorf("load %s: it was listed, but is gone: %w", key, err)
+	}
+	if errors.Is(err, objstore.ErrTooLarge) {
+		return l.damage(key, fmt.Errorf("the newest checkpoint, %s, does not verify: %w: %w", key, ErrCorrupt, err))
 	}
 	if err != nil {
 		return fmt.Errorf("load %s: %w", key, err)
@@ -246,6 +249,9 @@ func (l *Log) readHead(ctx context.Context, s Seq, size int64) (*Commit, []byte,
 	}
 	body := o.Body
 	pro, err := DecodePrologue(body)
+	if err == nil && pro.End() > HeadBytesMax {
+		err = corrupt("the head has %d bytes, and may have %d", pro.End(), HeadBytesMax)
+	}
 	if err == nil && pro.End() > int64(len(body)) && pro.End() <= o.Size {
 		rest, err := l.store.Get(ctx, key, int64(len(body)), pro.End()-int64(len(body)))
 		if err != nil {

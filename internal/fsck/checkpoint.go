@@ -21,6 +21,9 @@ func (c *checker) readCheckpoint(ctx context.Context, s commitlog.Seq) (cp check
 	key := commitlog.CheckpointKey(s)
 	err = believe(ctx, func() error {
 		o, err := c.get(ctx, key, 0, 1) // its size says how long reading it may take
+		if err == nil && o.Size > commitlog.CheckpointBytesMax {
+			return fmt.Errorf("%w: it has %d bytes, and may have %d", commitlog.ErrCorrupt, o.Size, int64(commitlog.CheckpointBytesMax))
+		}
 		if err == nil {
 			o, err = c.get(ctx, key, 0, o.Size)
 		}

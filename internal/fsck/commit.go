@@ -82,6 +82,9 @@ func (c *checker) readCommit(ctx context.Context, s commitlog.Seq) (commit *comm
 	}
 	body = o.Body
 	pro, err := commitlog.DecodePrologue(body)
+	if err == nil && pro.End() > commitlog.HeadBytesMax {
+		err = fmt.Errorf("%w: the head has %d bytes, and may have %d", commitlog.ErrCorrupt, pro.End(), int64(commitlog.HeadBytesMax))
+	}
 	if err == nil && pro.End() > int64(len(body)) && pro.End() <= o.Size {
 		rest, err := c.get(ctx, key, int64(len(body)), pro.End()-int64(len(body)))
 		if err != nil {

@@ -50,15 +50,12 @@ func majority(ids []commitlog.ClusterID) (most commitlog.ClusterID, votes int) {
 	return most, votes
 }
 
-// clusterBytesMax is more than seb.json can have.
-const clusterBytesMax = 64 << 10
-
 // readCluster returns the id that seb.json names, zeros if it can't be read.
 func (c *checker) readCluster(ctx context.Context) (commitlog.ClusterID, error) {
 	const key = commitlog.ClusterKey
 	var cluster commitlog.Cluster
 	err := believe(ctx, func() error {
-		o, err := c.get(ctx, key, 0, clusterBytesMax)
+		o, err := c.get(ctx, key, 0, commitlog.ClusterBytesMax)
 		if err != nil {
 			return err
 		}

@@ -86,7 +86,7 @@ func (r *reader) try(ctx context.Context, bytes int64, request func(context.Cont
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err == nil, errors.Is(err, objstore.ErrNotFound), errors.Is(err, objstore.ErrStopped):
+		case err == nil, errors.Is(err, objstore.ErrNotFound), errors.Is(err, objstore.ErrStopped), errors.Is(err, objstore.ErrNotRegular):
 			return err
 		case attempt == attemptsMax:
 			return fmt.Errorf("the store does not answer, %d attempts: %w", attempt, err)

@@ -1,0 +1,35 @@
+package seb_test
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// A FIFO would keep whoever opens it waiting for a writer.
+func TestBrokerRefusesAFIFOInItsDirectory(t *testing.T) {
+	for _, pattern := range []string{commitlog.ClusterKey, commitlog.CheckpointPrefix + "*", commitlog.LogKey(3)} {
+		t.Run(pattern, func(t *testing.T) {
+			root := newDirectoryLog(t)
+			file := filepath.Join(root, pattern)
+			if pattern != commitlog.LogKey(3) { // the next slot
+				file = soleFile(t, root, pattern)
+				if err := os.Remove(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := syscall.Mkfifo(file, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			b, err := seb.Open(t.Context(), openDirStore(t, root), immediate())
+			if err == nil {
+				kill(t, b)
+			}
+			wantText(t, err, file+" is a FIFO")
+		})
+	}
+}
