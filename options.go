@@ -36,7 +36,8 @@ type Options struct {
 	// it appends are refused. Default 256 MiB.
 	StateMemory int64
 	// CacheDir holds a cache of what was read from the store. It may be
-	// deleted at any time. Default "": none.
+	// deleted at any time. It has to belong to the user that runs this process,
+	// and nobody else may write to it, or Open fails. Default "": none.
 	CacheDir string
 	// CacheBytes bounds CacheDir. Default 1 GiB.
 	CacheBytes int64

@@ -53,7 +53,7 @@ type serveCmd struct {
 
 	Memory      size   `group:"memory" default:"128MiB" help:"Memory for requests, open batches and the cache together (default ${default})."`
 	StateMemory size   `group:"memory" default:"256MiB" help:"Memory for what the broker knows about the log; when full, appends are refused (default ${default})."`
-	CacheDir    string `group:"memory" placeholder:"DIR" help:"Where to cache what was read from the store (default: nowhere)."`
+	CacheDir    string `group:"memory" placeholder:"DIR" help:"Where to cache what was read from the store (default: nowhere). Nobody else may write to it."`
 	CacheBytes  size   `group:"memory" default:"1GiB" help:"Largest size of the cache directory (default ${default})."`
 
 	MaxConnections     int  `group:"limits" default:"1024" placeholder:"N" help:"Connections open at a time; further ones wait (default ${default})."`

@@ -12,6 +12,7 @@
 package cache
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -44,7 +45,8 @@ type Options struct {
 	// MemoryMax bounds the batches in memory, in bytes; see [Cache.SetMemoryMax].
 	MemoryMax int64
 	// Dir holds the disk cache; "" means none. The cache owns the files in it
-	// that match "*.sebcache", and removes them as it likes.
+	// that match "*.sebcache", and removes them as it likes. It has to belong to
+	// this process's user, and nobody else may write to it.
 	Dir string
 	// DiskBytes bounds the size of the files in Dir; 0 means no disk cache.
 	DiskBytes int64
@@ -85,7 +87,8 @@ type Cache struct {
 // work without a cache: the cache then does without a disk, and warns. A lock
 // held by another process is treated so too, since during a rolling restart the
 // old process may still be there for some seconds, and a broker that can serve
-// should. An error means that a bound is negative.
+// should. An error means that a bound is negative, or that the directory is
+// unsafe: see [ErrUnsafe].
 func Open(opts Options) (*Cache, error) {
 	if opts.MemoryMax < 0 || opts.DiskBytes < 0 {
 		return nil, fmt.Errorf("open cache: %d bytes of memory and %d of disk: neither may be negative", opts.MemoryMax, opts.DiskBytes)
@@ -100,6 +103,9 @@ func Open(opts Options) (*Cache, error) {
 		return c, nil
 	}
 	d, err := openDisk(opts)
+	if errors.Is(err, ErrUnsafe) {
+		return nil, fmt.Errorf("open cache: %w", err)
+	}
 	if err != nil {
 		opts.Logger.Warn("running without a disk cache", "dir", opts.Dir, "err", err)
 		return c, nil

@@ -41,6 +41,7 @@ const (
 type disk struct {
 	dir          string
 	cluster      [16]byte
+	key          *key
 	bytesMax     int64
 	segmentBytes int64
 	indexMax     int // as the constant, lower in tests
@@ -85,7 +86,8 @@ type place struct {
 	at  uint32
 }
 
-// openDisk locks the directory and reads which entries there are.
+// openDisk locks the directory and reads which entries there are. It refuses one
+// that others may write to, with [ErrUnsafe].
 func openDisk(opts Options) (*disk, error) {
 	d := &disk{
 		dir: opts.Dir, cluster: opts.Cluster, log: opts.Logger,
@@ -102,6 +104,9 @@ func openDisk(opts Options) (*disk, error) {
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make cache directory: %w", err)
 	}
+	if err := checkPrivate(d.dir, othersWrite); err != nil {
+		return nil, err
+	}
 	lock, err := os.OpenFile(filepath.Join(d.dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock of cache directory: %w", err)
@@ -110,7 +115,10 @@ func openDisk(opts Options) (*disk, error) {
 		return nil, errors.Join(fmt.Errorf("lock cache directory, which another process may be using: %w", err), lock.Close())
 	}
 	d.lock = lock
-	if err := d.load(); err != nil {
+	if d.key, err = openKey(filepath.Join(d.dir, keyName)); err == nil {
+		err = d.load()
+	}
+	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return d, nil
@@ -143,7 +151,7 @@ func (d *disk) get(r Range) []byte {
 		d.readFailed(h, p, err)
 		return nil
 	}
-	b, err := verifyEntry(d.cluster, r, e)
+	b, err := verifyEntry(d.key, d.cluster, r, e)
 	if err != nil {
 		d.foundCorrupt(p.seg.path, err)
 		d.forget(h, p)
@@ -197,7 +205,7 @@ func (d *disk) add(r Range, b []byte) {
 	if !ok {
 		return
 	}
-	if err := d.write(p, entryHeader(d.cluster, r, b), b); err != nil {
+	if err := d.write(p, entryHeader(d.key, d.cluster, r, b), b); err != nil {
 		d.writeFailed(p.seg, err)
 		return
 	}

@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"crypto/rand"
+	"crypto/subtle"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,7 +17,7 @@ import (
 //
 //	offset  size  field
 //	     0     4  magic "sebc"
-//	     4     2  version, 1
+//	     4     2  version, 2
 //	     6     1  object kind
 //	     7     1  reserved, 0
 //	     8    16  cluster id
@@ -26,12 +28,19 @@ import (
 //	    48     4  CRC-32C in the batch's header
 //	    52     4  CRC-32C of the bytes 0 to 51 and of the batch's first 21, which
 //	              its own CRC does not cover
-//	    56     .  the batch
+//	    56    12  nonce, random
+//	    68    16  MAC of the bytes 0 to 55 and of the batch, see [key.mac]
+//	    84     .  the batch
+//
+// The checksum finds where entries begin and end, and damage; it proves nothing
+// about their origin. No batch is used without its MAC.
 const (
 	entryMagic      = "sebc"
-	entryVersion    = 1
-	entryHeaderSize = 56
+	entryVersion    = 2
 	entryCRCAt      = 52
+	entryNonceAt    = entryCRCAt + 4
+	entryMACAt      = entryNonceAt + nonceSize
+	entryHeaderSize = entryMACAt + macSize
 
 	// uncovered is how many bytes of a batch its own CRC does not cover.
 	uncovered = 21
@@ -48,10 +57,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // errNotOurs says that a segment was written by another version or for another cluster.
 var errNotOurs = errors.New("it is of another cluster or another version")
 
+// errForged says that an entry was written without this directory's key.
+var errForged = errors.New("its MAC is wrong")
+
 func entrySize(r Range) int64 { return entryHeaderSize + int64(r.Size) }
 
 // entryHeader returns the header of the entry for the batch b.
-func entryHeader(cluster [16]byte, r Range, b []byte) []byte {
+func entryHeader(k *key, cluster [16]byte, r Range, b []byte) []byte {
 	h := make([]byte, entryHeaderSize)
 	copy(h, entryMagic)
 	binary.LittleEndian.PutUint16(h[4:], entryVersion)
@@ -63,6 +75,8 @@ func entryHeader(cluster [16]byte, r Range, b []byte) []byte {
 	binary.LittleEndian.PutUint32(h[44:], r.Size)
 	binary.LittleEndian.PutUint32(h[48:], r.CRC)
 	binary.LittleEndian.PutUint32(h[entryCRCAt:], entryCRC(h, b))
+	rand.Read(h[entryNonceAt:entryMACAt])
+	copy(h[entryMACAt:], k.mac(h[entryNonceAt:entryMACAt], h[:entryNonceAt], b))
 	return h
 }
 
@@ -98,8 +112,8 @@ func parseEntry(cluster [16]byte, head []byte) (Range, error) {
 }
 
 // verifyEntry decides whether an entry read from disk is the one for r, intact,
-// and returns its batch.
-func verifyEntry(cluster [16]byte, r Range, e []byte) ([]byte, error) {
+// written by a holder of the key, and returns its batch.
+func verifyEntry(k *key, cluster [16]byte, r Range, e []byte) ([]byte, error) {
 	got, err := parseEntry(cluster, e[:entryHeadSize])
 	if err != nil {
 		return nil, err
@@ -108,6 +122,9 @@ func verifyEntry(cluster [16]byte, r Range, e []byte) ([]byte, error) {
 		return nil, fmt.Errorf("it holds %+v, not %+v", got, r)
 	}
 	batch := e[entryHeaderSize:]
+	if subtle.ConstantTimeCompare(k.mac(e[entryNonceAt:entryMACAt], e[:entryNonceAt], batch), e[entryMACAt:entryHeaderSize]) != 1 {
+		return nil, errForged
+	}
 	return batch, record.Verify(batch, r.CRC)
 }
 

@@ -7,11 +7,20 @@ import (
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
+// testKey is of segments that no directory has.
+var testKey = func() *key {
+	k, err := newKey([32]byte{42})
+	if err != nil {
+		panic(err)
+	}
+	return k
+}()
+
 func segmentOf(n int) []byte {
 	var s []byte
 	for i := range n {
 		r, b := batch(i, 100*(i+1))
-		s = append(append(s, entryHeader(cluster, r, b)...), b...)
+		s = append(append(s, entryHeader(testKey, cluster, r, b)...), b...)
 	}
 	return s
 }
@@ -36,8 +45,8 @@ func TestScanFindsEveryEntry(t *testing.T) {
 // not by any later version.
 func TestEntryHeaderLayout(t *testing.T) {
 	r := Range{Object{Kind: 2, Seq: 0x0102030405060708, Tag: 0x1112131415161718}, 0x21222324, 0x31323334, 0x41424344}
-	got := entryHeader([16]byte([]byte("0123456789abcdef")), r, make([]byte, uncovered))
-	want := "sebc" + "\x01\x00" + "\x02" + "\x00" + "0123456789abcdef" +
+	got := entryHeader(testKey, [16]byte([]byte("0123456789abcdef")), r, make([]byte, uncovered))
+	want := "sebc" + "\x02\x00" + "\x02" + "\x00" + "0123456789abcdef" +
 		"\x08\x07\x06\x05\x04\x03\x02\x01" + "\x18\x17\x16\x15\x14\x13\x12\x11" +
 		"\x24\x23\x22\x21" + "\x34\x33\x32\x31" + "\x44\x43\x42\x41"
 	if string(got[:entryCRCAt]) != want || len(got) != entryHeaderSize {
@@ -60,7 +69,7 @@ func FuzzScan(f *testing.F) {
 				t.Fatalf("an entry of %d bytes at %d, after one that ends at %d of %d", entrySize(r), at, last, len(s))
 			}
 			last = at + entrySize(r)
-			b, err := verifyEntry(cluster, r, s[at:last])
+			b, err := verifyEntry(testKey, cluster, r, s[at:last])
 			if err == nil && record.Verify(b, r.CRC) != nil {
 				t.Fatal("an entry verifies whose batch does not")
 			}
