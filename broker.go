@@ -111,6 +111,7 @@ type Broker struct {
 	// Owned by the commit loop.
 	building       *building
 	recovered      bool
+	recovery       recovery // until recovered
 	lastCheckpoint commitlog.Seq
 	checkpointing  atomic.Bool
 	sound          atomic.Uint64 // the slot up to which no hole was found when one was last looked for
@@ -184,6 +185,7 @@ func (b *Broker) open(ctx context.Context) error {
 	b.gather = &gather{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put, keyed: map[commitlog.Digest]*request{}}
 	b.log = commitlog.NewLog(b.store, b.cluster, (*fold)(b), commitlog.Clock{Now: time.Now, Boot: b.opts.boot})
 	begun := time.Now()
+	b.recovery = newRecovery(b.logger)
 	if err := b.log.Recover(ctx); err != nil {
 		damage := b.log.Err() // nil while another try may well go better
 		return errors.Join(openError("recover the log", err, damage), b.cache.Close())

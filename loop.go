@@ -432,6 +432,7 @@ func (f *fold) Load(c *commitlog.Checkpoint) error {
 	f.loads++
 	f.mu.Unlock()
 	f.lastCheckpoint = c.Seq
+	f.recovery.loaded(c.Seq)
 	f.sound.Store(uint64(c.Seq))
 	f.accesses.settle(s)
 	f.desks.dropAll()
@@ -472,7 +473,9 @@ func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
 		}
 		f.desks.applied(it)
 	}
-	if !own && f.recovered {
+	if !f.recovered {
+		f.recovery.applied(c.Seq)
+	} else if !own {
 		f.tail.foreign()
 	}
 	return nil

@@ -1,0 +1,34 @@
+package seb_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+func TestLongReplayTellsHowFarItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		b := openOnly(t, memory, immediate())
+		for _, v := range numbered("v", 200) {
+			mustAppend(t, b, "t", v)
+		}
+		kill(t, b)
+		faulty.On(objstore.VerbGet, commitlog.LogPrefix, storetest.Delay(4*time.Second))
+		var text bytes.Buffer
+		opts := immediate()
+		opts.Logger = slog.New(slog.NewTextHandler(&text, nil))
+		kill(t, openOnly(t, faulty, opts))
+		// 201 slots in four rounds of 4 s, and what is applied after 8 s and 16 s is told.
+		if got := strings.Count(text.String(), "recovering"); got != 2 || !strings.Contains(text.String(), "slot=") {
+			t.Errorf("told %d times how far it is:\n%s", got, text.String())
+		}
+	})
+}
