@@ -63,8 +63,8 @@ type Log struct {
 	clock   Clock
 
 	mu   sync.Mutex
-	p    Protocol // guarded by mu, as is seen
-	seen Stamp    // last store time seen
+	p    Protocol   // guarded by mu, as is seen
+	seen storeClock // by the dates of the store's answers
 
 	claim      *Commit  // what the protocol's claim stands for
 	claimParts [][]byte // its object
@@ -134,11 +134,12 @@ func (l *Log) Contended() bool {
 	return l.foreignAt != 0 && l.clock.Boot()-l.foreignAt < contendedFor
 }
 
-// StoreNow returns the store's time: the last one seen, carried on by the local clock.
+// StoreNow returns the store's time: that of its last answers, carried on by the local clocks.
+// A single answer with a wild date does not move it.
 func (l *Log) StoreNow() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.seen.Store.Add(l.clock.Boot() - l.seen.Boot)
+	return l.seen.now(l.clock.Boot(), time.Now())
 }
 
 func (l *Log) stamp(t time.Time) Stamp { return Stamp{Store: t, Boot: l.clock.Boot()} }
@@ -148,7 +149,7 @@ func (l *Log) note(at Stamp) Stamp {
 	if !at.Store.IsZero() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.seen = at
+		l.seen.note(at, time.Now())
 	}
 	return at
 }
