@@ -70,28 +70,16 @@ func IfOffset(end Offset) AppendOption {
 	return func(o *appendOptions) { o.ifOffset, o.conditional = int64(end), true }
 }
 
-// Delay has queues hand out the records no earlier than that long from now. Readers of
-// the topic see them at once. At most 366 days.
+// Delay has queues hand out the records no earlier than that long after they are committed.
+// Readers of the topic see them at once. At most 366 days.
 func Delay(d time.Duration) AppendOption {
 	return func(o *appendOptions) { o.delay = d }
 }
 
-// DeliverAt is [Delay] until a time. One that has passed already is none.
+// DeliverAt is [Delay] until a time by the store's clock. If that has passed, the records are
+// handed out at once.
 func DeliverAt(t time.Time) AppendOption {
 	return func(o *appendOptions) { o.due = t }
-}
-
-// dueAt returns from when on queues hand out the records, in microseconds since 1970; 0
-// means at once.
-func (o appendOptions) dueAt(now time.Time) int64 {
-	switch {
-	case o.due.After(now):
-		return o.due.UnixMicro()
-	case o.delay > 0:
-		return now.Add(o.delay).UnixMicro()
-	default:
-		return 0
-	}
 }
 
 // Append appends records to topic, and returns where they stand once the store
@@ -168,7 +156,7 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 	r := b.newRequest(a)
 	if o.keyed {
 		r.key = newIdempotencyKey(a.id, records, o)
-		if b.replay(r, time.Now().UnixMicro()) {
+		if b.replay(r, b.logTimeNow()) {
 			err := b.lookNow(ctx, false)
 			if err == nil && !b.hasTopic(a.id) {
 				return b.appendAsync(ctx, topic, records, o) // to the one that has the name now
@@ -186,7 +174,14 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 
 // newRequest returns a request of appends.
 func (b *Broker) newRequest(appends ...*piece) *request {
-	return &request{appends: appends, bytes: requestOverheadBytes + bytesOf(appends), began: time.Now(), boot: b.opts.boot(), done: make(chan struct{})}
+	r := &request{appends: appends, bytes: requestOverheadBytes + bytesOf(appends), came: b.logTimeNow()}
+	b.comes(r)
+	return r
+}
+
+// comes notes when a request came.
+func (b *Broker) comes(r *request) {
+	r.began, r.boot, r.wall, r.done = time.Now(), b.opts.boot(), b.opts.wall().UnixMilli(), make(chan struct{})
 }
 
 // send has a request wait for its commit, unless it is settled already.
@@ -223,7 +218,7 @@ func (b *Broker) join(ctx context.Context, r *request) error {
 
 // joinAsync is join without the wait.
 func (b *Broker) joinAsync(ctx context.Context, r *request) (*Pending, error) {
-	r.began, r.boot, r.done = time.Now(), b.opts.boot(), make(chan struct{})
+	b.comes(r)
 	if len(r.appends) > 0 {
 		r.bytes = requestOverheadBytes + bytesOf(r.appends)
 	}

@@ -162,7 +162,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 
 func (b *Broker) open(ctx context.Context) error {
 	var err error
-	b.cluster, err = commitlog.OpenCluster(ctx, b.store, b.opts.Cluster.DeleteDelay, b.opts.Cluster.Margin, time.Now())
+	b.cluster, err = commitlog.OpenCluster(ctx, b.store, b.opts.Cluster.DeleteDelay, b.opts.Cluster.Margin, b.opts.wall())
 	if err != nil {
 		return openError("open the bucket", err, err)
 	}
@@ -183,7 +183,7 @@ func (b *Broker) open(ctx context.Context) error {
 	b.pushed = newPushMemory(b)
 	b.permits = newPushPermits()
 	b.gather = &gather{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put, keyed: map[commitlog.Digest]*request{}}
-	b.log = commitlog.NewLog(b.store, b.cluster, (*fold)(b), commitlog.Clock{Now: time.Now, Boot: b.opts.boot})
+	b.log = commitlog.NewLog(b.store, b.cluster, (*fold)(b), commitlog.Clock{Now: b.opts.wall, Boot: b.opts.boot})
 	begun := time.Now()
 	b.recovery = newRecovery(b.logger)
 	if err := b.log.Recover(ctx); err != nil {

@@ -102,7 +102,7 @@ func (b *Broker) writeCheckpoint(ctx context.Context, view *state.View, hash com
 		Cluster: b.cluster.ID,
 		Seq:     view.Seq(),
 		Hash:    hash,
-		Created: begun.UnixMicro(),
+		Created: b.opts.wall().UnixMicro(),
 		Body:    view.Encode(),
 	}
 	key, head := commitlog.CheckpointKey(c.Seq), commitlog.EncodeCheckpoint(c)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -146,7 +145,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	}
 	if o.keyed {
 		r.key = c.key(o.key, each)
-		if b.replay(r, time.Now().UnixMicro()) { // which no later commit takes back
+		if b.replay(r, b.logTimeNow()) { // which no later commit takes back
 			return b.sendCommit(ctx, r, moves)
 		}
 	}

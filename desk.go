@@ -2,6 +2,7 @@ package seb
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ type desk struct {
 	topicName string
 	queueName string
 	epoch     uint64
+	opened    logTime
 	held      time.Time     // until then what another owner may have handed out is kept back
 	gone      chan struct{} // closed when it has ended
 	loading   chan struct{} // holds a token while one reads for all
@@ -44,7 +46,7 @@ type desk struct {
 	// ahead are the delayed records of each partition that were not looked at, ascending
 	// by offset. The commit loop adds to them under b.mu, with the records themselves; who
 	// holds mu and reads the state may take some out.
-	ahead map[int32][]state.Delayed
+	ahead map[int32][]aheadRun
 
 	mu           sync.Mutex
 	config       QueueConfig
@@ -53,6 +55,7 @@ type desk struct {
 	turn         int                        // the partition to look into next
 	delayed      delays                     // records passed over, since they were not due
 	extended     map[leases.Place]time.Time // leases of records that were not looked at yet
+	rests        map[leases.Place]time.Time // when records are due that were put back before the table knew them
 	waiting      []inLine                   // receivers, the longest-waiting first
 	wanted       int                        // how many records they want at most
 	claiming     int                        // next attempts on their way into the log, for receivers
@@ -79,19 +82,22 @@ type deskPart struct {
 }
 
 // deskOf returns a desk for a queue that this broker owns. b.mu is held.
-func (b *Broker) deskOf(q *state.Queue, t *state.Topic, now time.Time) *desk {
+func (b *Broker) deskOf(q *state.Queue, t *state.Topic) *desk {
+	now := time.Now()
 	d := &desk{
 		b: b, queue: q.ID, topic: t.ID, topicName: t.Name, queueName: q.Name, epoch: q.Epoch,
-		config: queueConfigOf(q.Config), gone: make(chan struct{}), loading: make(chan struct{}, 1), shown: now,
-		table: leases.New(q.Config.Ordered), ahead: map[int32][]state.Delayed{}, extended: map[leases.Place]time.Time{},
+		opened: logTime{now, b.logNow()}, config: queueConfigOf(q.Config), gone: make(chan struct{}), loading: make(chan struct{}, 1), shown: now,
+		table: leases.New(q.Config.Ordered), ahead: map[int32][]aheadRun{}, extended: map[leases.Place]time.Time{},
+		rests: map[leases.Place]time.Time{},
 	}
 	d.held = now.Add(d.config.Lease)
 	d.growLocked(len(t.Partitions))
 	for x := range b.state.DelayedOf(t.ID) {
-		d.ahead[int32(x.Partition)] = append(d.ahead[int32(x.Partition)], x)
+		p := int32(x.Partition)
+		d.ahead[p] = append(d.ahead[p], aheadRun{x.Offset, x.End(), d.opened.when(x.Due)})
 	}
 	for _, list := range d.ahead {
-		slices.SortFunc(list, func(x, y state.Delayed) int { return cmp.Compare(x.Offset, y.Offset) })
+		slices.SortFunc(list, func(x, y aheadRun) int { return cmp.Compare(x.from, y.from) })
 	}
 	return d
 }
@@ -130,7 +136,8 @@ func (d *desk) wake() {
 }
 
 // applied takes note of a commit's item. It runs in the commit loop, behind the state.
-func (d *desk) applied(it commitlog.Item, now time.Time) {
+func (d *desk) applied(it commitlog.Item, at logTime) {
+	now := at.at
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch x := it.(type) {
@@ -140,15 +147,17 @@ func (d *desk) applied(it commitlog.Item, now time.Time) {
 		for _, r := range x.Runs {
 			for o := r.Offset; o < r.End(); o++ {
 				d.table.Remove(place(x.Partition, o))
+				delete(d.rests, place(x.Partition, o))
 			}
 			d.acknowledged.add(now, int64(r.Count))
 		}
 	case *commitlog.RecordPutBack:
 		if x.Parked {
 			d.table.Remove(place(x.Partition, x.Offset))
+			delete(d.rests, place(x.Partition, x.Offset))
 			break
 		}
-		d.table.PutBack(leases.Delivery{Place: place(x.Partition, x.Offset), Number: x.Number}, fromWall(now, x.NotBefore))
+		d.putBackLocked(leases.Delivery{Place: place(x.Partition, x.Offset), Number: x.Number}, at.when(x.NotBefore))
 	case *commitlog.RecordsAttempted:
 		for _, a := range x.Attempts {
 			d.table.Claimed(leases.Delivery{Place: place(x.Partition, a.Offset), Number: a.Number})
@@ -161,6 +170,13 @@ func (d *desk) applied(it commitlog.Item, now time.Time) {
 		d.passLocked(x.Partition, x.Start)
 	}
 	d.wakeLocked()
+}
+
+// putBackLocked has a record wait that its worker put back.
+func (d *desk) putBackLocked(x leases.Delivery, until time.Time) {
+	if !d.table.PutBack(x, until) && len(d.rests) < knownMax {
+		d.rests[x.Place] = until
+	}
 }
 
 // redrivenLocked makes records known again that were parked, as far as the desk has come.
@@ -181,13 +197,9 @@ func (d *desk) passLocked(partition uint32, before int64) {
 	d.growLocked(int(partition) + 1)
 	d.parts[partition].next = max(d.parts[partition].next, before)
 	d.table.RemoveBelow(int32(partition), before)
+	maps.DeleteFunc(d.rests, func(at leases.Place, _ time.Time) bool { return at.Partition == int32(partition) && at.Offset < before })
 }
 
 func place(partition uint32, offset int64) leases.Place {
 	return leases.Place{Partition: int32(partition), Offset: offset}
-}
-
-// fromWall returns when the wall clock shows a time in microseconds since 1970.
-func fromWall(now time.Time, us int64) time.Time {
-	return now.Add(time.Duration(us-now.UnixMicro()) * time.Microsecond)
 }

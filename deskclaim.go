@@ -34,14 +34,7 @@ func (d *desk) claimLocked(last []leases.Delivery) (parked int) {
 	if len(again) > 0 {
 		d.claiming += len(again)
 		d.b.tasks.Go(func() {
-			var rests []rest // the commit loop's until the outcome is known
-			err := d.b.join(d.b.life, &request{change: func(dr *state.Draft) (items []commitlog.Item, refusal *Error) {
-				items, rests, refusal = d.claims(dr, again, time.Now())
-				return items, refusal
-			}})
-			if err == nil {
-				d.resting(rests)
-			}
+			err := d.b.join(d.b.life, &request{change: func(dr *state.Draft) ([]commitlog.Item, *Error) { return d.claims(dr, again) }})
 			d.settled(again, len(again), err)
 		})
 	}
@@ -87,38 +80,22 @@ func (d *desk) mayOwn(dr *state.Draft) *Error {
 	return nil
 }
 
-// rest is a delivery that its worker has put back just before the next one was counted.
-type rest struct {
-	leases.Delivery
-	until int64 // microseconds since 1970
-}
-
-// resting has records wait for as long as their workers said. The desk knows that from
-// the log as a rule; but they must not be taken for such as need no further attempt.
-func (d *desk) resting(rests []rest) {
+// claims returns the items that count the next attempts of records that are not done. An
+// attempt follows the one that the desk knows of: where the log has a later one, that is on its
+// way to a worker, and must stay the last. A record that its worker has put back since the claim
+// was asked for has to wait first: the desk knows that if the commit that says so was applied,
+// and learns it with this commit if this one does.
+func (d *desk) claims(dr *state.Draft, last []leases.Delivery) (items []commitlog.Item, _ *Error) {
+	if err := d.mayOwn(dr); err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, x := range rests {
-		d.table.Unclaimed(x.Place, fromWall(time.Now(), x.until), false)
-	}
-}
-
-// claims returns the items that count the next attempts of records that are not done, and
-// those that are to wait first. An attempt follows the one that the desk knows of: where
-// the log has a later one, that is on its way to a worker, and must stay the last.
-func (d *desk) claims(dr *state.Draft, last []leases.Delivery, now time.Time) (items []commitlog.Item, rests []rest, _ *Error) {
-	if err := d.mayOwn(dr); err != nil {
-		return nil, nil, err
-	}
 	var of *commitlog.RecordsAttempted
 	for _, x := range last {
 		p := uint32(x.Partition)
 		done, a, sure := dr.RecordState(d.queue, p, x.Offset)
-		if done || a.Parked || sure && a.Number != x.Number {
-			continue
-		}
-		if a.NotBefore > now.UnixMicro() {
-			rests = append(rests, rest{x, a.NotBefore})
+		if done || a.Parked || sure && a.Number != x.Number || !d.table.Claiming(x) || a.NotBefore != d.notBefore(x.Place) {
 			continue
 		}
 		if of == nil || of.Partition != p {
@@ -127,7 +104,14 @@ func (d *desk) claims(dr *state.Draft, last []leases.Delivery, now time.Time) (i
 		}
 		of.Attempts = append(of.Attempts, commitlog.Attempt{Offset: x.Offset, Number: x.Number + 1})
 	}
-	return items, rests, nil
+	return items, nil
+}
+
+// notBefore returns until when a record was put back by the commits that are applied, in the
+// log's time. It is for the commit loop alone, which writes the state.
+func (d *desk) notBefore(at leases.Place) int64 {
+	a, _ := d.b.state.QueueByID(d.queue).Last(at.Partition, at.Offset)
+	return a.NotBefore
 }
 
 // moveWindowLocked lets the desk go on where it has used up half of its window, and makes

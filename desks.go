@@ -2,12 +2,10 @@ package seb
 
 import (
 	"sync"
-	"time"
 
 	"golang.org/x/sync/singleflight"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
-	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // What was done lately is remembered, so that an answer that is sent again is known.
@@ -83,23 +81,22 @@ func (x *desks) ofTopic(topic uint64) (list []*desk) {
 
 // delayed takes note of records that are not to be handed out at once, before anybody can
 // look at them: b.mu is held.
-func (x *desks) delayed(items []commitlog.Item, time int64) {
+func (x *desks) delayed(items []commitlog.Item, at logTime) {
 	for _, it := range items {
 		if y, ok := it.(*commitlog.RecordsDelayed); ok {
 			for _, d := range x.ofTopic(y.Topic) {
-				d.delay(state.Delayed{Due: y.Due, Topic: y.Topic, Offset: y.Offset, Partition: y.Partition, Count: y.Count}, time)
+				d.delay(int32(y.Partition), aheadRun{y.Offset, y.End(), at.when(y.Due)}, at.at)
 			}
 		}
 	}
 }
 
 // applied takes note of a commit's item. It runs in the commit loop, behind the state.
-func (x *desks) applied(it commitlog.Item) {
-	now := time.Now()
+func (x *desks) applied(it commitlog.Item, at logTime) {
 	x.pushes.applied(it)
 	tell := func(queue uint64) {
 		if d := x.of(queue); d != nil {
-			d.applied(it, now)
+			d.applied(it, at)
 		}
 	}
 	switch y := it.(type) {
@@ -128,7 +125,7 @@ func (x *desks) applied(it commitlog.Item) {
 		tell(y.Queue)
 	case *commitlog.StartMoved:
 		for _, d := range x.ofTopic(y.Topic) {
-			d.applied(it, now)
+			d.applied(it, at)
 		}
 	case *commitlog.QueueSet:
 		tell(y.ID)

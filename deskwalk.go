@@ -79,26 +79,28 @@ func (d *desk) stepLocked(i int, now time.Time) {
 		run, delayed := d.delayAt(at, now)
 		switch {
 		case delayed && known == nil:
-			run := delay{run.Due, at.Partition, o, min(limit, run.End())}
+			run := delay{run.due, at.Partition, o, min(limit, run.to)}
 			heap.Push(&d.delayed, run)
 			o = run.to - 1
 		case delayed: // those of its key that come later wait for it
-			d.meetLocked(q, at, keyOf(known.record(o)), now, fromWall(now, run.Due))
+			d.meetLocked(q, at, keyOf(known.record(o)), run.due)
 		case known != nil:
-			d.meetLocked(q, at, keyOf(known.record(o)), now, time.Time{})
+			d.meetLocked(q, at, keyOf(known.record(o)), time.Time{})
 		default:
-			d.meetLocked(q, at, leases.NoKey, now, time.Time{})
+			d.meetLocked(q, at, leases.NoKey, time.Time{})
 		}
 		p.next = o + 1
 	}
 	p.next = max(p.next, limit)
 }
 
-// meetLocked makes one record known that is not done, and is not due before then. An owner
-// whose clock is ahead of this one's may have handed it out all the same.
-func (d *desk) meetLocked(q *state.Queue, at leases.Place, key uint64, now, due time.Time) {
+// meetLocked makes one record known that is not done, and is not due before then. An earlier
+// owner to which the store told a later time may have handed it out all the same.
+func (d *desk) meetLocked(q *state.Queue, at leases.Place, key uint64, due time.Time) {
 	a, listed := q.Last(at.Partition, at.Offset)
 	delivery := leases.Delivery{Place: at, Number: a.Number}
+	rest, rests := d.rests[at]
+	delete(d.rests, at)
 	again := func(from time.Time) {
 		if due.After(from) {
 			from = due
@@ -114,8 +116,10 @@ func (d *desk) meetLocked(q *state.Queue, at leases.Place, key uint64, now, due 
 		}
 		delete(d.extended, at)
 		again(from)
+	case rests:
+		again(rest)
 	case listed:
-		again(fromWall(now, max(a.NotBefore, now.UnixMicro()-1)))
+		again(d.opened.when(a.NotBefore))
 	case due.IsZero():
 		d.table.Add(at, key)
 	default:
@@ -131,16 +135,16 @@ func mayBeOut(a state.Attempt, listed bool) bool {
 
 // riseLocked makes known what has come due.
 func (d *desk) riseLocked(now time.Time) {
-	if len(d.delayed) == 0 || d.delayed[0].due > now.UnixMicro() {
+	if len(d.delayed) == 0 || d.delayed[0].due.After(now) {
 		return
 	}
 	d.b.mu.RLock()
 	defer d.b.mu.RUnlock()
 	q := d.b.state.QueueByID(d.queue)
-	for q != nil && len(d.delayed) > 0 && d.delayed[0].due <= now.UnixMicro() && d.roomLocked() {
+	for q != nil && len(d.delayed) > 0 && !d.delayed[0].due.After(now) && d.roomLocked() {
 		x := &d.delayed[0]
 		if x.from = q.NextUndone(x.partition, x.from); x.from < x.to {
-			d.meetLocked(q, leases.Place{Partition: x.partition, Offset: x.from}, leases.NoKey, now, time.Time{})
+			d.meetLocked(q, leases.Place{Partition: x.partition, Offset: x.from}, leases.NoKey, time.Time{})
 			x.from++
 			continue
 		}
@@ -148,10 +152,9 @@ func (d *desk) riseLocked(now time.Time) {
 	}
 }
 
-// delay is a run of records that were passed over, since they are not due before then, in
-// microseconds since 1970.
+// delay is a run of records that were passed over, since they are not due before then.
 type delay struct {
-	due       int64
+	due       time.Time
 	partition int32
 	from, to  int64
 }
@@ -161,7 +164,7 @@ type delays []delay
 
 func (d delays) Len() int { return len(d) }
 func (d delays) Less(i, j int) bool {
-	return d[i].due < d[j].due || d[i].due == d[j].due && d[i].from < d[j].from
+	return d[i].due.Before(d[j].due) || d[i].due.Equal(d[j].due) && d[i].from < d[j].from
 }
 func (d delays) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
 
@@ -175,23 +178,29 @@ func (d *delays) Pop() any {
 	return last
 }
 
+// aheadRun is a run of delayed records that were not looked at, from an offset up to another.
+type aheadRun struct {
+	from, to int64
+	due      time.Time
+}
+
 // delay takes note of delayed records. Nobody may come for long to look at them, so it forgets
-// those that are due by the fold's time, as the state does. b.mu is held.
-func (d *desk) delay(x state.Delayed, time int64) {
-	list := d.ahead[int32(x.Partition)]
+// those that are due. b.mu is held.
+func (d *desk) delay(partition int32, x aheadRun, now time.Time) {
+	list := d.ahead[partition]
 	if len(list) == cap(list) {
-		list = slices.DeleteFunc(list, func(y state.Delayed) bool { return y.Due <= time })
+		list = slices.DeleteFunc(list, func(y aheadRun) bool { return !y.due.After(now) })
 		list = slices.Grow(list, len(list)+1) // so that it is looked through once for each time that it doubles
 	}
-	d.ahead[int32(x.Partition)] = append(list, x)
+	d.ahead[partition] = append(list, x)
 }
 
 // delayAt returns the run of delayed records that an offset is in, if it is not due.
 // Offsets ascend from call to call.
-func (d *desk) delayAt(at leases.Place, now time.Time) (run state.Delayed, ok bool) {
+func (d *desk) delayAt(at leases.Place, now time.Time) (run aheadRun, ok bool) {
 	list := d.ahead[at.Partition]
 	passed := 0
-	for passed < len(list) && list[passed].End() <= at.Offset {
+	for passed < len(list) && list[passed].to <= at.Offset {
 		passed++
 	}
 	if passed > 0 {
@@ -202,9 +211,9 @@ func (d *desk) delayAt(at leases.Place, now time.Time) (run state.Delayed, ok bo
 		}
 	}
 	if len(list) == 0 {
-		return state.Delayed{}, false
+		return aheadRun{}, false
 	}
-	return list[0], list[0].Offset <= at.Offset && list[0].Due > now.UnixMicro()
+	return list[0], list[0].from <= at.Offset && list[0].due.After(now)
 }
 
 var keySeed = maphash.MakeSeed()

@@ -29,7 +29,7 @@ func NotBefore(q *Queue) map[int64]time.Duration {
 	defer q.b.mu.RUnlock()
 	waits := map[int64]time.Duration{}
 	q.b.state.Queue(q.b.state.Topic(q.topic).ID, q.name).EachAttempt(0, func(offset int64, a state.Attempt) {
-		waits[offset] = time.Until(time.UnixMicro(a.NotBefore))
+		waits[offset] = time.UnixMicro(a.NotBefore).Sub(q.b.storeNow())
 	})
 	return waits
 }
@@ -65,6 +65,12 @@ func InVirtualTime(o Options) Options {
 // WithBootClock returns o with a boot-time clock of the test's own.
 func WithBootClock(o Options, boot func() time.Duration) Options {
 	o.boot = boot
+	return o
+}
+
+// WithWallClock returns o with a wall clock of the test's own.
+func WithWallClock(o Options, wall func() time.Time) Options {
+	o.wall = wall
 	return o
 }
 

@@ -63,7 +63,7 @@ func TestSimulatedSeeds(t *testing.T) {
 }
 
 func simulate(t *testing.T, seed uint64) sim.Counts {
-	r := sim.Run(t, sim.Config{Seed: seed, S3: *simS3, Virtual: seb.InVirtualTime, MemoryInUse: (*seb.Broker).MemoryInUse})
+	r := sim.Run(t, sim.Config{Seed: seed, S3: *simS3, Virtual: seb.InVirtualTime, Wall: seb.WithWallClock, MemoryInUse: (*seb.Broker).MemoryInUse})
 	if len(r.Violations) > 0 || *simStory {
 		t.Logf("seed %d:\n%s", seed, r.Story())
 	}

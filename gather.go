@@ -53,6 +53,8 @@ type request struct {
 	bytes   int64    // taken from the budget
 	began   time.Time
 	boot    time.Duration // the boot-time clock then
+	came    int64         // the log's time then, of a request with appends
+	wall    int64         // the wall clock then, in milliseconds since 1970: it dates records without a timestamp
 
 	// change, if there is one, returns its items for the commit: none if there is
 	// nothing to do, or the refusal. It must not delete what the request appends to.
@@ -183,7 +185,7 @@ func (o *group) add(r *request, a *piece) {
 		cur     *part
 		mine    map[partitionKey]*part // of several partitions, this request's last part in each
 		headers []record.Header
-		now     = r.began.UnixMilli()
+		now     = r.wall
 	)
 	for i := range a.records {
 		rec := &a.records[i]

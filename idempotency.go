@@ -218,7 +218,7 @@ func (b *Broker) settle(groups []*group, at int64) {
 			case r.key == nil || r.withdrawn || r.settled:
 			case b.replay(r, at):
 				changed = true
-			case b.waited(r) > keyedPatience:
+			case b.waited(r, at) > keyedPatience:
 				r.settled, r.err = true, waitedTooLong()
 				changed = true
 			case room < len(r.key.hashes):
@@ -250,10 +250,10 @@ func keyedItems(r *request) []*commitlog.AppendKeyed {
 	return items
 }
 
-// waited returns how long ago a request came, by the clock that ran faster: one of
-// them may have stood still while the machine slept.
-func (b *Broker) waited(r *request) time.Duration {
-	return max(b.opts.boot()-r.boot, time.Now().Round(0).Sub(r.began.Round(0)))
+// waited returns how long ago a request came, by the clock that ran faster: those of the
+// machine may have stood still while it slept. at is the log's time, by which keys are forgotten.
+func (b *Broker) waited(r *request, at int64) time.Duration {
+	return max(b.opts.boot()-r.boot, time.Since(r.began), time.Duration(at-r.came)*time.Microsecond)
 }
 
 func waitedTooLong() *Error {

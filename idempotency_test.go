@@ -325,6 +325,26 @@ func TestKeysAreForgottenAfterADayAndNotBefore(t *testing.T) {
 	})
 }
 
+func TestIdempotencyKeysAreForgottenByTheStoresClock(t *testing.T) {
+	for _, off := range []time.Duration{48 * time.Hour, -48 * time.Hour} {
+		t.Run(off.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := open(t, shifted(objstore.NewMemory(), offBy(off)), wallOff(-off))
+				mustCreateTopic(t, b, "t", 1)
+				mustAppendKeyed(t, b, "a", "a")
+				time.Sleep(24 * time.Hour)
+				if a := mustAppendKeyed(t, b, "a", "a"); !a.Replayed {
+					t.Errorf("forgotten within a day: %+v", a)
+				}
+				time.Sleep(2 * time.Hour)
+				if a := mustAppendKeyed(t, b, "a", "a"); a.Replayed {
+					t.Errorf("remembered after 26 hours: %+v", a)
+				}
+			})
+		})
+	}
+}
+
 // A broker that has no room for a key may not have heard yet that it is remembered.
 func TestRetryIsKnownWhereThereIsNoRoomForItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

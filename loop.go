@@ -369,12 +369,13 @@ func (b *Broker) buildDelayed(c *commitlog.Commit, d *state.Draft, r *request) {
 		return
 	}
 	for _, a := range r.appends {
-		if a.due <= c.Time {
+		due := a.dueAt(c.Time)
+		if due <= c.Time {
 			continue
 		}
 		for _, p := range a.parts {
 			b.take(c, d, &commitlog.RecordsDelayed{
-				Topic: a.id, Partition: uint32(p.batch.key.partition), Count: uint32(p.count), Offset: p.batch.row.Base + int64(p.first), Due: a.due,
+				Topic: a.id, Partition: uint32(p.batch.key.partition), Count: uint32(p.count), Offset: p.batch.row.Base + int64(p.first), Due: due,
 			})
 		}
 	}
@@ -450,10 +451,11 @@ func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
 	} else {
 		f.rememberRead(c, object)
 	}
+	at := f.timeOf(c, own)
 	f.mu.Lock()
 	err := f.state.Apply(c)
 	if err == nil {
-		f.desks.delayed(c.Items, f.state.Time())
+		f.desks.delayed(c.Items, at)
 	}
 	f.mu.Unlock()
 	if err != nil {
@@ -471,7 +473,7 @@ func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
 		case *commitlog.KeyCreated, *commitlog.KeyRevoked:
 			f.accesses.settle(f.state)
 		}
-		f.desks.applied(it)
+		f.desks.applied(it, at)
 	}
 	if !f.recovered {
 		f.recovery.applied(c.Seq)

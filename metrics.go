@@ -90,7 +90,7 @@ func (m *metrics) register(r prometheus.Registerer, b *Broker) error {
 	gauge("seb_topics", "Topics.", state(func() float64 { return float64(b.state.TopicCount()) }))
 	gauge("seb_consumers", "Consumers of all topics.", state(func() float64 { return float64(b.state.ConsumerCount()) }))
 	gauge("seb_queues", "Queues of all topics.", state(func() float64 { return float64(b.state.QueueCount()) }))
-	gauge("seb_delayed_appends", "Appends with a delay whose time has not come.", state(func() float64 { return float64(b.state.DelayedCount(time.Now().UnixMicro())) }))
+	gauge("seb_delayed_appends", "Appends with a delay whose time has not come.", state(func() float64 { return float64(b.state.DelayedCount(b.logNow())) }))
 	gauge("seb_batches", "Batches that the state knows.", state(func() float64 { return float64(b.state.Batches()) }))
 	gauge("seb_cache_memory_bytes", "Memory taken by the cache.", func() float64 { return float64(b.cache.Stats().MemoryBytes) })
 	gauge("seb_cache_disk_bytes", "Size of the disk cache.", func() float64 { return float64(b.cache.Stats().DiskBytes) })

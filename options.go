@@ -67,6 +67,9 @@ type Options struct {
 	// boot is the clock since boot, suspended time included; nil means the
 	// machine's. Tests in virtual time set it.
 	boot func() time.Duration
+	// wall is the machine's wall clock, which dates records that came without a timestamp, and
+	// decides nothing; nil means the machine's. Tests set it wrong.
+	wall func() time.Time
 }
 
 // ClusterOptions are the constants of a bucket, the same for all its brokers for ever.
@@ -161,6 +164,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.boot == nil {
 		o.boot = bootClock()
+	}
+	if o.wall == nil {
+		o.wall = time.Now
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -17,9 +17,10 @@ type piece struct {
 	name     string // what the caller of a [Broker.Commit] knows it by, else ""
 	topic    string
 	count    int
-	bytes    int64 // upper bound, as encoded
-	ifOffset int64 // the end offset that it insists on, -1 if on none
-	due      int64 // when queues may hand its records out, in microseconds since 1970; 0 is at once
+	bytes    int64         // upper bound, as encoded
+	ifOffset int64         // the end offset that it insists on, -1 if on none
+	delay    time.Duration // how long after its commit queues may hand its records out
+	due      time.Time     // the same as a time by the store's clock; zero if it is not given so
 
 	// Set when it is placed, in a topic, and its records each in a partition. They are
 	// the caller's, so they go when the piece has joined a group.
@@ -37,10 +38,10 @@ func (b *Broker) newPiece(topic string, records []Record, o appendOptions) (*pie
 	if err != nil {
 		return nil, err
 	}
-	if err := o.check(len(records)); err != nil {
+	if err := o.check(len(records), b.storeNow()); err != nil {
 		return nil, err
 	}
-	return &piece{topic: topic, records: records, count: len(records), bytes: size, ifOffset: o.ifOffset, due: o.dueAt(time.Now())}, nil
+	return &piece{topic: topic, records: records, count: len(records), bytes: size, ifOffset: o.ifOffset, delay: o.delay, due: o.due}, nil
 }
 
 // place finds the topic of a piece, which it may have to create, and chooses partitions.
@@ -68,11 +69,20 @@ func (b *Broker) place(ctx context.Context, a *piece, o appendOptions) error {
 	return nil
 }
 
+// dueAt returns when queues may hand the records out, in microseconds since 1970, if a commit of
+// that time has them.
+func (a *piece) dueAt(commit int64) int64 {
+	if !a.due.IsZero() {
+		return a.due.UnixMicro()
+	}
+	return commit + a.delay.Microseconds()
+}
+
 // named returns err as that of the piece: who asked for several is to know which.
 func (a *piece) named(err error) error { return ofPart(a.name, err) }
 
-// check refuses what no append of so many records can be.
-func (o appendOptions) check(records int) error {
+// check refuses what no append of so many records can be; now is the store's time.
+func (o appendOptions) check(records int, now time.Time) error {
 	switch {
 	case records == 0:
 		e := refused(CodeInvalidRequest, "the append has no records")
@@ -80,7 +90,7 @@ func (o appendOptions) check(records int) error {
 		return e
 	case o.conditional && o.ifOffset < 0:
 		return refused(CodeInvalidRequest, "no partition has the next offset %d", o.ifOffset)
-	case o.delay < 0 || o.delay > delayMax || time.Until(o.due) > delayMax:
+	case o.delay < 0 || o.delay > delayMax || o.due.Sub(now) > delayMax:
 		return refused(CodeInvalidRequest, "records can be delayed by 0s to 366 days")
 	case o.delay != 0 && !o.due.IsZero():
 		return refused(CodeInvalidRequest, "the records have both a delay and a time when they are due")
@@ -108,7 +118,7 @@ func (o appendOptions) checkNew(topic string) error {
 // hold, its commit decides: what is to make them true may be under way.
 func (b *Broker) checkConditions(ctx context.Context, r *request) error {
 	for _, a := range r.appends {
-		if a.due > 0 {
+		if a.delay > 0 || a.due.After(b.storeNow()) {
 			if err := b.delayRoom(); err != nil {
 				return a.named(err)
 			}
@@ -123,7 +133,7 @@ func (b *Broker) checkConditions(ctx context.Context, r *request) error {
 // delayRoom refuses to delay more records than the broker should keep in mind.
 func (b *Broker) delayRoom() error {
 	b.mu.RLock()
-	n := b.state.DelayedCount(time.Now().UnixMicro())
+	n := b.state.DelayedCount(b.logNow())
 	b.mu.RUnlock()
 	if n < b.opts.Limits.Delayed {
 		return nil

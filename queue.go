@@ -403,10 +403,12 @@ func (q *Queue) known() (QueueInfo, *desk, error) {
 	if found == nil {
 		return QueueInfo{}, nil, queueNotFound(q.topic, q.name)
 	}
-	return b.describeQueue(t, found, time.Now()), b.desks.of(found.ID), nil
+	return b.describeQueue(t, found), b.desks.of(found.ID), nil
 }
 
-func (b *Broker) describeQueue(t *state.Topic, q *state.Queue, now time.Time) QueueInfo {
+// describeQueue returns what the log says of a queue, as it is by the store's time. b.mu is held.
+func (b *Broker) describeQueue(t *state.Topic, q *state.Queue) QueueInfo {
+	now := b.logNow()
 	info := QueueInfo{
 		Topic: t.Name, Name: q.Name, Created: time.UnixMicro(q.Created).UTC(), Config: queueConfigOf(q.Config), Epoch: q.Epoch,
 	}
@@ -414,7 +416,7 @@ func (b *Broker) describeQueue(t *state.Topic, q *state.Queue, now time.Time) Qu
 		info.Owner = q.Address
 	}
 	for i, p := range t.Partitions {
-		c := q.Count(int32(i), p.Start, p.End, now.UnixMicro())
+		c := q.Count(int32(i), p.Start, p.End, now)
 		info.Dead += c.Parked
 		info.Delayed += c.Later
 		info.Ready += c.Left - c.Parked
@@ -425,7 +427,7 @@ func (b *Broker) describeQueue(t *state.Topic, q *state.Queue, now time.Time) Qu
 		}
 	}
 	for d := range b.state.DelayedOf(t.ID) {
-		if d.Due > now.UnixMicro() {
+		if d.Due > now {
 			info.Delayed += int64(d.Count) - q.DoneCount(d)
 		}
 	}

@@ -27,7 +27,7 @@ const (
 // whose record may be with another worker by now is refused with CodeLeaseLost; one whose
 // lease merely ran out is not.
 func (q *Queue) Ack(ctx context.Context, tokens ...string) error {
-	answers, err := q.answer(ctx, tokens, true, doneItems)
+	answers, err := q.answer(ctx, tokens, true, func(_ *state.Draft, id uint64, of []*answer) []commitlog.Item { return doneItems(id, of) })
 	if err != nil {
 		return err
 	}
@@ -70,13 +70,13 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) error
 	if o.Delay != nil && (*o.Delay < 0 || *o.Delay > delayMax) {
 		return refused(CodeInvalidRequest, "a delay of %v; it must be 0s to %v", *o.Delay, delayMax)
 	}
-	answers, err := q.answer(ctx, tokens, false, func(id uint64, of []*answer) (items []commitlog.Item) {
+	answers, err := q.answer(ctx, tokens, false, func(d *state.Draft, id uint64, of []*answer) (items []commitlog.Item) {
 		for _, a := range of {
 			if a.dies() && a.config.DeadLetterTopic != "" {
 				a.dead = true // it takes more than an item
 				continue
 			}
-			items = append(items, a.putBack(id, o, time.Now()))
+			items = append(items, a.putBack(id, o, d.Time()))
 		}
 		return items
 	})
@@ -134,8 +134,8 @@ type answer struct {
 // dies tells whether the delivery was the last that the queue allows.
 func (a *answer) dies() bool { return a.tries >= a.config.MaxAttempts }
 
-// putBack returns the item that says that the delivery failed.
-func (a *answer) putBack(queue uint64, o NackOptions, now time.Time) *commitlog.RecordPutBack {
+// putBack returns the item that says that the delivery failed; now is the commit's time.
+func (a *answer) putBack(queue uint64, o NackOptions, now int64) *commitlog.RecordPutBack {
 	delay := a.config.backoff(a.tries)
 	if o.Delay != nil {
 		delay = *o.Delay
@@ -146,7 +146,7 @@ func (a *answer) putBack(queue uint64, o NackOptions, now time.Time) *commitlog.
 	}
 	return &commitlog.RecordPutBack{
 		Queue: queue, Partition: uint32(a.partition), Attempt: commitlog.Attempt{Offset: a.offset, Number: a.number},
-		NotBefore: now.Add(delay).UnixMicro(), Parked: a.dies(), Reason: o.Reason,
+		NotBefore: now + delay.Microseconds(), Parked: a.dies(), Reason: o.Reason,
 	}
 }
 
@@ -163,7 +163,7 @@ func (c QueueConfig) backoff(tries int) time.Duration {
 }
 
 // answer has items committed about those deliveries among tokens that may be answered.
-func (q *Queue) answer(ctx context.Context, tokens []string, done bool, items func(id uint64, of []*answer) []commitlog.Item) ([]*answer, error) {
+func (q *Queue) answer(ctx context.Context, tokens []string, done bool, items func(d *state.Draft, id uint64, of []*answer) []commitlog.Item) ([]*answer, error) {
 	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.usable()); err != nil {
 		return nil, notSent(err)
 	}
@@ -179,7 +179,7 @@ func (q *Queue) answer(ctx context.Context, tokens []string, done bool, items fu
 		if refusal != nil {
 			return nil, refusal
 		}
-		return items(id, q.answerable(d, topic, id, answers, done)), nil
+		return items(d, id, q.answerable(d, topic, id, answers, done)), nil
 	}})
 }
 

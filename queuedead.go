@@ -19,7 +19,7 @@ type DeadMessage struct {
 	Attempts int
 	// Reason is why the last attempt came to nothing.
 	Reason string
-	// Parked is when it was.
+	// Parked is when it was, by the store's clock.
 	Parked time.Time
 }
 

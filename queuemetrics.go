@@ -1,8 +1,6 @@
 package seb
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -85,5 +83,5 @@ func (b *Broker) describeByID(id uint64) (info QueueInfo, d *desk, ok bool) {
 	if q == nil {
 		return QueueInfo{}, nil, false
 	}
-	return b.describeQueue(b.state.TopicByID(q.Topic), q, time.Now()), b.desks.of(id), true
+	return b.describeQueue(b.state.TopicByID(q.Topic), q), b.desks.of(id), true
 }

@@ -90,7 +90,7 @@ func (p parking) items(d *state.Draft) ([]commitlog.Item, *Error) {
 	}
 	return []commitlog.Item{&commitlog.RecordPutBack{
 		Queue: p.queueID, Partition: uint32(p.last.Partition), Attempt: commitlog.Attempt{Offset: p.last.Offset, Number: p.last.Number},
-		NotBefore: time.Now().UnixMicro(), Parked: true, Reason: p.reason,
+		NotBefore: d.Time(), Parked: true, Reason: p.reason,
 	}}, nil
 }
 

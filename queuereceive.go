@@ -16,7 +16,8 @@ type Message struct {
 	// Attempt counts the deliveries of the record since it was redriven, this one included.
 	Attempt int
 	// LeasedUntil is when the record goes to another worker unless it is done, put back or
-	// extended by then.
+	// extended by then, by the clock of the broker that hands it out. A worker on another
+	// machine goes by the length of its lease.
 	LeasedUntil time.Time
 }
 
@@ -336,7 +337,7 @@ func (d *desk) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Time, ok
 		earlier(next)
 	} // else its turn comes when a claim is settled
 	if len(d.delayed) > 0 && d.roomLocked() {
-		earlier(fromWall(now, d.delayed[0].due))
+		earlier(d.delayed[0].due)
 	}
 	return at, ok
 }

@@ -241,7 +241,7 @@ func (b *Broker) openDesk(before owner) {
 	b.desks.mu.Lock()
 	defer b.desks.mu.Unlock()
 	if b.desks.byID[queue] == nil {
-		d := b.deskOf(q, t, time.Now())
+		d := b.deskOf(q, t)
 		if before.owned && before.mute(b) {
 			d.contested = d.shown.Add(ownerContested)
 		}

@@ -82,7 +82,7 @@ func (b *Broker) address(o *dataObject) {
 	h := commitlog.DataHead{
 		Cluster: b.cluster.ID,
 		Ref:     commitlog.DataRef{Seq: applied, ID: binary.LittleEndian.Uint64(id[:])},
-		Created: time.Now().UnixMicro(),
+		Created: b.opts.wall().UnixMicro(),
 		Batches: uint32(len(o.batches)),
 	}
 	parts := make([][]byte, 1, len(o.batches)+1)

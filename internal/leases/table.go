@@ -184,14 +184,23 @@ func (t *Table) RemoveBelow(partition int32, before int64) {
 }
 
 // PutBack has a record handed out again from a time on: its delivery of that number failed.
-func (t *Table) PutBack(d Delivery, from time.Time) {
+// It returns false if the record is not known.
+func (t *Table) PutBack(d Delivery, from time.Time) bool {
 	e := t.entries[d.Place]
 	if e == nil || e.phase == blocked {
-		return
+		return e != nil
 	}
 	t.leave(e)
 	e.Number, e.first = d.Number, false
 	t.putLater(e, from)
+	return true
+}
+
+// Claiming tells whether the next attempt of a delivery is on its way into the log. It no longer
+// is if the record was put back, or done, since it was asked for.
+func (t *Table) Claiming(d Delivery) bool {
+	e := t.entries[d.Place]
+	return e != nil && e.phase == claiming && e.Number == d.Number
 }
 
 // Claimed tells that an attempt is in the log. Whoever has the one before has lost it.

@@ -129,7 +129,7 @@ func (p *past) below(at, start seb.Offset) {
 }
 
 func (p *past) check() []string {
-	s := &simulation{plan: plan{topics: []topic{{"t", 1}}}, history: p.history, begins: p.lives, done: map[string]bool{}}
+	s := &simulation{plan: plan{brokers: 1, topics: []topic{{"t", 1}}}, history: p.history, begins: p.lives, done: map[string]bool{}}
 	for _, id := range p.log {
 		s.done[id] = id != p.passed
 	}

@@ -176,7 +176,7 @@ func (l *link) carry(ctx context.Context, r storetest.Request, next storetest.Ne
 		answer.Time = time.Time{}
 	}
 	if !answer.Time.IsZero() {
-		answer.Time = answer.Time.Add(l.skew).Truncate(time.Second) // as in a Date header
+		answer.Time = answer.Time.Add(l.skew + time.Duration(f.swing*float64(l.sim.plan.swing))).Truncate(time.Second) // as in a Date header
 	}
 	return answer, err
 }

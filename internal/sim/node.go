@@ -77,8 +77,9 @@ func (n *node) newLife() *life {
 	n.born++
 	l := &life{name: fmt.Sprintf("%s%d", n.name, n.born), listen: newListener()}
 	n.sim.begin(l.name)
-	// Front ends disagree by less than half the margin, whole seconds included.
-	skew := time.Duration(n.rng.Int64N(int64(n.sim.plan.margin/2-2*time.Second))) - (n.sim.plan.margin/4 - time.Second)
+	// Front ends disagree by less than half the margin, whole seconds and swings included.
+	most := n.sim.plan.margin/4 - n.sim.plan.swing - time.Second
+	skew := time.Duration(n.rng.Int64N(int64(2*most))) - most
 	l.link = newLink(n.sim, l.name, n.sim.weather(n.name), skew, func() { n.crash(l) })
 	n.mu.Lock()
 	n.link = l.link
@@ -96,6 +97,9 @@ func (n *node) start() *life {
 	opts.CacheDir, opts.Address = n.dir, n.sim.plan.address(l.name)
 	if n.sim.plan.clock {
 		opts = n.sim.cfg.Virtual(opts)
+	}
+	if n.sim.plan.walls {
+		opts = n.sim.cfg.Wall(opts, n.wall())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
@@ -122,6 +126,17 @@ func (n *node) start() *life {
 	n.life = l
 	n.sim.history.note("%s is ready", l.name)
 	return l
+}
+
+// wallJumps is how often somebody sets a machine's wall clock.
+const wallJumps = time.Minute
+
+// wall returns a wall clock that is hours off, and now and then by others.
+func (n *node) wall() func() time.Time {
+	return func() time.Time {
+		r := stream(n.sim.cfg.Seed, "wall", n.name, n.sim.now()/wallJumps)
+		return time.Now().Round(0).Add(time.Duration(r.Int64N(int64(12*time.Hour))) - 6*time.Hour)
+	}
 }
 
 // dialPeer returns how a life reaches others: by their names.

@@ -20,6 +20,10 @@ type plan struct {
 	// still, as that of a virtual machine that was restored from a snapshot.
 	clock bool
 	cache bool
+	// swing is by how much the dates differ, at most, that one front end tells.
+	swing time.Duration
+	// walls: the wall clocks of machines are hours off, and jump.
+	walls bool
 	// deletes: what the rules allow is deleted.
 	deletes       bool
 	delay, margin time.Duration
@@ -47,9 +51,12 @@ const (
 	reachable   reach = "each its own"
 )
 
-// skew is more than the clocks of front ends differ from the true one: that by which the log
-// tells what is due.
+// skew is more than the clocks of front ends differ from the true one.
 func (p *plan) skew() time.Duration { return p.margin/4 + time.Second }
+
+// astray is by how much the times that two brokers know may differ: what a delay may lose, or
+// gain, when another broker takes a queue over.
+func (p *plan) astray() time.Duration { return 2 * p.skew() }
 
 // address returns where a life says that it is.
 func (p *plan) address(life string) string {
@@ -104,8 +111,16 @@ func newPlan(seed uint64) plan {
 	for i := range 1 + r.IntN(2) {
 		p.topics = append(p.topics, topic{fmt.Sprintf("stays-%d", i), 1 + r.IntN(2)})
 	}
+	p.planClocks(stream(seed, "clocks"))
 	p.planQueues(stream(seed, "queues"))
 	return p
+}
+
+func (p *plan) planClocks(r *rand.Rand) {
+	p.walls = chance(r, 0.7)
+	if chance(r, 0.5) {
+		p.swing = p.margin / 16
+	}
 }
 
 func (p *plan) planQueues(r *rand.Rand) {

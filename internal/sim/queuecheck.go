@@ -50,6 +50,9 @@ func (x *checker) checkQueues(ops []*op) {
 		}
 	}
 	for _, o := range ops {
+		if o.kind == appends && o.acked() && o.delay != nil {
+			q.checkDelay(o)
+		}
 		if o.queue != "" {
 			q.checkAnswers(o)
 			q.checkOversight(o)
@@ -95,9 +98,34 @@ func (q *queueChecker) checkDelivery(w *work, d seenDelivery) {
 	if tries := int(d.number - base); d.attempt != tries || tries > int(w.config.Attempts) {
 		q.history.violate("AtMost", "%v is try %d of %d, and told as %d: %v", d.message, tries, w.config.Attempts, d.attempt, d.op)
 	}
-	if due, delayed := w.of.delayed[d.spot]; delayed && due > d.op.ret+q.sim.plan.skew() {
-		q.history.violate("NotBeforeDue", "%v is not due before %v: %v", d.message, due, d.op)
+	if due, delayed := w.of.delayed[d.spot]; delayed && due.until() > d.op.ret+q.early(w, due, d.op.ret) {
+		q.history.violate("NotBeforeDue", "%v is not due before %v: %v", d.message, due.until(), d.op)
 	}
+}
+
+// checkDelay expects the log to delay records for as long as was asked for.
+func (q *queueChecker) checkDelay(o *op) {
+	for _, id := range o.values {
+		for _, at := range q.at[id] {
+			is := q.final.all[q.lives[id]].delayed[spot{at.partition, at.offset}].delay
+			if (is - *o.delay).Abs() > slack {
+				q.history.violate("NotBeforeDue", "%s at %v is delayed by %v: %v", id, at, is, o)
+			}
+		}
+	}
+}
+
+// early returns by how much a delay may be cut short that an owner has waited for by then. One
+// that has committed it itself waits for all of it; others have to know how late it is.
+func (q *queueChecker) early(w *work, d delaying, then time.Duration) time.Duration {
+	alone := q.sim.plan.brokers == 1
+	for _, o := range w.owners {
+		alone = alone && (o.at.Duration <= d.from.Duration || o.at.Duration > then)
+	}
+	if alone {
+		return slack
+	}
+	return q.sim.plan.astray()
 }
 
 // slack is what times lose on the way.
@@ -108,16 +136,16 @@ const slack = time.Millisecond
 func (q *queueChecker) checkClaim(w *work, d seenDelivery) {
 	before, got := q.seen[delivery{d.queue, d.spot, d.number - 1}]
 	var at time.Duration // when it was claimed
-	free := time.Duration(-1)
+	free, early := time.Duration(-1), time.Duration(0)
 	for _, e := range w.events(d.spot) {
 		switch {
 		case e.what == wasAttempted && e.number == d.number:
 			at = e.at.Duration
 		case e.number != d.number-1:
 		case e.what == wasPutBack:
-			free = e.notBefore
+			free, early = e.rest.until(), q.early(w, e.rest, d.op.ret)
 		case e.what == wasRedriven:
-			free = 0
+			free, early = 0, 0
 		}
 	}
 	if d.number == 1 {
@@ -129,7 +157,7 @@ func (q *queueChecker) checkClaim(w *work, d seenDelivery) {
 		}
 		free = q.leaseEnd(w, before, at)
 	}
-	if at+slack < free {
+	if at+max(slack, early) < free {
 		q.history.violate("NotBeforeDue", "at %v delivery %d of %v was claimed, and the one before had it until %v: %v, %v", at, d.number, d.spot, free, before.op, d.op)
 	}
 }

@@ -20,7 +20,7 @@ type shift struct {
 func newShift() *shift {
 	p := &past{history: newHistory(func() time.Duration { return 0 }), log: []string{"a", "b", "c"}, lives: map[string]time.Duration{"A1": 0}}
 	p.append("c", 1, "", 0, "a", "b", "c")
-	p.topic = incarnation{name: "t", partitions: []partition{{ids: p.log, facts: []fact{{key: "k"}, {key: "k"}, {}}}}, queues: map[uint64]*work{}, delayed: map[spot]time.Duration{}}
+	p.topic = incarnation{name: "t", partitions: []partition{{ids: p.log, facts: []fact{{key: "k"}, {key: "k"}, {}}}}, queues: map[uint64]*work{}, delayed: map[spot]delaying{}}
 	s := &shift{past: p, run: &simulation{history: p.history, begun: time.UnixMicro(0)}}
 	config := commitlog.QueueConfig{LeaseMS: 10_000, Attempts: 2, Ordered: true, DeadLetterTopic: dead}
 	s.log(2, &commitlog.QueueSet{ID: 1, Topic: 1, Name: jobs, Config: config})
@@ -38,7 +38,7 @@ func (s *shift) log(at int, items ...commitlog.Item) {
 			g.copies = append(g.copies, grave{"t", jobs, spot{0, 0}})
 			continue
 		}
-		s.run.tellQueue(truth{1: &s.topic}, item, m, g)
+		s.run.tellQueue(truth{1: &s.topic}, item, m, m.Microseconds(), g)
 	}
 	g.check(m)
 }
@@ -174,9 +174,10 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 			s.get(40, 0, 2)
 		}, ""},
 		"one before it is due": {func(s *shift) {
-			s.topic.delayed[spot{0, 2}] = time.Minute
+			s.topic.delayed[spot{0, 2}] = delaying{delay: time.Minute}
 			s.get(4, 2, 1)
 		}, "NotBeforeDue"},
+		"a delay that the log lacks":  {func(s *shift) { s.history.ops[0].delay = new(time.Minute) }, "NotBeforeDue"},
 		"another record":              {func(s *shift) { s.get(4, 0, 1).messages[0].id = "b" }, "QueueAsAsked"},
 		"two of a key":                {func(s *shift) { s.get(4, 0, 1); s.get(5, 1, 1) }, "KeysInOrder"},
 		"others beside a key":         {func(s *shift) { s.get(4, 0, 1); s.get(5, 2, 1) }, ""},

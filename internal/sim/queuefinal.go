@@ -18,6 +18,8 @@ const (
 	// finalLate is how often work is not taken in time: where each request is a commit it
 	// comes behind all records that are being parked.
 	finalLate = 5
+	// finalDelay is more than anything is delayed or leased for.
+	finalDelay = 2 * time.Minute
 )
 
 // finalDrains does the work of all queues that there are when all is well.
@@ -46,6 +48,7 @@ func (s *simulation) finalDrain(l *life, q backlog) {
 	o := q.op(resumes)
 	s.do(l, o, func(ctx context.Context, by caller) { by.pause(ctx, o) })
 	late := 0
+	idle := s.now()
 	for range finalRounds {
 		o := q.op(receives)
 		s.do(l, o, func(ctx context.Context, by caller) {
@@ -70,7 +73,12 @@ func (s *simulation) finalDrain(l *life, q backlog) {
 			if info.Exact && info.Ready+info.Delayed+info.Leased == 0 {
 				return
 			}
+			if most := finalDelay + s.plan.astray() + 2*finalWait; s.now()-idle > most {
+				s.history.violate("DueInTime", "nothing of %v is handed out for more than %v: %+v", q, most, info)
+				return
+			}
 		default:
+			idle = s.now()
 			a := q.op(acks)
 			a.tokens = o.messages
 			if q.queue == crafts {

@@ -67,12 +67,12 @@ const (
 
 // event is what happened to a record.
 type event struct {
-	at        moment
-	what      happening
-	number    uint32
-	base      uint32 // the number when it had been redriven before
-	notBefore time.Duration
-	reason    string
+	at     moment
+	what   happening
+	number uint32
+	base   uint32 // the number when it had been redriven before
+	rest   delaying
+	reason string
 }
 
 // workOf returns the queue with an id, nil if there never was one.
@@ -169,8 +169,8 @@ func (w *work) over(at spot) bool {
 	return j.done || j.parked || w.gone(at, lifetimeMax)
 }
 
-// tellQueue adds what an item says of a queue, if it does.
-func (s *simulation) tellQueue(all truth, item commitlog.Item, at moment, graves *graves) {
+// tellQueue adds what an item says of a queue, if it does; commit is the time of its commit.
+func (s *simulation) tellQueue(all truth, item commitlog.Item, at moment, commit int64, graves *graves) {
 	switch x := item.(type) {
 	case *commitlog.QueueSet:
 		s.tellSet(all[x.Topic], x, at)
@@ -194,20 +194,30 @@ func (s *simulation) tellQueue(all truth, item commitlog.Item, at moment, graves
 	case *commitlog.RecordsDone:
 		s.tellDone(all.workOf(x.Queue), x, at)
 	case *commitlog.RecordPutBack:
-		s.tellPutBack(all.workOf(x.Queue), x, at, graves)
+		s.tellPutBack(all.workOf(x.Queue), x, at, after(at, commit, x.NotBefore), graves)
 	case *commitlog.RecordsRedriven:
 		s.tellRedriven(all.workOf(x.Queue), x, at)
 	case *commitlog.QueuePurged:
 		all.workOf(x.Queue).pass(int(x.Partition), seb.Offset(x.Before), at)
 	case *commitlog.RecordsDelayed:
 		for o := x.Offset; o < x.End(); o++ {
-			all[x.Topic].delayed[spot{int(x.Partition), seb.Offset(o)}] = s.fromWall(x.Due)
+			all[x.Topic].delayed[spot{int(x.Partition), seb.Offset(o)}] = after(at, commit, x.Due)
 		}
 	}
 }
 
-// fromWall returns when a time is, in microseconds since 1970, from when the run began.
-func (s *simulation) fromWall(us int64) time.Duration { return time.UnixMicro(us).Sub(s.begun) }
+// delaying is for how long something has to wait that the log tells, and until when.
+type delaying struct {
+	from  moment
+	delay time.Duration
+}
+
+func (d delaying) until() time.Duration { return d.from.Duration + d.delay }
+
+// after returns the delay of a commit that came at a moment, by its time and the time until when.
+func after(at moment, commit, until int64) delaying {
+	return delaying{at, time.Duration(until-commit) * time.Microsecond}
+}
 
 func (s *simulation) tellSet(in *incarnation, x *commitlog.QueueSet, at moment) {
 	w := in.queues[x.ID]
@@ -282,14 +292,14 @@ func (s *simulation) tellDone(w *work, x *commitlog.RecordsDone, at moment) {
 	}
 }
 
-func (s *simulation) tellPutBack(w *work, x *commitlog.RecordPutBack, at moment, graves *graves) {
+func (s *simulation) tellPutBack(w *work, x *commitlog.RecordPutBack, at moment, rest delaying, graves *graves) {
 	p := spot{int(x.Partition), seb.Offset(x.Offset)}
 	if !w.isLast(p, x.Number) || w.over(p) {
 		last, _ := w.last(p)
 		s.history.violate("LastCounts", "slot %d: delivery %d of %v is put back in queue %d; the last was %d; over: %v", at.seq, x.Number, p, w.id, last, w.over(p))
 	}
 	j := w.job(p)
-	e := event{at: at, what: wasPutBack, number: x.Number, base: j.base, notBefore: s.fromWall(x.NotBefore), reason: x.Reason}
+	e := event{at: at, what: wasPutBack, number: x.Number, base: j.base, rest: rest, reason: x.Reason}
 	if x.Parked {
 		e.what = wasParked
 		graves.park(w, p)

@@ -80,7 +80,7 @@ func (q *queueChecker) checkEvent(w *work, at spot, e event) {
 
 // rests tells whether a record that was put back rests as long as was asked for.
 func (o *op) rests(e event) bool {
-	return o.delay == nil || e.what == wasParked || e.notBefore+slack >= o.call+*o.delay && e.notBefore <= o.ret+*o.delay || !o.acked()
+	return o.delay == nil || e.what == wasParked || (e.rest.delay-*o.delay).Abs() <= slack || !o.acked()
 }
 
 // checkOversight expects what was acknowledged about a queue to have come about.

@@ -22,6 +22,8 @@ type Config struct {
 	S3 bool
 	// Virtual returns options with a clock since boot that follows the bubble.
 	Virtual func(seb.Options) seb.Options
+	// Wall returns options with a wall clock of the run's own.
+	Wall func(seb.Options, func() time.Time) seb.Options
 	// MemoryInUse returns what a broker has taken of its memory budget, in bytes.
 	MemoryInUse func(*seb.Broker) int64
 }

@@ -33,7 +33,7 @@ type incarnation struct {
 	deleted    bool
 	consumers  map[uint64]*consumer // each there ever was, by its id
 	queues     map[uint64]*work     // likewise
-	delayed    map[spot]time.Duration
+	delayed    map[spot]delaying
 }
 
 // partition is every record it ever held, by offset, and every start it was moved to.
@@ -114,7 +114,7 @@ func (s *simulation) tell(all truth, c *commitlog.Commit, object []byte) error {
 	for _, item := range c.Items {
 		switch x := item.(type) {
 		case *commitlog.TopicCreated:
-			all[x.ID] = &incarnation{name: x.Name, partitions: make([]partition, x.Partitions), consumers: map[uint64]*consumer{}, queues: map[uint64]*work{}, delayed: map[spot]time.Duration{}}
+			all[x.ID] = &incarnation{name: x.Name, partitions: make([]partition, x.Partitions), consumers: map[uint64]*consumer{}, queues: map[uint64]*work{}, delayed: map[spot]delaying{}}
 		case *commitlog.PartitionsAdded:
 			t := all[x.Topic]
 			t.partitions = append(t.partitions, make([]partition, int(x.Partitions)-len(t.partitions))...)
@@ -148,7 +148,7 @@ func (s *simulation) tell(all truth, c *commitlog.Commit, object []byte) error {
 				return fmt.Errorf("%s/%d: %w", all[x.Topic].name, x.Partition, err)
 			}
 		default:
-			s.tellQueue(all, item, at, graves)
+			s.tellQueue(all, item, at, c.Time, graves)
 		}
 	}
 	graves.check(at)

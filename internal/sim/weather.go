@@ -49,6 +49,7 @@ type fate struct {
 	retried       bool
 	bend          storetest.Fault
 	undated       bool
+	swing         float64 // by which part of the swing its date is off, -1 to 1
 	// mortal: it is never executed if its sender dies before.
 	mortal bool
 	pages  int // limit of a List's page, 0 = the store's own
@@ -64,6 +65,7 @@ func (w *weather) draw(r *rand.Rand, verb objstore.Verb, hours time.Duration) fa
 		retried: chance(r, w.retried),
 		undated: chance(r, w.undated),
 		mortal:  chance(r, 0.5),
+		swing:   2*r.Float64() - 1,
 	}
 	if chance(r, w.slow) {
 		f.before += between(r, time.Second, time.Minute)

@@ -49,6 +49,9 @@ func (s *State) Draft(time int64) *Draft {
 	}
 }
 
+// Time returns the time of the commit under construction, in microseconds since 1970.
+func (d *Draft) Time() int64 { return d.time }
+
 // NextTopicID returns the id that the next topic created must have.
 func (d *Draft) NextTopicID() uint64 { return d.nextTopic }
 

@@ -1,0 +1,52 @@
+package seb
+
+import (
+	"math"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// storeTimeError is by how much two brokers may differ about the store's time although its clock
+// is right: dates in HTTP tell whole seconds.
+const storeTimeError = time.Second
+
+// logTime is what the log's time was at a moment of this machine's monotonic clock. The log's
+// time is the store's; from that moment on the monotonic clock tells how much of a delay is over.
+type logTime struct {
+	at time.Time
+	us int64 // microseconds since 1970
+}
+
+// when returns when a time of the log comes, in microseconds since 1970: at once if it has passed.
+func (l logTime) when(us int64) time.Time {
+	left := min(max(0, us-l.us), math.MaxInt64/int64(time.Microsecond))
+	return l.at.Add(time.Duration(left) * time.Microsecond)
+}
+
+// logNow returns the log's time as it would be for a commit that is built now. b.mu is held.
+func (b *Broker) logNow() int64 { return max(b.state.Time(), b.storeNow().UnixMicro()) }
+
+// logTimeNow is [Broker.logNow] for callers that don't hold b.mu.
+func (b *Broker) logTimeNow() int64 {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.logNow()
+}
+
+// storeNow returns the store's time, which decides where only a time can: when keys expire, and
+// what DeliverAt means.
+func (b *Broker) storeNow() time.Time { return b.log.StoreNow() }
+
+// timeOf returns the log's time as a commit is applied. That is the commit's time, unless it was
+// made a while ago by another broker: then the store's time tells how long ago, as far as it can
+// be, since the commit was not there when the log's end was proven last.
+func (f *fold) timeOf(c *commitlog.Commit, own bool) logTime {
+	l := logTime{time.Now(), c.Time}
+	if !own {
+		b := (*Broker)(f)
+		ago := b.storeNow().Add(-storeTimeError).Sub(time.UnixMicro(c.Time))
+		l.us += max(0, min(ago, b.tail.age())).Microseconds()
+	}
+	return l
+}

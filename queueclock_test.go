@@ -1,0 +1,224 @@
+package seb_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// shifted returns a view of a store whose dates are off by what offset returns.
+func shifted(store objstore.Store, offset func() time.Duration) *storetest.Faulty {
+	f := storetest.NewFaulty(store)
+	for _, verb := range []objstore.Verb{objstore.VerbCreate, objstore.VerbGet, objstore.VerbList} {
+		f.On(verb, "", storetest.ShiftTime(offset))
+	}
+	return f
+}
+
+func offBy(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+
+// wallOff returns options with a wall clock that is off by d.
+func wallOff(d time.Duration) seb.Options {
+	return seb.WithWallClock(immediate(), func() time.Time { return time.Now().Add(d) })
+}
+
+func appendDelayed(t *testing.T, b *seb.Broker, o seb.AppendOption) {
+	t.Helper()
+	if _, err := b.Append(t.Context(), "t", values("later"), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantAfter expects the next record of a queue to be handed out so long after then, or up to
+// late later.
+func wantAfter(t *testing.T, q *seb.Queue, then time.Time, d, late time.Duration) []seb.Message {
+	t.Helper()
+	ms := mustReceive(t, q, 1, time.Until(then)+d+late+time.Minute)
+	if after := time.Since(then); len(ms) == 0 || after < d || after > d+late {
+		t.Fatalf("%d records were handed out after %v, want one after %v", len(ms), after, d)
+	}
+	return ms
+}
+
+func TestDelaysDoNotDependOnHowFarTheStoresClockIsOff(t *testing.T) {
+	for _, off := range []time.Duration{2 * time.Hour, 5 * time.Second, 0, -5 * time.Second, -2 * time.Hour} {
+		t.Run(off.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := open(t, shifted(objstore.NewMemory(), offBy(off)), immediate())
+				q := queueOf(t, b, 0, 0)
+				began := time.Now()
+				appendDelayed(t, b, seb.Delay(4*time.Second))
+				ms := wantAfter(t, q, began, 4*time.Second, 0)
+
+				began = time.Now()
+				if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(3 * time.Second)}, tokens(ms)...); err != nil {
+					t.Fatal(err)
+				}
+				mustAck(t, q, wantAfter(t, q, began, 3*time.Second, 0)...)
+
+				began = time.Now()
+				appendDelayed(t, b, seb.DeliverAt(began.Add(off+6*time.Second))) // by the store's clock
+				wantAfter(t, q, began, 6*time.Second, 0)
+			})
+		})
+	}
+}
+
+func TestWallClocksOfBrokersDecideNothingAboutQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		appends, owns, next := open(t, store, wallOff(2*time.Hour)), openOnly(t, store, wallOff(-3*time.Hour)), open(t, store, wallOff(5*time.Hour))
+		queueOf(t, appends, 0, 0)
+		q := owns.Queue("t", "work")
+		wantHanded(t, mustReceive(t, q, 1, 0), "[]")
+
+		began := time.Now()
+		appendDelayed(t, appends, seb.Delay(20*time.Second))
+		ms := wantAfter(t, q, began, 20*time.Second, 2*time.Second)
+
+		began = time.Now()
+		if err := appends.Queue("t", "work").Nack(t.Context(), seb.NackOptions{Delay: ptr(20 * time.Second)}, tokens(ms)...); err != nil {
+			t.Fatal(err)
+		}
+		ms = wantAfter(t, q, began, 20*time.Second, 2*time.Second)
+		mustAck(t, q, ms...)
+
+		began = time.Now()
+		appendDelayed(t, appends, seb.Delay(time.Minute))
+		time.Sleep(10 * time.Second)
+		kill(t, owns)
+		wantAfter(t, next.Queue("t", "work"), began, time.Minute, 2*time.Second)
+	})
+}
+
+// The dates of the answers swing within the margin, as those of front ends do that disagree.
+func TestDelaysAreExactWhileTheStoresDatesSwing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		swing := func() time.Duration { return time.Duration(n.Add(1)*7%15-7) * time.Minute }
+		b := open(t, shifted(objstore.NewMemory(), swing), immediate())
+		q := queueOf(t, b, 0, 0)
+		for i := range 20 {
+			began := time.Now()
+			appendDelayed(t, b, seb.Delay(5*time.Second))
+			ms := wantAfter(t, q, began, 5*time.Second, 0)
+			if i%2 == 0 {
+				began = time.Now()
+				if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(5 * time.Second)}, tokens(ms)...); err != nil {
+					t.Fatal(err)
+				}
+				ms = wantAfter(t, q, began, 5*time.Second, 0)
+			}
+			mustAck(t, q, ms...)
+		}
+	})
+}
+
+// The log's time stands still when the store's clock was set back: until the store has caught
+// up it is the last commit's.
+func TestDelaysGoByElapsedTimeWhileTheLogsTimeStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var off atomic.Int64
+		b := open(t, shifted(objstore.NewMemory(), func() time.Duration { return time.Duration(off.Load()) }), immediate())
+		q := queueOf(t, b, 20, 1)
+		off.Store(int64(-10 * time.Minute))
+		mustAck(t, q, mustReceive(t, q, 19, 0)...)
+		for range 20 {
+			appendTo(t, b, 0, 1) // so that the broker notices
+		}
+		mustAck(t, q, mustReceive(t, q, 20, 0)...)
+		ms := mustReceive(t, q, 1, 0)
+		wantHanded(t, ms, "[39#1]")
+		for range 3 {
+			began := time.Now()
+			if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(8 * time.Second)}, tokens(ms)...); err != nil {
+				t.Fatal(err)
+			}
+			ms = wantAfter(t, q, began, 8*time.Second, 0)
+		}
+	})
+}
+
+// A takeover begins with the store's time, which one answer with a wild date does not move.
+func TestTakeoverGoesByTheStoresTimeAndNotByOneWildDate(t *testing.T) {
+	for _, wild := range []time.Duration{-14 * time.Minute, 14 * time.Minute} {
+		t.Run(wild.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := objstore.NewMemory()
+				owner := openOnly(t, store, immediate())
+				q := queueOf(t, owner, 0, 0)
+				wantHanded(t, mustReceive(t, q, 1, 0), "[]")
+				began := time.Now()
+				appendDelayed(t, owner, seb.Delay(5*time.Minute))
+				appendTo(t, owner, 0, 1)
+				ms := mustReceive(t, q, 1, 0)
+				wantHanded(t, ms, "[1#1]")
+				if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(4 * time.Minute)}, tokens(ms)...); err != nil {
+					t.Fatal(err)
+				}
+				kill(t, owner)
+
+				var next atomic.Int64
+				b := open(t, shifted(store, func() time.Duration { return time.Duration(next.Swap(0)) }), immediate())
+				time.Sleep(time.Minute)
+				next.Store(int64(wild))
+				if _, err := b.Append(t.Context(), "other", values("x")); err != nil {
+					t.Fatal(err)
+				}
+				again := b.Queue("t", "work")
+				ms = wantAfter(t, again, began, 4*time.Minute, 2*time.Second)
+				wantHanded(t, ms, "[1#2]")
+				mustAck(t, again, ms...)
+				wantHanded(t, wantAfter(t, again, began, 5*time.Minute, 2*time.Second), "[0#2]")
+			})
+		})
+	}
+}
+
+// A record may be put back that a new owner has not come to: by who got it from the one before.
+func TestDelayOfARecordThatTheNewOwnerHasNotComeToGoesByElapsedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		owner := openOnly(t, store, immediate())
+		q := queueOf(t, owner, 2, 1)
+		ms := mustReceive(t, q, 2, 0)
+		kill(t, owner)
+
+		var off atomic.Int64
+		b := open(t, shifted(store, func() time.Duration { return time.Duration(off.Load()) }), immediate())
+		q = b.Queue("t", "work")
+		if _, err := q.Extend(t.Context(), time.Minute, ms[0].Token); err != nil { // which takes over
+			t.Fatal(err)
+		}
+		off.Store(int64(10 * time.Minute))
+		for range 10 {
+			if _, err := b.Append(t.Context(), "other", values("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(5 * time.Second)}, ms[1].Token); err != nil {
+			t.Fatal(err)
+		}
+		wantHanded(t, wantAfter(t, q, began, 5*time.Second, 0), "[1#2]")
+	})
+}
+
+// Nobody receives for an hour: the owner learns late of what another broker has appended.
+func TestDelayThatIsOverWhenTheOwnerHearsOfItIsNotWaitedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		owns, appends := open(t, store, immediate()), open(t, store, immediate())
+		q := queueOf(t, owns, 0, 0)
+		wantHanded(t, mustReceive(t, q, 1, 0), "[]")
+		time.Sleep(time.Minute)
+		appendDelayed(t, appends, seb.Delay(30*time.Minute))
+		time.Sleep(time.Hour)
+		wantAfter(t, q, time.Now(), 0, 0)
+	})
+}
