@@ -53,7 +53,7 @@ type Access struct {
 	Key Key
 	// Topic is the only one that a signed token is for; "" if Key alone decides.
 	Topic string
-	// Until is when the access ends by itself; zero means never.
+	// Until is when the access ends by itself, by the store's clock; zero means never.
 	Until time.Time
 
 	open bool

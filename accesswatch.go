@@ -71,7 +71,7 @@ func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave 
 	}
 	cancel := func() {}
 	if !a.Until.IsZero() {
-		ctx, cancel = context.WithDeadlineCause(ctx, a.Until, expired(a))
+		ctx, cancel = context.WithTimeoutCause(ctx, a.Until.Sub(b.storeNow()), expired(a))
 	}
 	return ctx, func() {
 		b.accesses.remove(a.Key.ID, watch)

@@ -90,7 +90,7 @@ func (b *Broker) authenticate(c Credential) (Access, error) {
 	if e := a.Key.Expires; !e.IsZero() && (a.Until.IsZero() || e.Before(a.Until)) {
 		a.Until = e
 	}
-	if !a.Until.IsZero() && !time.Now().Before(a.Until) {
+	if !a.Until.IsZero() && !b.storeNow().Before(a.Until) {
 		return Access{}, expired(a)
 	}
 	return a, nil

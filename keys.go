@@ -23,7 +23,7 @@ type Key struct {
 	// Topics are patterns: names of topics, or beginnings of names and "*".
 	Topics  []string
 	Created time.Time
-	// Expires is when the key stops being good; zero means never.
+	// Expires is when the key stops being good, by the store's clock; zero means never.
 	Expires time.Time
 }
 
@@ -48,7 +48,7 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (Key, string, e
 	if len(opts.Topics) == 0 {
 		opts.Topics = []string{"*"}
 	}
-	if err := opts.check(time.Now()); err != nil {
+	if err := opts.check(b.storeNow()); err != nil {
 		return Key{}, "", err
 	}
 	if err := b.stateRoom(); err != nil {
