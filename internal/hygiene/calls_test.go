@@ -133,16 +133,54 @@ func checkGoroutines(tr *tree) []string {
 	return findings
 }
 
+// wallReadings are methods of a time that tell what its wall clock shows.
+var wallReadings = []string{"Unix", "UnixMilli", "UnixMicro", "UnixNano", "UTC", "Local", "In", "Round", "Truncate", "Format", "AppendFormat", "String"}
+
+// checkWallClocks reports broker code that reads the wall clock. What decides something goes by
+// the monotonic clock, or by the store's time; what only dates something, by [seb.Options].
+func checkWallClocks(tr *tree) []string {
+	var findings []string
+	for _, src := range tr.sources {
+		name, ok := src.imports()["time"]
+		if !ok || src.test || !slices.Contains([]string{".", "internal/push", "internal/leases", "internal/commitlog"}, src.pkg) {
+			continue
+		}
+		ast.Inspect(src.syntax, func(node ast.Node) bool {
+			sel, ok := node.(*ast.SelectorExpr)
+			if !ok || !slices.Contains(wallReadings, sel.Sel.Name) {
+				return true
+			}
+			if call, ok := sel.X.(*ast.CallExpr); ok && isCall(call, name, "Now") {
+				findings = append(findings, fmt.Sprintf("%s uses time.Now().%s: wall clocks of brokers decide nothing", src.path, sel.Sel.Name))
+			}
+			return true
+		})
+	}
+	return findings
+}
+
+// isCall tells whether an expression calls a function of a package.
+func isCall(call *ast.CallExpr, pkg, function string) bool {
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || sel.Sel.Name != function {
+		return false
+	}
+	x, ok := sel.X.(*ast.Ident)
+	return ok && x.Name == pkg
+}
+
 func TestForbiddenUses(t *testing.T) {
 	tr := realTree(t)
 	report(t, checkUses(tr, uses))
 	report(t, checkGoroutines(tr))
+	report(t, checkWallClocks(tr))
 }
 
 func TestUseCheckFinds(t *testing.T) {
 	const (
 		now     = "package p\nimport \"time\"\nvar _ = time.Now()"
 		renamed = "package p\nimport clock \"time\"\nvar _ = clock.Since"
+		wall    = "package p\nimport \"time\"\nvar _ = time.Now().UnixMicro()"
 		sleep   = "package p\nimport \"time\"\nfunc f() { time.Sleep(1) }"
 		bubble  = "package p\nimport (\"testing/synctest\"; \"time\")\nfunc f() { synctest.Wait(); time.Sleep(1) }"
 		print   = "package p\nimport \"fmt\"\nfunc f() { fmt.Println() }"
@@ -165,6 +203,9 @@ func TestUseCheckFinds(t *testing.T) {
 		"HTTP in an adapter":        {"httpapi/a.go", client, ""},
 		"clock in the fold's test":  {"internal/state/a_test.go", now, ""},
 		"clock in the broker":       {"a.go", now, ""},
+		"wall clock in the broker":  {"a.go", wall, "decide nothing"},
+		"wall clock in a test":      {"a_test.go", wall, ""},
+		"wall clock in the command": {"cmd/seb/a.go", wall, ""},
 		"type of the package":       {"internal/state/a.go", "package p\nimport \"time\"\nvar _ time.Time", ""},
 		"sleep in code":             {"a.go", sleep, "ctx.Done"},
 		"sleep in a test":           {"a_test.go", sleep, "slow or flaky"},
@@ -178,7 +219,7 @@ func TestUseCheckFinds(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			tr := fakeTree(t, test.path, test.text)
-			findings := slices.Concat(checkUses(tr, uses), checkGoroutines(tr))
+			findings := slices.Concat(checkUses(tr, uses), checkGoroutines(tr), checkWallClocks(tr))
 			if test.finding == "" {
 				want(t, findings)
 				return
