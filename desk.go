@@ -13,9 +13,6 @@ import (
 )
 
 const (
-	// windowRecords is how far beyond its place in a partition an owner may hand out
-	// records before the log has to say more. It is what a lost owner leaves in doubt.
-	windowRecords = 8192
 	// knownMax bounds the records of one queue that are out, or are to go out again:
 	// past it nothing new is handed out until some of them are done.
 	knownMax = 64 << 10
@@ -53,6 +50,7 @@ type desk struct {
 	table        *leases.Table
 	parts        []deskPart
 	turn         int                        // the partition to look into next
+	walked       int64                      // records of it that were looked at since it has its turn
 	delayed      delays                     // records passed over, since they were not due
 	extended     map[leases.Place]time.Time // leases of records that were not looked at yet
 	rests        map[leases.Place]time.Time // when records are due that were put back before the table knew them
@@ -62,7 +60,11 @@ type desk struct {
 	dying        []leases.Delivery          // records that are to be parked
 	parks        int                        // goroutines that do so
 	chunks       chunks
-	moved        chan struct{} // closed when the window, which is being moved, has been; nil if it is not
+	holds        bool // ranges of parts are held back
+	pace         pace
+	behind       time.Time     // since when a limit should move; zero if none should
+	moved        chan struct{} // closed when the limits, which are being moved, have been; nil if they are not
+	urged        bool          // receivers wait for that
 	shown        time.Time     // when the log last heard of this owner
 	contested    time.Time     // until then the owner before may want the queue back
 	closed       bool
@@ -78,7 +80,9 @@ type inLine struct {
 
 // deskPart is the desk's place in one partition.
 type deskPart struct {
-	next int64 // the first offset that was not looked at
+	next  int64     // the first offset that was not looked at
+	held  []offsets // before it, ascending: records that are held back, and not known
+	lower int64     // where a limit is to be that comes back; 0 if none does
 }
 
 // deskOf returns a desk for a queue that this broker owns. b.mu is held.
@@ -157,7 +161,9 @@ func (d *desk) applied(it commitlog.Item, at logTime) {
 			delete(d.rests, place(x.Partition, x.Offset))
 			break
 		}
-		d.putBackLocked(leases.Delivery{Place: place(x.Partition, x.Offset), Number: x.Number}, at.when(x.NotBefore))
+		put := leases.Delivery{Place: place(x.Partition, x.Offset), Number: x.Number}
+		d.meetHeldLocked(put)
+		d.putBackLocked(put, at.when(x.NotBefore))
 	case *commitlog.RecordsAttempted:
 		for _, a := range x.Attempts {
 			d.table.Claimed(leases.Delivery{Place: place(x.Partition, a.Offset), Number: a.Number})

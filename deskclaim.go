@@ -114,31 +114,8 @@ func (d *desk) notBefore(at leases.Place) int64 {
 	return a.NotBefore
 }
 
-// moveWindowLocked lets the desk go on where it has used up half of its window, and makes
-// itself heard of where nobody can ask it.
-func (d *desk) moveWindowLocked(now time.Time) {
-	if d.moved != nil {
-		return
-	}
-	moves := d.windowsLocked()
-	if silent := now.Before(d.contested) && now.Sub(d.shown) >= ownerShows; len(moves) == 0 && !silent {
-		return
-	}
-	d.moved, d.shown = make(chan struct{}), now
-	d.b.tasks.Go(func() {
-		if err := d.show(d.b.life, moves...); err != nil {
-			sleep(d.b.life, deskRetry)
-		}
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		close(d.moved)
-		d.moved = nil
-		d.wakeLocked()
-	})
-}
-
 // opening returns what will be closed when records may be handed out that nothing but the
-// window keeps back, as it does those of a partition that is new; nil if there are none.
+// dispatch limit keeps back, as it does those of a partition that is new; nil if there are none.
 func (d *desk) opening() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -152,51 +129,11 @@ func (d *desk) opening() <-chan struct{} {
 		return nil
 	}
 	for i, p := range d.parts {
-		if p.next < t.Partitions[i].End && p.next >= q.Window(int32(i)) {
+		if p.next < t.Partitions[i].End && p.next >= d.limitLocked(q, i) {
 			return d.moved
 		}
 	}
 	return nil
-}
-
-// show has the log hear of the owner, and of where its windows end from now on.
-func (d *desk) show(ctx context.Context, moves ...*commitlog.WindowMoved) error {
-	return d.b.join(ctx, &request{change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
-		return d.windowItems(dr, moves)
-	}})
-}
-
-// windowsLocked returns where windows should end that are used up by half.
-func (d *desk) windowsLocked() (moves []*commitlog.WindowMoved) {
-	d.b.mu.RLock()
-	defer d.b.mu.RUnlock()
-	q := d.b.state.QueueByID(d.queue)
-	if q == nil || q.Epoch != d.epoch {
-		return nil
-	}
-	for i := range d.parts {
-		if next := d.parts[i].next; next > q.Window(int32(i))-windowRecords/2 {
-			moves = append(moves, &commitlog.WindowMoved{Queue: d.queue, Epoch: d.epoch, Partition: uint32(i), Window: next + windowRecords})
-		}
-	}
-	return moves
-}
-
-// windowItems returns the moves that still are some; if none are, one that says no more
-// than that the owner is there.
-func (d *desk) windowItems(dr *state.Draft, moves []*commitlog.WindowMoved) (items []commitlog.Item, _ *Error) {
-	if err := d.mayOwn(dr); err != nil {
-		return nil, err
-	}
-	for _, m := range moves {
-		if m.Window > dr.QueueWindow(d.queue, m.Partition) {
-			items = append(items, m)
-		}
-	}
-	if len(items) == 0 {
-		items = append(items, &commitlog.WindowMoved{Queue: d.queue, Epoch: d.epoch, Window: dr.QueueWindow(d.queue, 0)})
-	}
-	return items, nil
 }
 
 // releaseQueues says of the queues that this broker owns which records are out, so that

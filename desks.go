@@ -18,16 +18,19 @@ type desks struct {
 	pushes    pushChanges
 	chunks    keptChunks
 
-	mu   sync.Mutex
-	over bool // the broker goes: it takes nothing over any more
-	byID map[uint64]*desk
-	lost map[uint64]bool // queues that other brokers took over from this one
-	done doneLately
+	mu      sync.Mutex
+	over    bool // the broker goes: it takes nothing over any more
+	byID    map[uint64]*desk
+	byTopic map[uint64]map[uint64]*desk // by queue
+	marked  map[uint64]*desk            // those whose dispatch limits should move
+	lost    map[uint64]bool             // queues that other brokers took over from this one
+	done    doneLately
 }
 
 func (x *desks) init(memory int64) {
 	x.chunks.max = memory / chunksShare
 	x.byID, x.lost = map[uint64]*desk{}, map[uint64]bool{}
+	x.byTopic, x.marked = map[uint64]map[uint64]*desk{}, map[uint64]*desk{}
 	x.done.numbers = map[doneRecord]uint32{}
 	x.pushes.changed = make(chan struct{}, 1)
 }
@@ -43,6 +46,13 @@ func (x *desks) drop(queue uint64) *desk {
 	x.mu.Lock()
 	d := x.byID[queue]
 	delete(x.byID, queue)
+	delete(x.marked, queue)
+	if d != nil {
+		delete(x.byTopic[d.topic], queue)
+		if len(x.byTopic[d.topic]) == 0 {
+			delete(x.byTopic, d.topic)
+		}
+	}
 	x.mu.Unlock()
 	if d != nil {
 		d.close()
@@ -71,12 +81,19 @@ func (x *desks) all() []*desk {
 func (x *desks) ofTopic(topic uint64) (list []*desk) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, d := range x.byID {
-		if d.topic == topic {
-			list = append(list, d)
-		}
+	for _, d := range x.byTopic[topic] {
+		list = append(list, d)
 	}
 	return list
+}
+
+// putLocked makes a desk known.
+func (x *desks) putLocked(d *desk) {
+	x.byID[d.queue] = d
+	if x.byTopic[d.topic] == nil {
+		x.byTopic[d.topic] = map[uint64]*desk{}
+	}
+	x.byTopic[d.topic][d.queue] = d
 }
 
 // delayed takes note of records that are not to be handed out at once, before anybody can

@@ -15,7 +15,8 @@ import (
 // of some that it needs, which the caller loads before it calls again.
 func (d *desk) walkLocked(now time.Time, enough int) (need *leases.Place) {
 	d.riseLocked(now)
-	for d.table.Fresh() < enough && d.roomLocked() {
+	d.riseHeldLocked(now, enough)
+	for d.wantsLocked(enough) {
 		i, ok := d.nextPartLocked()
 		if !ok {
 			return nil
@@ -25,11 +26,13 @@ func (d *desk) walkLocked(now time.Time, enough int) (need *leases.Place) {
 				return &leases.Place{Partition: int32(i), Offset: from}
 			}
 		}
-		d.stepLocked(i, now)
-		d.turn = i + 1
+		d.stepLocked(i, now, enough)
 	}
 	return nil
 }
+
+// wantsLocked tells whether more records are to become known, so that there are enough fresh ones.
+func (d *desk) wantsLocked(enough int) bool { return d.table.Fresh() < enough && d.roomLocked() }
 
 // roomLocked tells whether more records may become known.
 func (d *desk) roomLocked() bool {
@@ -50,15 +53,16 @@ func (d *desk) nextPartLocked() (int, bool) {
 		i := (d.turn + k) % len(d.parts)
 		p := &d.parts[i]
 		p.next = q.NextUndone(int32(i), max(p.next, t.Partitions[i].Start))
-		if p.next < min(t.Partitions[i].End, q.Window(int32(i))) {
+		if p.next < min(t.Partitions[i].End, d.limitLocked(q, i)) {
 			return i, true
 		}
 	}
 	return 0, false
 }
 
-// stepLocked looks at the next records of a partition.
-func (d *desk) stepLocked(i int, now time.Time) {
+// stepLocked looks at the next records of a partition, until there are enough fresh ones. It
+// is another one's turn when it has looked at walkRecords.
+func (d *desk) stepLocked(i int, now time.Time, enough int) {
 	d.b.mu.RLock()
 	defer d.b.mu.RUnlock()
 	t, q := d.b.state.TopicByID(d.topic), d.b.state.QueueByID(d.queue)
@@ -66,7 +70,14 @@ func (d *desk) stepLocked(i int, now time.Time) {
 		return
 	}
 	p := &d.parts[i]
-	limit := min(t.Partitions[i].End, q.Window(int32(i)), p.next+walkRecords)
+	if uncertain := min(t.Partitions[i].End, q.Doubt(int32(i))); p.next < uncertain && d.config.Order != OrderKey {
+		d.holdLocked(q, int32(i), uncertain, now)
+		return
+	}
+	if d.turn != i || d.walked >= walkRecords {
+		d.turn, d.walked = i, 0
+	}
+	limit := min(t.Partitions[i].End, d.limitLocked(q, i), p.next+walkRecords-d.walked)
 	var known *chunk
 	if d.config.Order == OrderKey {
 		if known = d.chunks.at(int32(i), p.next); known == nil {
@@ -74,7 +85,8 @@ func (d *desk) stepLocked(i int, now time.Time) {
 		}
 		limit = min(limit, known.to)
 	}
-	for o := p.next; o < limit; o = q.NextUndone(int32(i), o+1) {
+	from := p.next
+	for o := p.next; o < limit && d.wantsLocked(enough); o = q.NextUndone(int32(i), o+1) {
 		at := leases.Place{Partition: int32(i), Offset: o}
 		run, delayed := d.delayAt(at, now)
 		switch {
@@ -91,7 +103,12 @@ func (d *desk) stepLocked(i int, now time.Time) {
 		}
 		p.next = o + 1
 	}
-	p.next = max(p.next, limit)
+	if d.wantsLocked(enough) {
+		p.next = max(p.next, limit)
+	}
+	if d.walked += p.next - from; d.walked >= walkRecords || p.next >= limit {
+		d.turn = i + 1
+	}
 }
 
 // meetLocked makes one record known that is not done, and is not due before then. An earlier

@@ -100,3 +100,14 @@ func ReadAhead(b *Broker) (kept, counted int64) {
 	defer b.desks.chunks.mu.Unlock()
 	return kept, b.desks.chunks.bytes
 }
+
+// KnownRecords returns how many records of a queue its owner knows one by one.
+func KnownRecords(q *Queue) int {
+	d, _, err := q.ownedHere()
+	if err != nil || d == nil {
+		return -1
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.table.Len()
+}

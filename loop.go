@@ -271,6 +271,7 @@ func (b *Broker) build(next commitlog.Next) (*commitlog.Commit, [][]byte) {
 	if len(c.Items) == 0 {
 		return nil, nil
 	}
+	b.buildLimits(c, d)
 	return c, payload
 }
 

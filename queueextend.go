@@ -20,7 +20,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	if err != nil {
 		return time.Time{}, asRead(err)
 	}
-	if _, err := q.desk(ctx); err != nil {
+	if _, err := q.desk(ctx, 0); err != nil {
 		return time.Time{}, asRead(err)
 	}
 	if err := q.lookUnlessLast(ctx, answers); err != nil {
@@ -30,7 +30,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 		return time.Time{}, asRead(err)
 	}
 	for {
-		d, err := q.desk(ctx) // which may be another one since it looked, or another broker's
+		d, err := q.desk(ctx, 0) // which may be another one since it looked, or another broker's
 		if err != nil {
 			return time.Time{}, asRead(err)
 		}
@@ -83,8 +83,11 @@ func (b *Broker) hasQueue(id uint64) bool {
 // extendUnmetLocked moves the end of a lease that an owner before this one has given, of a
 // record that was not looked at yet. It returns false if there is none.
 func (d *desk) extendUnmetLocked(x leases.Delivery, until time.Time) bool {
-	if int(x.Partition) < len(d.parts) && x.Offset < d.parts[x.Partition].next || d.table.Len()+len(d.extended) >= knownMax {
+	if d.table.Len()+len(d.extended) >= knownMax {
 		return false
+	}
+	if int(x.Partition) < len(d.parts) && x.Offset < d.parts[x.Partition].next {
+		return d.meetHeldLocked(x) && d.table.Extend(x, until)
 	}
 	d.b.mu.RLock()
 	defer d.b.mu.RUnlock()

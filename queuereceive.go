@@ -91,7 +91,7 @@ func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) ([]Message, er
 	r := &receiver{q: q, opts: opts, deadline: time.Now().Add(opts.Wait)}
 	defer r.leave()
 	for {
-		d, err := q.desk(ctx)
+		d, err := q.desk(ctx, opts.Max)
 		if CodeOf(err) == CodeQueueNotFound && !r.looked {
 			r.looked = true
 			if err := q.b.lookNow(ctx, false); err != nil {
@@ -250,7 +250,8 @@ func (d *desk) take(now time.Time, opts ReceiveOptions, admitted int) (out []lea
 	if d.closed {
 		return nil, until, nil, nil
 	}
-	defer func() { d.moveWindowLocked(now) }()
+	lack := 0
+	defer func() { d.followLocked(now, lack) }()
 	most, holder, full := opts.InFlight.roomLocked(d, now, opts.Max)
 	if full != nil {
 		d.wakeLocked() // it may have been this one's turn
@@ -261,7 +262,11 @@ func (d *desk) take(now time.Time, opts ReceiveOptions, admitted int) (out []lea
 			return nil, until, nil, need
 		}
 		until = now.Add(opts.lease(d.config))
-		if out = d.handLocked(now, until, min(most, admitted), most, holder); len(out) > 0 {
+		most, wanted := min(most, admitted), most
+		out = d.handLocked(now, until, most, wanted, holder)
+		d.pace.add(now, len(out))
+		lack = most - len(out)
+		if len(out) > 0 {
 			d.wakeLocked() // there may be more
 			return out, until, nil, nil
 		}
@@ -336,6 +341,9 @@ func (d *desk) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Time, ok
 	if next, some := d.table.Next(); some && (next.After(now) || d.claimsLocked(0) > 0) {
 		earlier(next)
 	} // else its turn comes when a claim is settled
+	if d.holds && d.held.After(now) {
+		earlier(d.held)
+	}
 	if len(d.delayed) > 0 && d.roomLocked() {
 		earlier(d.delayed[0].due)
 	}

@@ -23,9 +23,9 @@ const (
 	ownerContested = 10 * time.Minute
 )
 
-// desk returns the queue's desk. If another broker owns the queue that is
+// desk returns the queue's desk, to a caller that wants at most so many records. If another broker owns the queue that is
 // CodeQueueElsewhere; if none does, this one takes it over.
-func (q *Queue) desk(ctx context.Context) (*desk, error) {
+func (q *Queue) desk(ctx context.Context, most int) (*desk, error) {
 	for {
 		d, owner, err := q.ownedHere()
 		if err != nil || d != nil {
@@ -37,7 +37,7 @@ func (q *Queue) desk(ctx context.Context) (*desk, error) {
 		if err := q.b.mayTake(owner, false); err != nil {
 			return nil, err
 		}
-		if err := q.takeOver(ctx, owner); err != nil {
+		if err := q.takeOver(ctx, owner, most); err != nil {
 			return nil, err
 		}
 	}
@@ -117,7 +117,7 @@ func (q *Queue) TakeOver(ctx context.Context, epoch uint64) error {
 	if err := q.b.mayTake(o, true); err != nil {
 		return asRead(err)
 	}
-	return asRead(q.takeOver(ctx, o))
+	return asRead(q.takeOver(ctx, o, 0))
 }
 
 // Owner looks at the log and tells who hands out the queue's records: at what address, ""
@@ -137,10 +137,10 @@ func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, _ erro
 // another by now. That goes on when the caller goes away, or the store takes too long: an
 // owner that does not know that it is one would have to take over from itself, and leave its
 // whole window in doubt.
-func (q *Queue) takeOver(ctx context.Context, o owner) error {
+func (q *Queue) takeOver(ctx context.Context, o owner, most int) error {
 	taken := make(chan error, 1)
 	begun := q.b.desks.begin(&q.b.tasks, func() {
-		_, err, _ := q.b.desks.taking.Do(q.topic+"/"+q.name, func() (any, error) { return nil, q.commitOwner(o) })
+		_, err, _ := q.b.desks.taking.Do(q.topic+"/"+q.name, func() (any, error) { return nil, q.commitOwner(o, most) })
 		taken <- err
 	})
 	if !begun {
@@ -194,8 +194,9 @@ func (x *desks) end(ctx context.Context, tasks *sync.WaitGroup) []*desk {
 	return x.all()
 }
 
-// commitOwner has the log say that this broker is the next owner, and opens its desk.
-func (q *Queue) commitOwner(o owner) error {
+// commitOwner has the log say that this broker is the next owner, which is asked for at most
+// so many records, and opens its desk.
+func (q *Queue) commitOwner(o owner, most int) error {
 	b := q.b
 	// Whoever found no desk may have looked just before another's takeover was done, and
 	// seen this broker as the owner before itself.
@@ -211,11 +212,12 @@ func (q *Queue) commitOwner(o owner) error {
 		if refusal != nil {
 			return nil, refusal
 		}
+		_, partitions, _ := d.TopicID(q.topic)
 		epoch, _ := d.QueueEpoch(id)
 		if taken = id == o.queue && epoch == o.epoch; !taken {
 			return nil, nil // somebody was faster
 		}
-		return []commitlog.Item{&commitlog.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, windowRecords), Address: b.opts.Address}}, nil
+		return []commitlog.Item{&commitlog.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, firstReach(most, partitions)), Address: b.opts.Address}}, nil
 	}})
 	if err != nil {
 		return err
@@ -223,13 +225,13 @@ func (q *Queue) commitOwner(o owner) error {
 	if err := p.settled(b.life); err != nil || !taken {
 		return err
 	}
-	b.openDesk(o)
+	b.openDesk(o, most)
 	return nil
 }
 
 // openDesk opens the desk of a queue if this broker owns it with the next epoch: the one
 // that only its own commit can have set.
-func (b *Broker) openDesk(before owner) {
+func (b *Broker) openDesk(before owner, most int) {
 	queue, epoch := before.queue, before.epoch+1
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -242,10 +244,11 @@ func (b *Broker) openDesk(before owner) {
 	defer b.desks.mu.Unlock()
 	if b.desks.byID[queue] == nil {
 		d := b.deskOf(q, t)
+		d.pace.need(d.shown, int64(most))
 		if before.owned && before.mute(b) {
 			d.contested = d.shown.Add(ownerContested)
 		}
-		b.desks.byID[queue] = d
+		b.desks.putLocked(d)
 		b.logger.Info("hands out the records of a queue", "topic", t.Name, "queue", q.Name, "epoch", epoch)
 	}
 }

@@ -68,7 +68,8 @@
 // commit goes through the bytes of a commit and of a snapshot. What an owner does by what
 // it keeps in memory is a model of the broker's desk and of its leases.Table:
 //
-//   - mayHandOut, rule 1 of docs/rfcs/0002, of how far the desk looks into a partition;
+//   - mayHandOut, rule 1 of docs/rfcs/0002, of how far the desk looks into a partition, and
+//     moveWindow of desk.limitItems; lower is what the desk has of the same name;
 //   - attempt, rule 2, of the desk's claims; owes is the table's claiming;
 //   - park of Broker.park, and commit of desk.mayOwn, which both ask for;
 //   - release of desk.releases, after which a desk is closed (leaving);

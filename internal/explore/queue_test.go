@@ -37,7 +37,7 @@ func TestSmallQueues(t *testing.T) {
 	var sum Counts
 	for _, name := range slices.Sorted(maps.Keys(smallQueues)) {
 		cfg := smallQueues[name]
-		cfg.StatesMax = 500_000 // more would not be small
+		cfg.StatesMax = 2_500_000 // more would not be small
 		r := cfg.Explore()
 		t.Logf("%s: %v", name, r)
 		if r.Violated != 0 || !r.Complete {
@@ -128,6 +128,8 @@ func TestQueueRuleIsNeeded(t *testing.T) {
 		{DoneAgain, DoneOnce, nil},
 		{CountAnew, LastCounts, func(c *QueueConfig) { c.Redrives = 1 }},
 		{AnswerRedriven, LastCounts, func(c *QueueConfig) { c.Redrives = 1 }},
+		{LimitBelow, OwnNumber, nil},
+		{LimitUnheeded, OwnNumber, nil},
 	}
 	for _, test := range tests {
 		t.Run(fmt.Sprintf("%v/%v", test.without, test.violated), func(t *testing.T) {

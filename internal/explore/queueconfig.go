@@ -48,6 +48,11 @@ const (
 	// AnswerRedriven: who had a record last before it was redriven may still answer, until
 	// it is handed out again.
 	AnswerRedriven
+	// LimitBelow: an owner moves the window back below what it has handed out.
+	LimitBelow
+	// LimitUnheeded: an owner hands out what is beyond a window that it has moved back, until
+	// it hears of that.
+	LimitUnheeded
 )
 
 var queueRuleNames = [...]string{
@@ -55,7 +60,7 @@ var queueRuleNames = [...]string{
 	"attempt not checked", "no doubt at a takeover", "epoch not checked", "epoch not checked at parking",
 	"release that leaves out what is out", "work after the release", "owner by its name", "durable attempts taken up",
 	"lease extended too late", "nothing handed out again of others", "attempts without end", "refused without a look", "done again", "redriven records count anew",
-	"redriven records answered",
+	"redriven records answered", "window moved back below what is out", "window moved back, and not heeded",
 }
 
 func (r QueueRule) String() string { return queueRuleNames[r] }

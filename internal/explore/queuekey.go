@@ -64,7 +64,7 @@ func (w *queueWorld) appendBroker(b []byte, br *queueBroker) []byte {
 	if epoch == 0 && w.Without != RefuseUnlooked {
 		return b
 	}
-	b = binary.AppendUvarint(b, uint64(br.view))
+	b = binary.AppendUvarint(append(b, br.lower), uint64(br.view))
 	v := w.folds.at(br.view)
 	for o := range w.Records {
 		gave, owes := br.gave[o], br.owes[o]
@@ -101,6 +101,7 @@ func (k *queueKeys) worldOf(key []byte, c *choices, t *trace) *queueWorld {
 		if epoch == 0 && w.Without != RefuseUnlooked {
 			continue
 		}
+		b.lower = r.byte()
 		b.view = r.fold()
 		for o := range w.Records {
 			x := r.byte()

@@ -14,6 +14,9 @@ type queueBroker struct {
 	owes [recordsMax]uint8
 	// keeps is the number of a delivery whose lease runs.
 	keeps [recordsMax]uint8
+	// lower is where it has the window end that it has sent back, until it hears of that; 0 =
+	// it has not.
+	lower uint8
 	// leaving: it has sent its release, and hands out nothing any more.
 	leaving bool
 }
@@ -104,7 +107,7 @@ func (w *queueWorld) look(b *queueBroker) {
 // learn brings a broker to the end of the log: it sees whether it still is the owner, and
 // which leases are over.
 func (w *queueWorld) learn(b *queueBroker) {
-	b.view = w.log
+	b.view, b.lower = w.log, 0
 	if b.epoch != 0 && !w.owns(b) && w.Without != NoEpoch {
 		b.forget()
 	}
@@ -202,17 +205,40 @@ func (w *queueWorld) moveWindow(b *queueBroker) {
 		return
 	}
 	window := 1 + w.pick(w.Records)
+	if w.Without != LimitBelow && window <= w.given(b) {
+		w.skip()
+		return
+	}
 	if !w.commit(b, change{what: aWindow, window: uint8(window)}) {
 		return
 	}
 	w.tell("%c moves the window to %d", b.name, window)
+	if w.Without != LimitUnheeded {
+		b.lower = uint8(window)
+	}
 	w.hear(b)
 }
 
-// mayHandOut is rule 1: what is fresh, and below the window that the log has.
+// given returns the last record that a broker has handed out for the first time, and of which
+// it knows nothing else; -1 if there is none.
+func (w *queueWorld) given(b *queueBroker) int {
+	v, last := w.folds.at(b.view), -1
+	for o := range w.Records {
+		if b.gave[o] == 1 && !v.records[o].sure {
+			last = o
+		}
+	}
+	return last
+}
+
+// mayHandOut is rule 1: what is fresh, and below the window that the log has, or will have
+// when it comes back.
 func (w *queueWorld) mayHandOut(b *queueBroker, record int) bool {
 	v := w.folds.at(b.view)
 	r := &v.records[record]
+	if b.lower != 0 && record >= int(b.lower) {
+		return false
+	}
 	return record < v.end && r.fresh() && b.gave[record] == 0 && (!r.sure || w.Without == WindowAfter)
 }
 

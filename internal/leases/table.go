@@ -183,6 +183,19 @@ func (t *Table) RemoveBelow(partition int32, before int64) {
 	}
 }
 
+// Due returns how many records wait for a claim whose time has come, up to most.
+func (t *Table) Due(now time.Time, most int) int { return t.again.due(0, now, most) }
+
+// WaitUntil returns how many records wait for that time.
+func (t *Table) WaitUntil(at time.Time) (n int) {
+	for _, e := range t.entries {
+		if (e.phase == later || e.phase == blocked) && !e.first && e.at.Equal(at) {
+			n++
+		}
+	}
+	return n
+}
+
 // PutBack has a record handed out again from a time on: its delivery of that number failed.
 // It returns false if the record is not known.
 func (t *Table) PutBack(d Delivery, from time.Time) bool {

@@ -118,6 +118,16 @@ func (h byTime) Less(i, j int) bool {
 	return h[i].Compare(h[j].Place) < 0
 }
 
+// due returns how many records below the i-th of the heap, and that itself, have their time
+// come, up to most.
+func (h byTime) due(i int, now time.Time, most int) (n int) {
+	if i >= len(h) || most <= 0 || h[i].at.After(now) {
+		return 0
+	}
+	n = 1 + h.due(2*i+1, now, most-1)
+	return n + h.due(2*i+2, now, most-n)
+}
+
 func (h byTime) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j

@@ -238,7 +238,7 @@ func (w *writer) queueItem(t *rapid.T, d *Draft, topic uint64, partitions uint32
 		return &commitlog.QueueReleased{Queue: id, Epoch: epoch}
 	case kind == 6:
 		window := d.queuePartition(d.queue(id), partition).window
-		return &commitlog.WindowMoved{Queue: id, Epoch: epoch, Partition: partition, Window: rapid.Int64Range(window, window+5).Draw(t, "window")}
+		return &commitlog.WindowMoved{Queue: id, Epoch: epoch, Partition: partition, Window: rapid.Int64Range(max(0, window-5), window+5).Draw(t, "window")}
 	case kind == 7:
 		return &commitlog.QueuePurged{Queue: id, Partition: partition, Before: rapid.Int64Range(0, end).Draw(t, "before")}
 	case end == 0:

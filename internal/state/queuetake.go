@@ -120,8 +120,8 @@ func (d *Draft) takeWindow(x *commitlog.WindowMoved) error {
 	if err != nil {
 		return err
 	}
-	if x.Window < p.window {
-		return fmt.Errorf("%w: the window of queue %d falls from %d to %d", ErrNonsense, x.Queue, p.window, x.Window)
+	if x.Window < 0 {
+		return fmt.Errorf("%w: queue %d with a window at %d", ErrNonsense, x.Queue, x.Window)
 	}
 	p.window = x.Window
 	return nil

@@ -1,5 +1,7 @@
 package state
 
+import "slices"
+
 // What an owner reads off a queue. All of it belongs to the state as it is now: use it
 // under the lock that guards that.
 
@@ -75,4 +77,35 @@ func (q *Queue) EachAttempt(partition int32, f func(offset int64, a Attempt)) {
 func (q *Queue) DoneCount(d Delayed) int64 {
 	done := &q.part(int32(d.Partition)).done
 	return done.count(d.Offset) - done.count(d.End())
+}
+
+// Listed returns the offsets from from to to-1 that are not done and of which the log knows
+// a delivery by itself, ascending.
+func (q *Queue) Listed(partition int32, from, to int64) (offsets []int64) {
+	attempts := q.part(partition).attempts
+	if to-from > int64(len(attempts)) {
+		for o := range attempts {
+			if from <= o && o < to {
+				offsets = append(offsets, o)
+			}
+		}
+		slices.Sort(offsets)
+		return offsets
+	}
+	for o := from; o < to; o++ {
+		if _, listed := attempts[o]; listed {
+			offsets = append(offsets, o)
+		}
+	}
+	return offsets
+}
+
+// Uncertain returns how many of the offsets from from to to-1 are not done, and of which
+// nothing is known by itself.
+func (q *Queue) Uncertain(partition int32, from, to int64) int64 {
+	if from >= to {
+		return 0
+	}
+	d := &q.part(partition).done
+	return to - from - (d.count(from) - d.count(to)) - int64(len(q.Listed(partition, from, to)))
 }

@@ -1,0 +1,139 @@
+package seb
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// What an owner that was lost may have handed out is held back for one lease. It stays a
+// range of offsets, however long, until the lease is over; then its records become known
+// as receivers want them. A record becomes known before that if it is put back, or its
+// lease is extended.
+
+// offsets are those from from to to-1.
+type offsets struct{ from, to int64 }
+
+// holdLocked passes over the next records of a partition, up to to, which an owner that was
+// lost may have handed out. Those of which the log knows more become known; those that are
+// not due wait until they are.
+func (d *desk) holdLocked(q *state.Queue, partition int32, to int64, now time.Time) {
+	for _, run := range d.ahead[partition] {
+		p := &d.parts[partition]
+		if run.from >= to {
+			break
+		}
+		if run.to <= p.next || !run.due.After(now) {
+			continue
+		}
+		if !d.holdRunLocked(q, partition, run.from) {
+			return
+		}
+		end := min(to, run.to)
+		heap.Push(&d.delayed, delay{run.due, partition, p.next, end})
+		p.next = end
+	}
+	d.holdRunLocked(q, partition, to)
+}
+
+// holdRunLocked is holdLocked of records that are due. It returns false if there is no room
+// for all of those that become known.
+func (d *desk) holdRunLocked(q *state.Queue, partition int32, to int64) bool {
+	p, all := &d.parts[partition], true
+	for _, o := range q.Listed(partition, p.next, to) {
+		if all = d.roomLocked(); !all {
+			to = o
+			break
+		}
+		d.meetLocked(q, leases.Place{Partition: partition, Offset: o}, leases.NoKey, time.Time{})
+	}
+	if p.next < to {
+		p.held = append(p.held, offsets{p.next, to})
+		d.holds = true
+		p.next = to
+	}
+	return all
+}
+
+// riseHeldLocked makes records known that are held back no longer, until so many wait for
+// their next attempt.
+func (d *desk) riseHeldLocked(now time.Time, enough int) {
+	if !d.holds || now.Before(d.held) {
+		return
+	}
+	d.b.mu.RLock()
+	defer d.b.mu.RUnlock()
+	q := d.b.state.QueueByID(d.queue)
+	if q == nil {
+		return
+	}
+	enough -= d.table.Due(now, enough)
+	for i := range d.parts {
+		p := &d.parts[i]
+		for len(p.held) > 0 {
+			if enough <= 0 || !d.roomLocked() {
+				return
+			}
+			x := &p.held[0]
+			if x.from = q.NextUndone(int32(i), x.from); x.from >= x.to {
+				p.held = p.held[1:]
+				continue
+			}
+			before := d.table.Len()
+			d.meetLocked(q, leases.Place{Partition: int32(i), Offset: x.from}, leases.NoKey, time.Time{})
+			x.from++
+			enough -= d.table.Len() - before
+		}
+		p.held = nil
+	}
+	d.holds = false
+}
+
+// meetHeldLocked makes a record known that is in a range which is held back. It returns
+// false if it is in none.
+func (d *desk) meetHeldLocked(x leases.Delivery) bool {
+	if int(x.Partition) >= len(d.parts) {
+		return false
+	}
+	p := &d.parts[x.Partition]
+	i := slices.IndexFunc(p.held, func(h offsets) bool { return h.from <= x.Offset && x.Offset < h.to })
+	if i < 0 {
+		return false
+	}
+	h := p.held[i]
+	p.held = slices.Replace(p.held, i, i+1, offsets{h.from, x.Offset}, offsets{x.Offset + 1, h.to})
+	d.table.AddAgain(x, leases.NoKey, d.held)
+	return true
+}
+
+// heldLocked returns how many records are held back.
+func (d *desk) heldLocked(now time.Time) (n int64) {
+	if !now.Before(d.held) {
+		return 0
+	}
+	d.b.mu.RLock()
+	defer d.b.mu.RUnlock()
+	t, q := d.b.state.TopicByID(d.topic), d.b.state.QueueByID(d.queue)
+	if t == nil || q == nil {
+		return 0
+	}
+	for i := range t.Partitions {
+		next := t.Partitions[i].Start
+		if i < len(d.parts) {
+			next = max(next, d.parts[i].next)
+			for _, h := range d.parts[i].held {
+				n += q.Uncertain(int32(i), max(h.from, t.Partitions[i].Start), h.to)
+			}
+		}
+		n += q.Uncertain(int32(i), next, q.Doubt(int32(i)))
+		q.EachAttempt(int32(i), func(offset int64, a state.Attempt) {
+			if offset >= next && mayBeOut(a, true) {
+				n++
+			}
+		})
+	}
+	return n + int64(d.table.WaitUntil(d.held))
+}

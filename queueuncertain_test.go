@@ -1,0 +1,179 @@
+package seb_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// freshAfterKill kills the owner of a queue and returns how many of the records that are left
+// the next one hands out at once.
+func freshAfterKill(t *testing.T, b *seb.Broker, store objstore.Store) (n int) {
+	t.Helper()
+	kill(t, b)
+	next := open(t, store, seb.InVirtualTime(immediate())).Queue("t", "work")
+	for {
+		ms := mustReceive(t, next, 1000, 0)
+		if len(ms) == 0 {
+			return n
+		}
+		for _, m := range ms {
+			if m.Attempt != 1 {
+				t.Fatalf("offset %d goes out as attempt %d before the lease is over", m.Offset, m.Attempt)
+			}
+		}
+		n += len(ms)
+	}
+}
+
+// TestLostOwnerOfASmallQueueHoldsBackFewRecords: one of twenty records was handed out, so the
+// next owner must not take all of them for such as may be out.
+func TestLostOwnerOfASmallQueueHoldsBackFewRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		b := openOnly(t, store, seb.InVirtualTime(immediate()))
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		appendTo(t, b, 0, 20)
+		wantHanded(t, mustReceive(t, q, 1, 0), "[0#1]")
+		if n := freshAfterKill(t, b, store); n < 12 {
+			t.Errorf("of 19 records that nobody got, %d are handed out before the lease is over", n)
+		}
+	})
+}
+
+// TestDispatchLimitFallsWhenDeliveriesSlowDown: after a burst a queue is as certain again as
+// one that has always been slow.
+func TestDispatchLimitFallsWhenDeliveriesSlowDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		b := openOnly(t, store, seb.InVirtualTime(immediate()))
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		if _, err := b.Append(t.Context(), "t", batchOf(6000, 1)); err != nil {
+			t.Fatal(err)
+		}
+		done := 0
+		work := func(most int) {
+			ms := mustReceive(t, q, most, 0)
+			mustAck(t, q, ms...)
+			done += len(ms)
+		}
+		for range 5 {
+			work(1000)
+		}
+		if done < 4000 {
+			t.Fatalf("five receives of 1000 got %d", done)
+		}
+		for range 60 {
+			time.Sleep(2 * time.Second)
+			work(1)
+		}
+		if n := freshAfterKill(t, b, store); n < 6000-done-40 {
+			t.Errorf("of %d records that nobody got, %d are handed out before the lease is over", 6000-done, n)
+		}
+	})
+}
+
+// TestDispatchLimitMovesWithOtherCommits has a worker that takes one record after the other
+// cost no commits but those of its acknowledgements, at any speed.
+func TestDispatchLimitMovesWithOtherCommits(t *testing.T) {
+	for _, work := range []time.Duration{0, 100 * time.Millisecond, 3 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			_, faulty := newFaulty()
+			opts := seb.InVirtualTime(immediate())
+			opts.Batching = seb.Timed(250*time.Millisecond, 1<<20)
+			b := open(t, storetest.Slow(faulty, 30*time.Millisecond), opts)
+			mustCreateTopic(t, b, "t", 1)
+			q := b.Queue("t", "work")
+			mustSet(t, q, seb.QueueUpdate{})
+			if _, err := b.Append(t.Context(), "t", batchOf(300, 1)); err != nil {
+				t.Fatal(err)
+			}
+			mustAck(t, q, mustReceive(t, q, 1, 0)...) // which takes the queue over
+			before := faulty.Count(objstore.VerbCreate, "log/")
+			for range 200 {
+				began := time.Now()
+				ms := mustReceive(t, q, 1, time.Minute)
+				if waited := time.Since(began); waited > 0 {
+					t.Fatalf("offset %d was waited for %v", ms[0].Offset, waited)
+				}
+				time.Sleep(work)
+				mustAck(t, q, ms...)
+			}
+			if n := faulty.Count(objstore.VerbCreate, "log/") - before; n != 200 {
+				t.Errorf("200 acknowledgements took %d commits, with %v of work each", n, work)
+			}
+		})
+	}
+}
+
+// TestWorkersOfAnIdleQueueGetWhatIsAppendedAtOnce: the commit that appends records also says
+// that the workers who wait for them may have them.
+func TestWorkersOfAnIdleQueueGetWhatIsAppendedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers = 50
+		b, q := openQueueOn(t, storetest.Slow(objstore.NewMemory(), 50*time.Millisecond), 1, seb.QueueUpdate{})
+		mustAck(t, q, mustReceive(t, q, 1, 0)...)
+		var all []<-chan []seb.Message
+		for range workers {
+			all = append(all, waiting(t, q, 10*time.Minute))
+		}
+		time.Sleep(5 * time.Minute)
+		if _, err := b.Append(t.Context(), "t", batchOf(workers, 1)); err != nil {
+			t.Fatal(err)
+		}
+		began, n := time.Now(), 0
+		for _, got := range all {
+			n += len(<-got)
+		}
+		if waited := time.Since(began); n != workers || waited > 0 {
+			t.Errorf("%d workers have got their records %v after they were appended", n, waited)
+		}
+	})
+}
+
+// TestWhatIsHeldBackTakesNoMemory has the next owner know a range of records that may be out,
+// and not each of them; as it does of those that are handed out when the lease is over.
+func TestWhatIsHeldBackTakesNoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		b := openOnly(t, store, seb.InVirtualTime(immediate()))
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		if _, err := b.Append(t.Context(), "t", batchOf(5000, 1)); err != nil {
+			t.Fatal(err)
+		}
+		out := 0
+		for out < 3000 {
+			out += len(mustReceive(t, q, 1000, time.Second))
+		}
+		kill(t, b)
+		q = open(t, store, seb.InVirtualTime(immediate())).Queue("t", "work")
+		known := func(when string, most int) {
+			t.Helper()
+			if n := seb.KnownRecords(q); n > most {
+				t.Errorf("%s the owner knows %d records", when, n)
+			}
+		}
+		mustAck(t, q, mustReceive(t, q, 10, 0)...)
+		known("while the lease lasts", 0)
+		for done := 10; done < 5000; {
+			ms := mustReceive(t, q, 10, time.Minute)
+			if len(ms) == 0 {
+				t.Fatalf("%d records come no more", 5000-done)
+			}
+			known("when it is over", 30)
+			mustAck(t, q, ms...)
+			done += len(ms)
+		}
+		wantLeft(t, q, 0)
+	})
+}
