@@ -209,7 +209,7 @@ func (p *plant) check(records int) {
 			r.failf("offset %d is parked, and was done by %s", m.Offset, t)
 		}
 	}
-	if info.Ready+info.Delayed > 0 || len(r.done)+len(dead) > records {
+	if info.Ready+info.Held+info.Delayed > 0 || len(r.done)+len(dead) > records {
 		r.failf("%d done and %d parked of %d: %+v", len(r.done), len(dead), records, info)
 	}
 	for o, by := range r.passed {

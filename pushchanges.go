@@ -59,5 +59,5 @@ func (b *Broker) pushedQueues() map[uint64]pushedQueue {
 // due tells whether the queue has records that may be with its target now, or should be.
 func (x *pushedQueue) due() bool {
 	info, _, err := x.q.known()
-	return err == nil && info.Ready > 0
+	return err == nil && info.Ready+info.Held > 0
 }

@@ -152,7 +152,7 @@ func wantDone(t testing.TB, q *seb.Queue, dead int64) {
 	t.Helper()
 	eventually(t, func() string {
 		info, err := q.Describe(t.Context())
-		if err != nil || info.Ready+info.Leased != 0 || info.Dead != dead {
+		if err != nil || info.Ready+info.Held+info.Leased != 0 || info.Dead != dead {
 			return fmt.Sprintf("%d ready, %d leased, %d dead, %v", info.Ready, info.Leased, info.Dead, err)
 		}
 		return ""

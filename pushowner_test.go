@@ -124,7 +124,7 @@ func TestOnlyTheOwnerPushesHoweverSlowTheTargetIs(t *testing.T) {
 		if got := target.all(); len(got) != 4 {
 			t.Errorf("%v came", got)
 		}
-		if info := describe(t, q); info.Epoch != 1 || info.Ready+info.Leased != 0 {
+		if info := describe(t, q); info.Epoch != 1 || info.Ready+info.Held+info.Leased != 0 {
 			t.Errorf("the queue is %+v", info)
 		}
 	})
@@ -163,7 +163,7 @@ func TestAnotherBrokerPushesWhenTheOwnerIsLost(t *testing.T) {
 		if got := target.all(); len(got) != 5 || !slices.Equal(slices.Sorted(slices.Values(got[3:])), []string{"b#2", "c#2"}) {
 			t.Errorf("%v came", got)
 		}
-		if info := describe(t, q); info.Ready+info.Leased+info.Dead != 0 || info.Epoch != 2 {
+		if info := describe(t, q); info.Ready+info.Held+info.Leased+info.Dead != 0 || info.Epoch != 2 {
 			t.Errorf("the queue is %+v", info)
 		}
 		end()
@@ -184,7 +184,7 @@ func TestAnotherBrokerPushesWhenTheOwnerGoes(t *testing.T) {
 		appendValues(t, one, "a", "b")
 		time.Sleep(100 * time.Millisecond)
 		end() // which waits for the two
-		if info := describe(t, q); info.Ready+info.Leased != 0 {
+		if info := describe(t, q); info.Ready+info.Held+info.Leased != 0 {
 			t.Errorf("the queue is %+v", info)
 		}
 		if err := one.Close(); err != nil {

@@ -350,8 +350,12 @@ type QueueInfo struct {
 	// Ready records may be handed out now, Delayed ones later, Leased ones are with
 	// workers, and Dead ones are parked.
 	Ready, Delayed, Leased, Dead int64
+	// Held records may be with workers of an owner that was lost: they are held back until
+	// HeldUntil, which is zero if there are none. Acknowledging them goes on.
+	Held      int64
+	HeldUntil time.Time
 	// Exact is false if this broker does not own the queue: then it can't tell the leased
-	// from the ready, and counts them there.
+	// and the held from the ready, and counts them there.
 	Exact bool
 	// Oldest is about when the oldest record that is not done or parked was written; zero if
 	// there is none.
@@ -445,7 +449,10 @@ func (d *desk) tell(info *QueueInfo) {
 	defer d.mu.Unlock()
 	info.Exact = !d.closed
 	info.Leased = int64(d.table.Leased(now))
-	info.Ready = max(0, info.Ready-info.Leased)
+	if info.Held = d.heldLocked(now); info.Held > 0 {
+		info.HeldUntil = now.Add(d.held.Sub(now)).UTC()
+	}
+	info.Ready = max(0, info.Ready-info.Leased-info.Held)
 	info.Received, info.Acknowledged = d.received.perSecond(now), d.acknowledged.perSecond(now)
 	info.received, info.acknowledged = d.received.total, d.acknowledged.total
 }

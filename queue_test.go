@@ -261,10 +261,13 @@ seb_queue_dead_records{queue="work",topic="t"} 1
 # HELP seb_queue_delayed_records Records that are not to be handed out yet.
 # TYPE seb_queue_delayed_records gauge
 seb_queue_delayed_records{queue="work",topic="t"} 2
+# HELP seb_queue_held_records Records that wait for one lease since an owner that was lost may have handed them out, of queues that this broker hands out.
+# TYPE seb_queue_held_records gauge
+seb_queue_held_records{queue="work",topic="t"} 0
 # HELP seb_queue_leased_records Records that are with workers, of queues that this broker hands out.
 # TYPE seb_queue_leased_records gauge
 seb_queue_leased_records{queue="work",topic="t"} 1
-# HELP seb_queue_left_records Records that are neither done nor parked, those that are leased or delayed included.
+# HELP seb_queue_left_records Records that are neither done nor parked, those that are leased, held or delayed included.
 # TYPE seb_queue_left_records gauge
 seb_queue_left_records{queue="work",topic="t"} 5
 # HELP seb_queue_received_records_total Records that this broker has handed out since it last took the queue over.
@@ -273,7 +276,7 @@ seb_queue_received_records_total{queue="work",topic="t"} 4
 # HELP seb_queues Queues of all topics.
 # TYPE seb_queues gauge
 seb_queues 1
-`), "seb_delayed_appends", "seb_queue_acknowledged_records_total", "seb_queue_dead_records", "seb_queue_delayed_records", "seb_queue_leased_records",
+`), "seb_delayed_appends", "seb_queue_acknowledged_records_total", "seb_queue_dead_records", "seb_queue_delayed_records", "seb_queue_held_records", "seb_queue_leased_records",
 			"seb_queue_left_records", "seb_queue_received_records_total", "seb_queues")
 		if err != nil {
 			t.Error(err)

@@ -104,7 +104,7 @@ func TestRecordThatIsLost(t *testing.T) {
 					}
 				}
 				info, err := q.Describe(t.Context())
-				if err != nil || info.Dead != 1 || info.Ready+info.Leased+info.Delayed != 0 {
+				if err != nil || info.Dead != 1 || info.Ready+info.Held+info.Leased+info.Delayed != 0 {
 					t.Errorf("%+v, %v", info, err)
 				}
 			})

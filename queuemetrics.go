@@ -9,7 +9,7 @@ const queuesShown = 1000
 
 var (
 	queueLeft = prometheus.NewDesc("seb_queue_left_records",
-		"Records that are neither done nor parked, those that are leased or delayed included.", []string{"topic", "queue"}, nil)
+		"Records that are neither done nor parked, those that are leased, held or delayed included.", []string{"topic", "queue"}, nil)
 	queueDelayed = prometheus.NewDesc("seb_queue_delayed_records",
 		"Records that are not to be handed out yet.", []string{"topic", "queue"}, nil)
 	queueDead = prometheus.NewDesc("seb_queue_dead_records",
@@ -18,6 +18,8 @@ var (
 		"About when the oldest record was written that is not done, in seconds since 1970. None if there is none.", []string{"topic", "queue"}, nil)
 	queueLeased = prometheus.NewDesc("seb_queue_leased_records",
 		"Records that are with workers, of queues that this broker hands out.", []string{"topic", "queue"}, nil)
+	queueHeld = prometheus.NewDesc("seb_queue_held_records",
+		"Records that wait for one lease since an owner that was lost may have handed them out, of queues that this broker hands out.", []string{"topic", "queue"}, nil)
 	queueReceived = prometheus.NewDesc("seb_queue_received_records_total",
 		"Records that this broker has handed out since it last took the queue over.", []string{"topic", "queue"}, nil)
 	queueAcknowledged = prometheus.NewDesc("seb_queue_acknowledged_records_total",
@@ -30,7 +32,7 @@ type queueMetrics struct{ b *Broker }
 
 // Describe implements [prometheus.Collector].
 func (queueMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queueLeft, queueDelayed, queueDead, queueOldest, queueLeased, queueReceived, queueAcknowledged} {
+	for _, d := range []*prometheus.Desc{queueLeft, queueDelayed, queueDead, queueOldest, queueLeased, queueHeld, queueReceived, queueAcknowledged} {
 		out <- d
 	}
 }
@@ -41,7 +43,7 @@ func (m queueMetrics) Collect(out chan<- prometheus.Metric) {
 		tell := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
 			out <- prometheus.MustNewConstMetric(d, kind, v, q.Topic, q.Name)
 		}
-		tell(queueLeft, prometheus.GaugeValue, float64(q.Ready+q.Leased+q.Delayed))
+		tell(queueLeft, prometheus.GaugeValue, float64(q.Ready+q.Leased+q.Held+q.Delayed))
 		tell(queueDelayed, prometheus.GaugeValue, float64(q.Delayed))
 		tell(queueDead, prometheus.GaugeValue, float64(q.Dead))
 		if !q.Oldest.IsZero() {
@@ -49,6 +51,7 @@ func (m queueMetrics) Collect(out chan<- prometheus.Metric) {
 		}
 		if q.Exact {
 			tell(queueLeased, prometheus.GaugeValue, float64(q.Leased))
+			tell(queueHeld, prometheus.GaugeValue, float64(q.Held))
 			tell(queueReceived, prometheus.CounterValue, float64(q.received))
 			tell(queueAcknowledged, prometheus.CounterValue, float64(q.acknowledged))
 		}

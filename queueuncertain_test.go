@@ -177,3 +177,74 @@ func TestWhatIsHeldBackTakesNoMemory(t *testing.T) {
 		wantLeft(t, q, 0)
 	})
 }
+
+// TestHeldBackRecordsAreShown tells those that wait for the lease of a lost owner from those
+// that are ready, in either order, until they are answered, extended, or handed out again.
+func TestHeldBackRecordsAreShown(t *testing.T) {
+	for _, order := range []seb.QueueOrder{seb.OrderNone, seb.OrderKey} {
+		t.Run(string(order), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := objstore.NewMemory()
+				b := openOnly(t, store, seb.InVirtualTime(immediate()))
+				mustCreateTopic(t, b, "t", 1)
+				q := b.Queue("t", "work")
+				mustSet(t, q, seb.QueueUpdate{Order: &order})
+				appendTo(t, b, 0, 100)
+				ms := mustReceive(t, q, 10, 0)
+				again := ms[9]
+				if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Duration(0))}, again.Token); err != nil {
+					t.Fatal(err)
+				}
+				for again.Attempt == 1 { // what the log lists by itself is held back as well
+					again = mustReceive(t, q, 1, time.Second)[0]
+				}
+				kill(t, b)
+				q = open(t, store, seb.InVirtualTime(immediate())).Queue("t", "work")
+				fresh := mustReceive(t, q, 1, 0)
+				want := func(what string, ready, held, leased, later int64) {
+					t.Helper()
+					info := describe(t, q)
+					if info.Ready != ready || info.Leased != leased || info.Delayed != later || (held >= 0 && info.Held != held) {
+						t.Fatalf("%s: %d ready, %d held, %d leased, %d delayed; want %d, %d, %d, %d", what, info.Ready, info.Held, info.Leased, info.Delayed, ready, held, leased, later)
+					}
+					if (info.Held == 0) != info.HeldUntil.IsZero() {
+						t.Fatalf("%s: %d held until %v", what, info.Held, info.HeldUntil)
+					}
+				}
+				info := describe(t, q)
+				held := info.Held
+				if held < 10 || held > 70 || info.Ready+held+1 != 100 {
+					t.Fatalf("%d are held, %d are ready", held, info.Ready)
+				}
+				if left := time.Until(info.HeldUntil); left != 30*time.Second {
+					t.Errorf("they are held for %v", left)
+				}
+				mustAck(t, q, ms[0])
+				want("one is done", 99-held, held-1, 1, 0)
+				if _, err := q.Extend(t.Context(), time.Hour, ms[1].Token); err != nil {
+					t.Fatal(err)
+				}
+				want("one is extended", 99-held, held-2, 2, 0)
+				if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Hour)}, ms[2].Token); err != nil {
+					t.Fatal(err)
+				}
+				want("one is put back", 99-held, held-3, 2, 1)
+				mustAck(t, q, fresh...)
+				time.Sleep(30 * time.Second)
+				want("the lease is over", 99-held+held-3, 0, 1, 1)
+				seen := map[seb.Offset]bool{}
+				for len(seen) < 96 {
+					got := mustReceive(t, q, 7, 2*time.Second)
+					for _, m := range got {
+						seen[m.Offset] = true
+					}
+					mustAck(t, q, got...)
+					if len(got) == 0 {
+						break
+					}
+				}
+				want("all others are done", 0, 0, 1, 1)
+			})
+		})
+	}
+}

@@ -42,7 +42,7 @@ func openQueueOn(t *testing.T, store objstore.Store, records int, u seb.QueueUpd
 func wantLeft(t *testing.T, q *seb.Queue, left int64) {
 	t.Helper()
 	info, err := q.Describe(t.Context())
-	if err != nil || info.Ready+info.Delayed+info.Leased+info.Dead != left {
+	if err != nil || info.Ready+info.Held+info.Delayed+info.Leased+info.Dead != left {
 		t.Fatalf("%+v, %v; want %d left", info, err, left)
 	}
 }

@@ -60,7 +60,7 @@ func (s *server) untilCounts(left, dead int64) {
 	s.t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {
 		q := s.describeQueue("mail")
-		if q.Leased != nil && q.Ready+*q.Leased+q.Delayed == left && q.Dead == dead {
+		if q.Leased != nil && q.Ready+*q.Leased+*q.Held+q.Delayed == left && q.Dead == dead {
 			return
 		}
 		if time.Now().After(end) {

@@ -15,7 +15,9 @@ type queueJSON struct {
 	Created      string          `json:"created"`
 	Config       queueConfigJSON `json:"config"`
 	Ready        int64           `json:"ready"`
-	Leased       *int64          `json:"leased"` // null where this broker does not know: they count as ready
+	Leased       *int64          `json:"leased"`     // null where this broker does not know: they count as ready
+	Held         *int64          `json:"held"`       // null where this broker does not know: they count as ready
+	HeldUntil    *string         `json:"held_until"` // null if none are
 	Delayed      int64           `json:"delayed"`
 	Dead         int64           `json:"dead"`
 	Oldest       *string         `json:"oldest"` // null if there is no work
@@ -49,7 +51,10 @@ func toQueueJSON(q seb.QueueInfo, now time.Time) queueJSON {
 		j.Config.DeadLetterTopic = &q.Config.DeadLetterTopic
 	}
 	if q.Exact {
-		j.Leased, j.Received, j.Acknowledged = &q.Leased, &q.Received, &q.Acknowledged
+		j.Leased, j.Held, j.Received, j.Acknowledged = &q.Leased, &q.Held, &q.Received, &q.Acknowledged
+	}
+	if q.Held > 0 {
+		j.HeldUntil = new(q.HeldUntil.Format(timestampLayout))
 	}
 	if !q.Oldest.IsZero() {
 		j.Oldest = new(q.Oldest.Format(timestampLayout))

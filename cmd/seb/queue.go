@@ -39,6 +39,8 @@ type queueInfo struct {
 	Config       queueConfigInfo `json:"config"`
 	Ready        int64           `json:"ready"`
 	Leased       *int64          `json:"leased"` // nil where the broker doesn't know
+	Held         *int64          `json:"held"`   // nil where the broker doesn't know
+	HeldUntil    *string         `json:"held_until"`
 	Delayed      int64           `json:"delayed"`
 	Dead         int64           `json:"dead"`
 	OldestAge    *string         `json:"oldest_age"`
@@ -142,8 +144,8 @@ type queueListCmd struct {
 	Topic string `arg:"" type:"topic" help:"Name of the topic."`
 }
 
-const queueColumnsHelp = `READY may be handed out now, DELAYED later: not due yet, or waiting for another attempt. LEASED is with workers; - is not
-known to this broker, and counted as ready. DEAD is parked. OLDEST is how long the oldest of them is there.`
+const queueColumnsHelp = `READY may be handed out now, DELAYED later: not due yet, or waiting for another attempt. LEASED is with workers, HELD
+may be: the broker that handed it out was lost, and it waits for one lease. - is not known to this broker, and counted as ready. DEAD is parked. OLDEST is how long the oldest of them is there.`
 
 // Help shows examples.
 func (queueListCmd) Help() string {
@@ -176,13 +178,13 @@ func (c *queueListCmd) Run(ctx context.Context, std streams) error {
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
-		row.printf("QUEUE\tREADY\tLEASED\tDELAYED\tDEAD\tOLDEST\tORDER\tSTATE\n")
+		row.printf("QUEUE\tREADY\tLEASED\tHELD\tDELAYED\tDEAD\tOLDEST\tORDER\tSTATE\n")
 		for _, q := range answer.Queues {
 			state := "open"
 			if q.Config.Paused {
 				state = "paused"
 			}
-			row.printf("%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Name, q.Ready, textOr(q.Leased, "-"), q.Delayed, q.Dead, q.age(), q.Config.Order, state)
+			row.printf("%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Name, q.Ready, textOr(q.Leased, "-"), textOr(q.Held, "-"), q.Delayed, q.Dead, q.age(), q.Config.Order, state)
 		}
 	})
 	return out.err
@@ -222,10 +224,13 @@ func (c *queueShowCmd) Run(ctx context.Context, std streams) error {
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
-		row.printf("READY\tLEASED\tDELAYED\tDEAD\tOLDEST\tRECEIVED\tDONE\n")
-		row.printf("%d\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Ready, textOr(q.Leased, "-"), q.Delayed, q.Dead, q.age(), rate(q.Received), rate(q.Acknowledged))
+		row.printf("READY\tLEASED\tHELD\tDELAYED\tDEAD\tOLDEST\tRECEIVED\tDONE\n")
+		row.printf("%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Ready, textOr(q.Leased, "-"), textOr(q.Held, "-"), q.Delayed, q.Dead, q.age(), rate(q.Received), rate(q.Acknowledged))
 	})
 	out.printf("\n%s\n", strings.ReplaceAll(q.Config.String(), "; ", "\n"))
 	out.printf("owner: %s\n", textOr(q.Owner, "none known"))
+	if q.HeldUntil != nil {
+		out.printf("held until: %s\n", *q.HeldUntil)
+	}
 	return out.err
 }

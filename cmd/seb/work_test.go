@@ -103,7 +103,7 @@ func queueLeft(t *testing.T, url string) (left int64) {
 		t.Fatal(err)
 	}
 	if left = q.Ready + q.Delayed + q.Dead; q.Leased != nil {
-		left += *q.Leased
+		left += *q.Leased + *q.Held
 	}
 	return left
 }

@@ -70,7 +70,7 @@ func (s *simulation) finalDrain(l *life, q backlog) {
 				s.history.violate("Liveness", "on a store that is well: %v: %v", q, err)
 				return
 			}
-			if info.Exact && info.Ready+info.Delayed+info.Leased == 0 {
+			if info.Exact && info.Ready+info.Held+info.Delayed+info.Leased == 0 {
 				return
 			}
 			if most := finalDelay + s.plan.astray() + 2*finalWait; s.now()-idle > most {
@@ -115,7 +115,7 @@ func (s *simulation) compareQueues(b *seb.Broker, topic string, in *incarnation)
 		for _, m := range parked {
 			at = append(at, spot{int(m.Partition), m.Offset})
 		}
-		known[info.Name] = fmt.Sprint(info.Ready+info.Delayed+info.Leased, info.Epoch, at)
+		known[info.Name] = fmt.Sprint(info.Ready+info.Held+info.Delayed+info.Leased, info.Epoch, at)
 	}
 	left := map[string]string{}
 	for _, w := range in.queues {
