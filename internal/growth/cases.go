@@ -19,4 +19,6 @@ var cases = []growthCase{
 	{"queues", "many queues of one topic: receives from one after the other, memory, restart", queues},
 	{"pushes", "many pushed queues with a backlog: appends to another topic, how the queues share", pushes},
 	{"commits", "a log of many commits: appends, checkpoints, restart with fewer and fewer checkpoints", commits},
+	{"queue-restart", "many queues with a backlog: messages and memory before and after kill -9", queueRestart},
+	{"queue-lost", "a small queue whose broker is killed: how long nothing is handed out, and commits", queueLost},
 }
