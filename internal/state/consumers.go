@@ -51,6 +51,7 @@ type consumers struct {
 	next   uint64
 	byID   map[uint64]*Consumer
 	byName map[consumerName]*Consumer
+	sorted sorted[*Consumer] // by topic and name
 }
 
 func newConsumers() consumers {
@@ -62,16 +63,30 @@ func (s *State) Consumer(topic uint64, name string) *Consumer {
 	return s.consumers.byName[consumerName{topic, name}]
 }
 
+// ConsumerByID returns the consumer with that id, nil if there is none.
+func (s *State) ConsumerByID(id uint64) *Consumer { return s.consumers.byID[id] }
+
 // Consumers returns a topic's consumers by name.
 func (s *State) Consumers(topic uint64) []*Consumer {
-	var cs []*Consumer
-	for _, c := range s.consumers.byID {
-		if c.Topic == topic {
+	return s.ConsumersAfter(topic, "", len(s.consumers.byID))
+}
+
+// ConsumersAfter returns the consumers of a topic whose names follow that one, by name, at
+// most the given number. Its cost is that of those alone.
+func (s *State) ConsumersAfter(topic uint64, name string, most int) (cs []*Consumer) {
+	for c := range s.consumers.sorted.from(&Consumer{Topic: topic, Name: name}, consumersByName) {
+		if c.Topic != topic || len(cs) == most {
+			break
+		}
+		if c.Name != name {
 			cs = append(cs, c)
 		}
 	}
-	slices.SortFunc(cs, func(a, b *Consumer) int { return strings.Compare(a.Name, b.Name) })
 	return cs
+}
+
+func consumersByName(a, b *Consumer) int {
+	return cmp.Or(cmp.Compare(a.Topic, b.Topic), strings.Compare(a.Name, b.Name))
 }
 
 // ConsumerCount returns the number of consumers of all topics.
@@ -80,12 +95,11 @@ func (s *State) ConsumerCount() int { return len(s.consumers.byID) }
 // OldestConsumers returns consumers of all topics, by id, at most the given number:
 // those with the smallest ids.
 func (s *State) OldestConsumers(most int) []*Consumer {
-	cs := slices.SortedFunc(maps.Values(s.consumers.byID), func(a, b *Consumer) int { return cmp.Compare(a.ID, b.ID) })
-	return cs[:min(most, len(cs))]
+	return smallest(maps.Values(s.consumers.byID), most, func(a, b *Consumer) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 const (
-	consumerMemory = int64(unsafe.Sizeof(Consumer{})) + 2*64 // and its places in two maps
+	consumerMemory = int64(unsafe.Sizeof(Consumer{})) + 2*64 + sortedMemory // and its places in two maps and a list
 	positionMemory = int64(unsafe.Sizeof(int64(0)))
 )
 
@@ -95,6 +109,7 @@ func (c *Consumer) memory() int64 {
 
 func (s *State) putConsumer(c *Consumer) {
 	s.consumers.byID[c.ID], s.consumers.byName[consumerName{c.Topic, c.Name}] = c, c
+	s.consumers.sorted.add(c, consumersByName)
 	s.consumers.next = max(s.consumers.next, c.ID+1)
 	s.memory += c.memory()
 }
@@ -103,14 +118,13 @@ func (s *State) dropConsumer(c *Consumer) {
 	s.memory -= c.memory()
 	delete(s.consumers.byID, c.ID)
 	delete(s.consumers.byName, consumerName{c.Topic, c.Name})
+	s.consumers.sorted.remove(c, consumersByName)
 }
 
 // dropConsumers forgets the consumers of a topic.
 func (s *State) dropConsumers(topic uint64) {
-	for _, c := range s.consumers.byID {
-		if c.Topic == topic {
-			s.dropConsumer(c)
-		}
+	for _, c := range s.Consumers(topic) {
+		s.dropConsumer(c)
 	}
 }
 

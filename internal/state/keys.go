@@ -61,6 +61,18 @@ func (k keys) sorted() []*Key {
 // Keys returns the API keys that are not revoked, by id.
 func (s *State) Keys() []*Key { return s.keys.sorted() }
 
+// KeysAfter returns the ids of the API keys that are not revoked and follow that one, in order, at
+// most the given number.
+func (s *State) KeysAfter(id uint64, most int) []uint64 {
+	return smallest(func(yield func(uint64) bool) {
+		for k := range s.keys.byID {
+			if k > id && !yield(k) {
+				return
+			}
+		}
+	}, most, cmp.Compare[uint64])
+}
+
 // Key returns an API key, nil if there is none of that id.
 func (s *State) Key(id uint64) *Key { return s.keys.byID[id] }
 

@@ -297,7 +297,7 @@ func requireSame(t rapid.TB, got, want *State) {
 		got.Batches() != want.Batches() || got.Objects() != want.Objects() || got.ObjectBytes() != want.ObjectBytes() || got.nextTopic != want.nextTopic ||
 		!cmp.Equal(got.consumers.view(), want.consumers.view(), cmp.AllowUnexported(Consumer{}), cmpopts.EquateEmpty()) ||
 		got.consumers.next != want.consumers.next || len(got.consumers.byName) != len(want.consumers.byName) ||
-		!cmp.Equal(got.queues.view(), want.queues.view(), cmp.AllowUnexported(Queue{}, queuePartition{}, done{}, span{}), cmpopts.EquateEmpty()) ||
+		!cmp.Equal(got.queues.view(), want.queues.view(), cmp.AllowUnexported(Queue{}, queuePartition{}, done{}, span{}, sorted[int64]{}), cmpopts.EquateEmpty()) ||
 		got.queues.next != want.queues.next || len(got.queues.byName) != len(want.queues.byName) || len(got.queues.byTopic) != len(want.queues.byTopic) ||
 		!slices.Equal(got.Delayed(), want.Delayed()) || queuesTake(got) != queuesTake(want) ||
 		got.NextKeyID() != want.NextKeyID() || !cmp.Equal(got.Keys(), want.Keys()) ||

@@ -1,8 +1,8 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -174,24 +174,36 @@ type ParkedRecord struct {
 func (d *Draft) Parked(id uint64, limit int) (list []ParkedRecord) {
 	q := d.queue(id)
 	for n := range d.topic(q.topic).partitions {
-		p, end, err := d.workedOn(id, n)
+		p, _, err := d.workedOn(id, n)
 		if err != nil {
 			continue
 		}
-		offsets := slices.Collect(maps.Keys(p.base.attempts))
-		for o := range p.attempts {
-			if _, both := p.base.attempts[o]; !both {
-				offsets = append(offsets, o)
-			}
-		}
-		slices.Sort(offsets)
-		for _, o := range offsets {
-			if a, _ := p.attempt(o); a.Parked && o < end && !p.isDone(o) && len(list) < limit {
-				list = append(list, ParkedRecord{n, o})
-			}
+		for _, o := range p.parked(limit - len(list)) {
+			list = append(list, ParkedRecord{n, o})
 		}
 	}
 	return list
+}
+
+// parked returns up to limit offsets that are parked, in order.
+func (p *draftQueuePartition) parked(limit int) (offsets []int64) {
+	for o, a := range p.attempts { // those that the commit parks
+		if a.Parked && !p.base.attempts[o].Parked && !p.isDone(o) {
+			offsets = append(offsets, o)
+		}
+	}
+	before := 0
+	for o := range p.base.parked.from(0, cmp.Compare[int64]) {
+		if before == limit {
+			break
+		}
+		if a, _ := p.attempt(o); a.Parked && !p.isDone(o) {
+			offsets = append(offsets, o)
+			before++
+		}
+	}
+	slices.Sort(offsets)
+	return offsets[:min(limit, len(offsets))]
 }
 
 // queue returns a queue as the commit has it, nil if it doesn't exist.

@@ -115,7 +115,14 @@ func (p *queuePartition) set(offset int64, a Attempt) {
 	if p.attempts == nil {
 		p.attempts = map[int64]Attempt{}
 	}
-	p.reasons += int64(len(a.Reason) - len(p.attempts[offset].Reason))
+	was := p.attempts[offset]
+	switch {
+	case a.Parked && !was.Parked:
+		p.parked.add(offset, cmp.Compare[int64])
+	case was.Parked && !a.Parked:
+		p.parked.remove(offset, cmp.Compare[int64])
+	}
+	p.reasons += int64(len(a.Reason) - len(was.Reason))
 	p.attempts[offset] = a
 }
 
@@ -123,6 +130,9 @@ func (p *queuePartition) set(offset int64, a Attempt) {
 func (p *queuePartition) forget(from, to int64) {
 	drop := func(offset int64, a Attempt) {
 		p.reasons -= int64(len(a.Reason))
+		if a.Parked {
+			p.parked.remove(offset, cmp.Compare[int64])
+		}
 		delete(p.attempts, offset)
 	}
 	if to-from > int64(len(p.attempts)) {
@@ -210,6 +220,7 @@ func (q *queues) view() []Queue {
 			p := &c.partitions[i]
 			p.done.above = slices.Clone(p.done.above)
 			p.attempts = maps.Clone(p.attempts)
+			p.parked = sorted[int64]{} // attempts tell as well
 		}
 		list = append(list, c)
 	}

@@ -49,7 +49,8 @@ type queuePartition struct {
 	// attempts are of records that are not done and were handed out more than once, or
 	// put back, or parked.
 	attempts map[int64]Attempt
-	reasons  int64 // size in bytes of those in attempts
+	parked   sorted[int64] // offsets of those in attempts that are
+	reasons  int64         // size in bytes of those in attempts
 	// window is where what the owner may hand out for the first time ends.
 	window int64
 	// doubt is where those end that an owner which was lost may have handed out once.
@@ -117,7 +118,7 @@ type queues struct {
 	next    uint64
 	byID    map[uint64]*Queue
 	byName  map[queueName]*Queue
-	byTopic map[uint64][]*Queue
+	byTopic map[uint64][]*Queue // by name
 }
 
 func newQueues() queues {
@@ -133,11 +134,20 @@ func (s *State) Queue(topic uint64, name string) *Queue {
 }
 
 // Queues returns a topic's queues by name.
-func (s *State) Queues(topic uint64) []*Queue {
-	qs := slices.Clone(s.queues.byTopic[topic])
-	slices.SortFunc(qs, func(a, b *Queue) int { return strings.Compare(a.Name, b.Name) })
-	return qs
+func (s *State) Queues(topic uint64) []*Queue { return slices.Clone(s.queues.byTopic[topic]) }
+
+// QueuesAfter returns the queues of a topic whose names follow that one, by name, at most the
+// given number. Its cost is that of those alone.
+func (s *State) QueuesAfter(topic uint64, name string, most int) []*Queue {
+	qs := s.queues.byTopic[topic]
+	at, found := slices.BinarySearchFunc(qs, &Queue{Name: name}, queuesByName)
+	if found {
+		at++
+	}
+	return slices.Clone(qs[at:min(at+most, len(qs))])
 }
+
+func queuesByName(a, b *Queue) int { return strings.Compare(a.Name, b.Name) }
 
 // QueueCount returns the number of queues of all topics.
 func (s *State) QueueCount() int { return len(s.queues.byID) }
@@ -145,8 +155,7 @@ func (s *State) QueueCount() int { return len(s.queues.byID) }
 // OldestQueues returns queues of all topics, by id, at most the given number: those with
 // the smallest ids.
 func (s *State) OldestQueues(most int) []*Queue {
-	qs := slices.SortedFunc(maps.Values(s.queues.byID), func(a, b *Queue) int { return cmp.Compare(a.ID, b.ID) })
-	return qs[:min(most, len(qs))]
+	return smallest(maps.Values(s.queues.byID), most, func(a, b *Queue) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 const (
@@ -161,12 +170,14 @@ func (q *Queue) memory() int64 {
 }
 
 func (p *queuePartition) memory() int64 {
-	return queuePartitionMemory + int64(len(p.done.above))*spanMemory + int64(len(p.attempts))*attemptMemory + p.reasons
+	return queuePartitionMemory + int64(len(p.done.above))*spanMemory + int64(len(p.attempts))*attemptMemory + int64(p.parked.count)*sortedMemory + p.reasons
 }
 
 func (s *State) putQueue(q *Queue) {
 	s.queues.byID[q.ID], s.queues.byName[queueName{q.Topic, q.Name}] = q, q
-	s.queues.byTopic[q.Topic] = append(s.queues.byTopic[q.Topic], q)
+	of := s.queues.byTopic[q.Topic]
+	at, _ := slices.BinarySearchFunc(of, q, queuesByName)
+	s.queues.byTopic[q.Topic] = slices.Insert(of, at, q)
 	s.queues.next = max(s.queues.next, q.ID+1)
 	s.memory += q.memory()
 	for i := range q.partitions {

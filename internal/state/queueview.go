@@ -1,6 +1,10 @@
 package state
 
-import "slices"
+import (
+	"cmp"
+	"iter"
+	"slices"
+)
 
 // What an owner reads off a queue. All of it belongs to the state as it is now: use it
 // under the lock that guards that.
@@ -53,16 +57,39 @@ type Counts struct {
 // time in microseconds since 1970.
 func (q *Queue) Count(partition int32, start, end, now int64) Counts {
 	p := q.part(partition)
-	c := Counts{Left: end - start - p.done.count(start), First: p.done.next(start)}
+	c := Counts{Left: end - start - p.done.count(start), First: p.done.next(start), Parked: int64(p.parked.count)}
+	if p.parked.count == len(p.attempts) {
+		return c
+	}
 	for _, a := range p.attempts {
-		switch {
-		case a.Parked:
-			c.Parked++
-		case a.NotBefore > now:
+		if !a.Parked && a.NotBefore > now {
 			c.Later++
 		}
 	}
 	return c
+}
+
+// ParkedCount returns how many records of the queue are parked.
+func (q *Queue) ParkedCount() (n int64) {
+	for i := range q.partitions {
+		n += int64(q.partitions[i].parked.count)
+	}
+	return n
+}
+
+// Parked iterates over the records that are parked, by partition and offset, from a place on.
+func (q *Queue) Parked(partition uint32, offset int64) iter.Seq2[ParkedRecord, Attempt] {
+	return func(yield func(ParkedRecord, Attempt) bool) {
+		for i := int(partition); i < len(q.partitions); i++ {
+			p := &q.partitions[i]
+			for o := range p.parked.from(offset, cmp.Compare[int64]) {
+				if !yield(ParkedRecord{uint32(i), o}, p.attempts[o]) {
+					return
+				}
+			}
+			offset = 0
+		}
+	}
 }
 
 // EachAttempt calls f for the records of a partition of which the log knows a delivery by

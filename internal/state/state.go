@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"unsafe"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -32,6 +33,7 @@ type State struct {
 	dataFloor commitlog.Seq
 	topics    map[uint64]*Topic
 	names     map[string]*Topic
+	byName    sorted[*Topic]
 	objects   objects
 	keyed     keyed
 	keys      keys
@@ -129,14 +131,24 @@ func (s *State) TopicByID(id uint64) *Topic { return s.topics[id] }
 func (s *State) TopicCount() int { return len(s.topics) }
 
 // Topics returns all topics by name.
-func (s *State) Topics() []*Topic {
-	ts := make([]*Topic, 0, len(s.topics))
-	for _, t := range s.topics {
-		ts = append(ts, t)
+func (s *State) Topics() []*Topic { return s.TopicsAfter("", len(s.topics)) }
+
+// TopicsAfter returns the topics whose names follow that one, by name, at most the given
+// number. Its cost is that of those alone.
+func (s *State) TopicsAfter(name string, most int) []*Topic {
+	ts := make([]*Topic, 0, min(most, len(s.topics)))
+	for t := range s.byName.from(&Topic{Name: name}, topicsByName) {
+		if len(ts) == most {
+			break
+		}
+		if t.Name != name {
+			ts = append(ts, t)
+		}
 	}
-	sort.Slice(ts, func(i, j int) bool { return ts[i].Name < ts[j].Name })
 	return ts
 }
+
+func topicsByName(a, b *Topic) int { return strings.Compare(a.Name, b.Name) }
 
 // Locate appends to dst where the records of a partition from offset on live,
 // in order, until the batches hold bytesMax bytes or there are countMax of them; at
@@ -320,7 +332,8 @@ func (s *State) applyItems(c *commitlog.Commit) {
 
 const (
 	partitionMemory = int64(unsafe.Sizeof(Partition{}))
-	topicMemory     = int64(unsafe.Sizeof(Topic{})) + 2*64 // and its places in two maps
+	topicMemory     = int64(unsafe.Sizeof(Topic{})) + 2*64 + sortedMemory // and its places in two maps and a list
+	sortedMemory    = 2 * 8                                               // of a pointer or an offset: chunks are half full at worst
 	chunkMemory     = int64(unsafe.Sizeof(chunk{}))
 	batchMemory     = int64(unsafe.Sizeof(batch{}))
 	objectMemory    = int64(unsafe.Sizeof(object{}))
@@ -328,6 +341,7 @@ const (
 
 func (s *State) putTopic(t *Topic) {
 	s.topics[t.ID], s.names[t.Name] = t, t
+	s.byName.add(t, topicsByName)
 	s.nextTopic = max(s.nextTopic, t.ID+1)
 	s.memory += topicMemory + int64(len(t.Name)) + int64(len(t.Partitions))*partitionMemory
 }
@@ -346,6 +360,7 @@ func (s *State) dropTopic(t *Topic) {
 	s.memory -= topicMemory + int64(len(t.Name)) + int64(len(t.Partitions))*partitionMemory
 	delete(s.topics, t.ID)
 	delete(s.names, t.Name)
+	s.byName.remove(t, topicsByName)
 }
 
 func (s *State) addBatch(x *commitlog.Batch, index uint64, payloadStart uint32) {

@@ -1,0 +1,105 @@
+package state
+
+import (
+	"iter"
+	"slices"
+	"sort"
+)
+
+// sorted is a set of items in the order of compare, which every call gets alike. It is kept in
+// chunks, so that an item is found, added or removed without a move of all others, and
+// a walk can begin anywhere.
+type sorted[T any] struct {
+	chunks [][]T // none is empty
+	count  int
+}
+
+// sortedChunkMax is how many items a chunk may hold.
+const sortedChunkMax = 512
+
+// chunkOf returns the index of the chunk that x is in or belongs into; 0 where there is none.
+func (s *sorted[T]) chunkOf(x T, compare func(a, b T) int) int {
+	return max(0, sort.Search(len(s.chunks), func(i int) bool { return compare(s.chunks[i][0], x) > 0 })-1)
+}
+
+// add adds x. An item that is equal to it must not be there.
+func (s *sorted[T]) add(x T, compare func(a, b T) int) {
+	s.count++
+	if len(s.chunks) == 0 {
+		s.chunks = [][]T{{x}}
+		return
+	}
+	i := s.chunkOf(x, compare)
+	c := s.chunks[i]
+	at, _ := slices.BinarySearchFunc(c, x, compare)
+	switch {
+	case len(c) < sortedChunkMax:
+		s.chunks[i] = slices.Insert(c, at, x)
+	case at == len(c): // what comes in order leaves full chunks behind
+		s.chunks = slices.Insert(s.chunks, i+1, []T{x})
+	default:
+		half := len(c) / 2
+		behind := slices.Clone(c[half:])
+		clear(c[half:])
+		s.chunks[i] = c[:half]
+		s.chunks = slices.Insert(s.chunks, i+1, behind)
+		if at > half {
+			i, at = i+1, at-half
+		}
+		s.chunks[i] = slices.Insert(s.chunks[i], at, x)
+	}
+}
+
+// remove removes the item that is equal to x, if it is there.
+func (s *sorted[T]) remove(x T, compare func(a, b T) int) {
+	if len(s.chunks) == 0 {
+		return
+	}
+	i := s.chunkOf(x, compare)
+	at, found := slices.BinarySearchFunc(s.chunks[i], x, compare)
+	if !found {
+		return
+	}
+	s.count--
+	s.chunks[i] = slices.Delete(s.chunks[i], at, at+1)
+	if len(s.chunks[i]) == 0 {
+		s.chunks = slices.Delete(s.chunks, i, i+1)
+	}
+}
+
+// from iterates over the items from x on, in order. The set must not change meanwhile.
+func (s *sorted[T]) from(x T, compare func(a, b T) int) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		if len(s.chunks) == 0 {
+			return
+		}
+		i := s.chunkOf(x, compare)
+		at, _ := slices.BinarySearchFunc(s.chunks[i], x, compare)
+		for _, c := range s.chunks[i:] {
+			for _, item := range c[at:] {
+				if !yield(item) {
+					return
+				}
+			}
+			at = 0
+		}
+	}
+}
+
+// smallest returns the items that come first in the order of compare, at most the given number, in order. It
+// takes memory for those alone, whatever number items has.
+func smallest[T any](items iter.Seq[T], most int, compare func(a, b T) int) []T {
+	var list []T
+	for x := range items {
+		full := len(list) == most
+		if full && (most == 0 || compare(list[most-1], x) <= 0) {
+			continue
+		}
+		if full {
+			list = list[:most-1]
+		}
+		at, _ := slices.BinarySearchFunc(list, x, compare)
+		list = slices.Insert(list, at, x)
+	}
+	return list
+}
