@@ -107,7 +107,7 @@ func TestClosedBrokerDescribesNoTopics(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if topics, err := b.Topics(t.Context()); seb.CodeOf(err) != seb.CodeBrokerClosed {
+	if topics, err := seb.Collect(b.Topics(t.Context(), seb.ListOptions{})); seb.CodeOf(err) != seb.CodeBrokerClosed {
 		t.Errorf("topics are %+v, %v", topics, err)
 	}
 	if topic, err := b.Topic(t.Context(), "orders"); seb.CodeOf(err) != seb.CodeBrokerClosed {

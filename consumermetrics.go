@@ -48,18 +48,39 @@ type consumerSums struct {
 	moved       time.Time
 }
 
-func (m consumerMetrics) shown() []consumerSums {
-	m.b.mu.RLock()
-	defer m.b.mu.RUnlock()
-	cs := m.b.state.OldestConsumers(consumersShown)
-	sums := make([]consumerSums, len(cs))
-	for i, c := range cs {
-		info := describeConsumer(m.b.state.TopicByID(c.Topic), c)
-		sums[i] = consumerSums{topic: info.Topic, name: info.Name, moved: info.Moved}
-		for _, p := range info.Positions {
-			sums[i].lag += p.Lag()
-			sums[i].missed += p.Missed()
+// shown sums up the oldest consumers. It looks at each by itself: with many of them, and many
+// partitions, commits would wait for all.
+func (m consumerMetrics) shown() (sums []consumerSums) {
+	for _, id := range m.oldest() {
+		if s, ok := m.sum(id); ok {
+			sums = append(sums, s)
 		}
 	}
 	return sums
+}
+
+func (m consumerMetrics) oldest() (ids []uint64) {
+	m.b.mu.RLock()
+	defer m.b.mu.RUnlock()
+	for _, c := range m.b.state.OldestConsumers(consumersShown) {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+func (m consumerMetrics) sum(id uint64) (s consumerSums, ok bool) {
+	m.b.mu.RLock()
+	defer m.b.mu.RUnlock()
+	c := m.b.state.ConsumerByID(id)
+	if c == nil {
+		return s, false
+	}
+	t := m.b.state.TopicByID(c.Topic)
+	s = consumerSums{topic: t.Name, name: c.Name, moved: time.UnixMicro(c.Moved)}
+	for i := range t.Partitions {
+		p := positionOf(t, c, i)
+		s.lag += p.Lag()
+		s.missed += p.Missed()
+	}
+	return s, true
 }

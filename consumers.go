@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"time"
+	"unsafe"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -53,6 +54,9 @@ type ConsumerPosition struct {
 	Start, End Offset
 }
 
+// ConsumerPositionBytes is the memory that a [ConsumerPosition] takes.
+const ConsumerPositionBytes = int64(unsafe.Sizeof(ConsumerPosition{}))
+
 // Lag is how many records are there to be read.
 func (p ConsumerPosition) Lag() int64 { return int64(p.End - max(p.Next, p.Start)) }
 
@@ -61,42 +65,35 @@ func (p ConsumerPosition) Lag() int64 { return int64(p.End - max(p.Next, p.Start
 // for the broker to decide.
 func (p ConsumerPosition) Missed() int64 { return int64(max(0, p.Start-p.Next)) }
 
-// Consumers iterates over the consumers of a topic, by name, each as it is when its
-// turn comes: together they may be large. An error ends it, and comes with no consumer.
-func (b *Broker) Consumers(ctx context.Context, topic string) iter.Seq2[ConsumerInfo, error] {
+// Consumers iterates over the consumers of a topic, by name, each as it is when its turn comes. The
+// memory of a consumer is reserved from Options.Memory during its turn. An error ends the
+// iteration, and comes with no consumer.
+func (b *Broker) Consumers(ctx context.Context, topic string, o ListOptions) iter.Seq2[ConsumerInfo, error] {
 	return func(yield func(ConsumerInfo, error) bool) {
-		t, err := b.Topic(ctx, topic) // which looks at the log if that is due
+		id, err := b.topicNow(ctx, topic)
 		if err != nil {
-			yield(ConsumerInfo{}, err)
+			yield(ConsumerInfo{}, asRead(err))
 			return
 		}
-		for _, name := range b.consumerNames(t.ID) {
-			info, ok := b.consumerNow(t.ID, name)
-			if ok && !yield(info, nil) {
-				return
+		b.consumersOf(id).list(ctx, b, o.After, o.may)(yield)
+	}
+}
+
+func (b *Broker) consumersOf(topic uint64) listing[string, ConsumerInfo] {
+	return listing[string, ConsumerInfo]{
+		next: func(after string) []string {
+			return names(b.state.ConsumersAfter(topic, after, listStep), func(c *state.Consumer) string { return c.Name })
+		},
+		bytes: func(name string) (int64, bool) {
+			if b.state.Consumer(topic, name) == nil {
+				return 0, false
 			}
-		}
+			return int64(len(b.state.TopicByID(topic).Partitions)) * ConsumerPositionBytes, true
+		},
+		describe: func(name string) ConsumerInfo {
+			return describeConsumer(b.state.TopicByID(topic), b.state.Consumer(topic, name))
+		},
 	}
-}
-
-func (b *Broker) consumerNames(topic uint64) (names []string) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for _, c := range b.state.Consumers(topic) {
-		names = append(names, c.Name)
-	}
-	return names
-}
-
-// consumerNow describes a consumer, unless it is no more.
-func (b *Broker) consumerNow(topic uint64, name string) (_ ConsumerInfo, ok bool) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	c := b.state.Consumer(topic, name)
-	if c == nil {
-		return ConsumerInfo{}, false
-	}
-	return describeConsumer(b.state.TopicByID(topic), c), true
 }
 
 // Describe tells where the consumer is. It comes into being by [Consumer.Create],
@@ -141,10 +138,16 @@ func describeConsumer(t *state.Topic, c *state.Consumer) ConsumerInfo {
 		Created: time.UnixMicro(c.Created).UTC(), Moved: time.UnixMicro(c.Moved).UTC(),
 		Positions: make([]ConsumerPosition, len(t.Partitions)),
 	}
-	for i, p := range t.Partitions {
-		info.Positions[i] = ConsumerPosition{Partition: int32(i), Next: Offset(c.Position(int32(i))), Start: Offset(p.Start), End: Offset(p.End)}
+	for i := range t.Partitions {
+		info.Positions[i] = positionOf(t, c, i)
 	}
 	return info
+}
+
+// positionOf returns where a consumer is in the partition of that index.
+func positionOf(t *state.Topic, c *state.Consumer, i int) ConsumerPosition {
+	p := &t.Partitions[i]
+	return ConsumerPosition{Partition: int32(i), Next: Offset(c.Position(int32(i))), Start: Offset(p.Start), End: Offset(p.End)}
 }
 
 // versionOf tells a consumer's version from those of all others, also of ones that had

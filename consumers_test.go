@@ -361,7 +361,7 @@ func TestConsumersAreListedAndDeletedWithTheirTopic(t *testing.T) {
 			mustReset(t, c, seb.Latest)
 		}
 		names := func(topic string) (names []string) {
-			for i, err := range b.Consumers(t.Context(), topic) {
+			for i, err := range b.Consumers(t.Context(), topic, seb.ListOptions{}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -383,7 +383,7 @@ func TestConsumersAreListedAndDeletedWithTheirTopic(t *testing.T) {
 		if err := b.DeleteTopic(t.Context(), "t"); err != nil {
 			t.Fatal(err)
 		}
-		for i, err := range b.Consumers(t.Context(), "t") {
+		for i, err := range b.Consumers(t.Context(), "t", seb.ListOptions{}) {
 			wantCode(t, err, seb.CodeTopicNotFound)
 			if i.Name != "" {
 				t.Fatalf("consumer %+v", i)

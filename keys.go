@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -141,18 +143,22 @@ func (o KeyOptions) item() *commitlog.KeyCreated {
 	return k
 }
 
-// Keys returns the API keys that are not revoked, by id.
-func (b *Broker) Keys(ctx context.Context) ([]Key, error) {
-	if err := b.freshen(ctx); err != nil {
-		return nil, asRead(err)
+// Keys iterates over the API keys that are not revoked, by id, from the first one whose id is
+// larger than after. The memory of a key is reserved from Options.Memory during its turn. An error
+// ends the iteration, and comes with no key.
+func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
+	l := listing[uint64, Key]{
+		next: func(after uint64) []uint64 { return b.state.KeysAfter(after, listStep) },
+		bytes: func(id uint64) (int64, bool) {
+			k := b.state.Key(id)
+			if k == nil {
+				return 0, false
+			}
+			return int64(len(k.Topics)) * int64(unsafe.Sizeof("")), true
+		},
+		describe: func(id uint64) Key { return describeKey(b.state.Key(id)) },
 	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	ks := []Key{}
-	for _, k := range b.state.Keys() {
-		ks = append(ks, describeKey(k))
-	}
-	return ks, nil
+	return l.list(ctx, b, after, func(uint64) bool { return true })
 }
 
 // RevokeKey ends an API key for good and returns what it was. This broker

@@ -99,7 +99,7 @@ func TestKeysAreCheckedByEveryBrokerAndAfterCheckpoints(t *testing.T) {
 	if err != nil || a.Key.Name != "shop" {
 		t.Errorf("by name: %+v, %v", a.Key, err)
 	}
-	ks, err := b.Keys(t.Context())
+	ks, err := seb.Collect(b.Keys(t.Context(), 0))
 	if err != nil || len(ks) != 2 || ks[0].Name != "ops" || ks[1].Scopes != seb.ScopeWrite {
 		t.Errorf("keys are %+v, %v", ks, err)
 	}

@@ -457,16 +457,22 @@ func (d *desk) tell(info *QueueInfo) {
 	info.received, info.acknowledged = d.received.total, d.acknowledged.total
 }
 
-// Queues iterates over the queues of a topic, by name. An error ends it, and comes with
-// no queue.
-func (b *Broker) Queues(ctx context.Context, topic string) iter.Seq2[QueueInfo, error] {
+// Queues iterates over the queues of a topic, by name, each as it is when its turn comes. An
+// error ends the iteration, and comes with no queue.
+func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.Seq2[QueueInfo, error] {
 	return func(yield func(QueueInfo, error) bool) {
-		t, err := b.Topic(ctx, topic) // which looks at the log if that is due
+		id, err := b.topicNow(ctx, topic)
 		if err != nil {
-			yield(QueueInfo{}, err)
+			yield(QueueInfo{}, asRead(err))
 			return
 		}
-		for _, name := range b.queueNames(t.ID) {
+		l := listing[string, QueueInfo]{next: func(after string) []string {
+			return names(b.state.QueuesAfter(id, after, listStep), func(q *state.Queue) string { return q.Name })
+		}}
+		for name := range l.keys(b, o.After) {
+			if !o.may(name) {
+				continue
+			}
 			info, err := b.Queue(topic, name).describe()
 			if CodeOf(err) == CodeQueueNotFound || CodeOf(err) == CodeTopicNotFound {
 				continue // deleted since
@@ -476,13 +482,4 @@ func (b *Broker) Queues(ctx context.Context, topic string) iter.Seq2[QueueInfo, 
 			}
 		}
 	}
-}
-
-func (b *Broker) queueNames(topic uint64) (names []string) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for _, q := range b.state.Queues(topic) {
-		names = append(names, q.Name)
-	}
-	return names
 }

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -75,6 +77,9 @@ type Partition struct {
 	// LastTimestamp is the largest of its last batch; zero if there was none.
 	LastTimestamp time.Time
 }
+
+// PartitionBytes is the memory that a [Partition] takes.
+const PartitionBytes = int64(unsafe.Sizeof(Partition{}))
 
 // TopicOptions say how a topic is to be created.
 type TopicOptions struct {
@@ -286,6 +291,15 @@ func (b *Broker) current(ctx context.Context) error {
 	return b.freshen(ctx)
 }
 
+// topicNow returns the id of a topic, on a state that is recent enough to tell.
+func (b *Broker) topicNow(ctx context.Context, name string) (id uint64, err error) {
+	if err := b.current(ctx); err != nil {
+		return 0, err
+	}
+	id, _, err = b.lookUp(ctx, name)
+	return id, err
+}
+
 // Topic describes a topic.
 func (b *Broker) Topic(ctx context.Context, name string) (Topic, error) {
 	if err := b.current(ctx); err != nil {
@@ -298,18 +312,24 @@ func (b *Broker) Topic(ctx context.Context, name string) (Topic, error) {
 	return t, asRead(err)
 }
 
-// Topics describes all topics, by name.
-func (b *Broker) Topics(ctx context.Context) ([]Topic, error) {
-	if err := b.current(ctx); err != nil {
-		return nil, asRead(err)
+// Topics iterates over the topics, by name, each as it is when its turn comes. The memory of a
+// topic is reserved from Options.Memory during its turn. An error ends the iteration, and
+// comes with no topic.
+func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, error] {
+	l := listing[string, Topic]{
+		next: func(after string) []string {
+			return names(b.state.TopicsAfter(after, listStep), func(t *state.Topic) string { return t.Name })
+		},
+		bytes: func(name string) (int64, bool) {
+			t := b.state.Topic(name)
+			if t == nil {
+				return 0, false
+			}
+			return int64(len(t.Partitions)) * PartitionBytes, true
+		},
+		describe: func(name string) Topic { return describe(b.state.Topic(name)) },
 	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	ts := make([]Topic, 0, b.state.TopicCount())
-	for _, t := range b.state.Topics() {
-		ts = append(ts, describe(t))
-	}
-	return ts, nil
+	return l.list(ctx, b, o.After, o.may)
 }
 
 // change has a request about topics committed. It looks at the log first: the

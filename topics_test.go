@@ -131,7 +131,7 @@ func TestTopicConfig(t *testing.T) {
 	if err := b.Close(); err != nil { // with a checkpoint
 		t.Fatal(err)
 	}
-	topics, err := open(t, memory, seb.Options{}).Topics(t.Context())
+	topics, err := seb.Collect(open(t, memory, seb.Options{}).Topics(t.Context(), seb.ListOptions{}))
 	if err != nil || !slices.ContainsFunc(topics, func(x seb.Topic) bool { return x.Name == "t" && x.Config == want }) {
 		t.Errorf("after a restart: %+v, %v", topics, err)
 	}

@@ -79,6 +79,9 @@ func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.P
 	if len(records.list) == 0 {
 		return nil, invalid("an empty record in application/x-ndjson is an empty line", "the request has no records")
 	}
+	if err := h.reserveRanges(r.Context(), w, h.rangesMax(r.PathValue("topic"), len(records.list))); err != nil {
+		return nil, err
+	}
 	opts := spec.conditions
 	switch {
 	case spec.partitions != nil:
@@ -294,6 +297,32 @@ func (s *appendSpec) keepContentType(header http.Header) {
 		}
 	}
 	s.headers = append(s.headers, seb.Header{Name: contentTypeHeader, Value: []byte(textproto.TrimString(given))})
+}
+
+const (
+	// rangeBytes is what a range takes in the broker's answer, and in the caller's.
+	rangeBytes = 128
+	// rangesUnreserved is how many ranges are little enough to go without a reservation.
+	rangesUnreserved = 100
+)
+
+// rangesMax is in how many ranges that many records may stand.
+func (h *Handler) rangesMax(topic string, records int) int {
+	return min(records, h.broker.PartitionCount(topic))
+}
+
+// reserveRanges reserves memory for an answer that tells of so many ranges, until it is written: it must be
+// there before anything is committed.
+func (h *Handler) reserveRanges(ctx context.Context, w *response, ranges int) error {
+	if ranges <= rangesUnreserved {
+		return nil
+	}
+	release, err := h.broker.ReserveMore(ctx, int64(ranges)*rangeBytes)
+	if err != nil {
+		return err
+	}
+	w.release = release
+	return nil
 }
 
 // appendedJSON appends to b where records stand. A partition and offset for the whole

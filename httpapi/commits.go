@@ -55,6 +55,13 @@ func (h *Handler) submitCommit(w *response, r *http.Request) (*seb.PendingCommit
 	if err := h.mayCommit(w, c.commit); err != nil {
 		return nil, err
 	}
+	ranges := 0
+	for _, a := range c.commit.Appends {
+		ranges += h.rangesMax(a.Topic, len(a.Records))
+	}
+	if err := h.reserveRanges(r.Context(), w, ranges); err != nil {
+		return nil, err
+	}
 	return h.broker.CommitAsync(r.Context(), c.commit, opts...)
 }
 

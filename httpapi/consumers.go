@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -11,35 +9,37 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-type consumerJSON struct {
-	Topic        string         `json:"topic"`
-	Name         string         `json:"name"`
-	Created      string         `json:"created"`
-	LastActivity string         `json:"last_activity"`
-	Lag          int64          `json:"lag"` // of all positions
-	Positions    []positionJSON `json:"positions"`
-}
-
-type positionJSON struct {
-	Partition   int32      `json:"partition"`
-	Offset      seb.Offset `json:"offset"`
-	StartOffset seb.Offset `json:"start_offset"`
-	EndOffset   seb.Offset `json:"end_offset"`
-	Lag         int64      `json:"lag"`
-	Missed      int64      `json:"missed"`
-}
-
-func toConsumerJSON(c seb.ConsumerInfo) consumerJSON {
-	j := consumerJSON{
-		Topic: c.Topic, Name: c.Name,
-		Created: c.Created.Format(timestampLayout), LastActivity: c.Moved.Format(timestampLayout),
-		Positions: make([]positionJSON, len(c.Positions)),
+// consumer adds info as a JSON object.
+func (c *chunks) consumer(info *seb.ConsumerInfo) {
+	c.buf = append(c.buf, `{"topic":`...)
+	c.quoted([]byte(info.Topic))
+	c.buf = append(c.buf, `,"name":`...)
+	c.quoted([]byte(info.Name))
+	c.buf = append(c.buf, `,"created":"`...)
+	c.timestamp(info.Created)
+	c.buf = append(c.buf, `","last_activity":"`...)
+	c.timestamp(info.Moved)
+	c.buf = append(c.buf, '"')
+	var lag int64 // of all positions
+	for _, p := range info.Positions {
+		lag += p.Lag()
 	}
-	for i, p := range c.Positions {
-		j.Positions[i] = positionJSON{Partition: p.Partition, Offset: p.Next, StartOffset: p.Start, EndOffset: p.End, Lag: p.Lag(), Missed: p.Missed()}
-		j.Lag += p.Lag()
+	c.number("lag", lag)
+	c.buf = append(c.buf, `,"positions":[`...)
+	for i, p := range info.Positions {
+		if i > 0 {
+			c.buf = append(c.buf, ',')
+		}
+		c.buf = append(c.buf, `{"partition":`...)
+		c.integer(int64(p.Partition))
+		c.offset("offset", p.Next)
+		c.offset("start_offset", p.Start)
+		c.offset("end_offset", p.End)
+		c.number("lag", p.Lag())
+		c.number("missed", p.Missed())
+		c.text("}")
 	}
-	return j
+	c.text("]}")
 }
 
 // etag is how HTTP tells a consumer's version.
@@ -51,39 +51,30 @@ func (h *Handler) consumer(r *http.Request) *seb.Consumer {
 
 func writeConsumer(w *response, status int, c seb.ConsumerInfo) error {
 	w.Header().Set("ETag", etag(c.Version))
-	return writeJSON(w, status, toConsumerJSON(c))
+	return writePartitions(w, status, len(c.Positions), func(out *chunks) { out.consumer(&c) })
 }
 
-// listConsumers encodes consumer by consumer, since together they may be large.
 func (h *Handler) listConsumers(w *response, r *http.Request) error {
-	if _, err := parseQuery(r); err != nil {
+	p, err := parsePage(r)
+	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", typeJSON)
-	out := newChunks(w)
-	defer out.free()
-	out.text(`{"consumers":[`)
-	separator := ""
-	for c, err := range h.broker.Consumers(r.Context(), r.PathValue("topic")) {
-		if err != nil {
-			return err // it comes before the first, when nothing is written yet
-		}
-		b, err := json.Marshal(toConsumerJSON(c))
-		if err != nil {
-			return fmt.Errorf("encode consumer: %w", err)
-		}
-		out.text(separator)
-		out.bytes(b)
-		separator = ","
-	}
-	out.text("]}\n")
-	return out.flush()
+	return listing[seb.ConsumerInfo]{
+		name: "consumers", limit: p.limit, add: (*chunks).consumer,
+		items: h.broker.Consumers(r.Context(), r.PathValue("topic"), seb.ListOptions{After: p.after}),
+		next:  func(c *chunks, last *seb.ConsumerInfo) { c.quoted([]byte(last.Name)) },
+	}.write(r.Context(), h, w)
 }
 
 func (h *Handler) getConsumer(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
+	release, err := h.reserveTopic(r, seb.ConsumerPositionBytes, 0)
+	if err != nil {
+		return err
+	}
+	defer release()
 	c, err := h.consumer(r).Describe(r.Context())
 	if err != nil {
 		return err
@@ -123,6 +114,11 @@ func (h *Handler) putConsumer(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	release, err := h.reserveTopic(r, seb.ConsumerPositionBytes, 0)
+	if err != nil {
+		return err
+	}
+	defer release()
 	var (
 		c       seb.ConsumerInfo
 		created bool

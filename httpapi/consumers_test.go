@@ -119,7 +119,7 @@ func TestConsumersAreListedWithPositionsAndLag(t *testing.T) {
 			t.Errorf("consumers of no topic: %s", a.body)
 		}
 		s.createOrders(2)
-		if a := s.get(consumersPath); a.body != `{"consumers":[]}`+"\n" {
+		if a := s.get(consumersPath); a.body != `{"consumers":[],"next":null}`+"\n" {
 			t.Errorf("none are listed as %s", a.body)
 		}
 		var z, first consumerJSON
@@ -143,7 +143,7 @@ func TestConsumersAreListedWithPositionsAndLag(t *testing.T) {
 		want := `{"consumers":[{"topic":"orders","name":"a","created":"` + first.Created + `","last_activity":"` + now.LastActivity + `","lag":1,` +
 			`"positions":[{"partition":0,"offset":2,"start_offset":1,"end_offset":3,"lag":1,"missed":0},{"partition":1,"offset":2,"start_offset":0,"end_offset":2,"lag":0,"missed":0}]},` +
 			`{"topic":"orders","name":"z","created":"` + z.Created + `","last_activity":"` + z.Created + `","lag":4,` +
-			`"positions":[{"partition":0,"offset":0,"start_offset":1,"end_offset":3,"lag":2,"missed":1},{"partition":1,"offset":0,"start_offset":0,"end_offset":2,"lag":2,"missed":0}]}]}` + "\n"
+			`"positions":[{"partition":0,"offset":0,"start_offset":1,"end_offset":3,"lag":2,"missed":1},{"partition":1,"offset":0,"start_offset":0,"end_offset":2,"lag":2,"missed":0}]}],"next":null}` + "\n"
 		if a.body != want {
 			t.Errorf("got  %swant %s", a.body, want)
 		}
@@ -160,7 +160,7 @@ func TestConsumerIsForgotten(t *testing.T) {
 			t.Errorf("%s: %+v", a.Request.Method, p)
 		}
 	}
-	if a := s.get(consumersPath); a.body != `{"consumers":[]}`+"\n" {
+	if a := s.get(consumersPath); a.body != `{"consumers":[],"next":null}`+"\n" {
 		t.Errorf("it is listed: %s", a.body)
 	}
 	again := s.setConsumer("c", "", http.StatusCreated)

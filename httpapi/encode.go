@@ -28,6 +28,7 @@ type chunks struct {
 	w     io.Writer
 	buf   []byte
 	err   error
+	sent  int   // bytes that were written
 	order []int // scratch of headers
 
 	stamped time.Time // whose text stamp is
@@ -42,9 +43,12 @@ func newChunks(w io.Writer) *chunks {
 }
 
 func (c *chunks) free() {
-	c.w, c.err, c.buf = nil, nil, c.buf[:0]
+	c.w, c.err, c.sent, c.buf = nil, nil, 0, c.buf[:0]
 	chunkPool.Put(c)
 }
+
+// size is how many bytes the answer has so far.
+func (c *chunks) size() int { return c.sent + len(c.buf) }
 
 // flush writes what has been gathered.
 func (c *chunks) flush() error {
@@ -53,6 +57,7 @@ func (c *chunks) flush() error {
 			c.err = fmt.Errorf("write answer: %w", err)
 		}
 	}
+	c.sent += len(c.buf)
 	c.buf = c.buf[:0]
 	return c.err
 }
@@ -89,6 +94,7 @@ func (c *chunks) bytes(b []byte) {
 	if _, err := c.w.Write(b); err != nil {
 		c.err = fmt.Errorf("write answer: %w", err)
 	}
+	c.sent += len(b)
 }
 
 // quoted adds b, which is UTF-8, as a JSON string.

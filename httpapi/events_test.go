@@ -411,7 +411,7 @@ func TestFollowRefusals(t *testing.T) {
 
 func mustTopics(t *testing.T, s *server) []seb.Topic {
 	t.Helper()
-	topics, err := s.broker.Topics(t.Context())
+	topics, err := seb.Collect(s.broker.Topics(t.Context(), seb.ListOptions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

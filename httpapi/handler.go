@@ -60,6 +60,7 @@ type Handler struct {
 	prices  *Prices
 	tempo   tempo
 	peers   *http.Transport
+	scrapes scrapes
 
 	patience patience
 	attempts *attempts
@@ -84,6 +85,7 @@ func New(b *seb.Broker, opts Options) *Handler {
 		version: opts.Version,
 		prices:  opts.Prices,
 		peers:   newPeers(opts),
+		scrapes: make(scrapes, scrapesMax),
 
 		patience: patience{first: 3 * time.Second, later: 12 * time.Second},
 		tempo:    tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
@@ -129,7 +131,7 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route("/openapi.yaml", methods{"GET": {needsNothing, h.getOpenAPI}})
 	h.originalRoutes()
 	if g != nil {
-		h.route("/metrics", methods{"GET": {needsAnyKey, gathered(g)}})
+		h.route("/metrics", methods{"GET": {needsAnyKey, h.gathered(g)}})
 	}
 	h.route(unmatched, nil)
 }

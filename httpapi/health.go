@@ -1,11 +1,6 @@
 package httpapi
 
-import (
-	"net/http"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-)
+import "net/http"
 
 // livez answers as long as the process serves HTTP at all: restarting it would
 // not help a broker that waits for its store.
@@ -44,19 +39,4 @@ func (h *Handler) getVersion(w *response, r *http.Request) error {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, map[string]string{"version": h.version})
-}
-
-// gathered serves what g has in the Prometheus text format.
-func gathered(g prometheus.Gatherer) action {
-	metrics := promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
-	return func(w *response, r *http.Request) error {
-		if err := refuseHeaders(r.Header); err != nil {
-			return err
-		}
-		if _, err := parseValues(r, "name[]"); err != nil { // which of them, any number
-			return err
-		}
-		metrics.ServeHTTP(w, r)
-		return nil
-	}
 }

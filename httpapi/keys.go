@@ -13,23 +13,43 @@ import (
 // keyBodyBytesMax bounds what describes an API key: a thousand topic patterns fit.
 const keyBodyBytesMax = 512 << 10
 
-type keyJSON struct {
-	ID      uint64   `json:"id"`
-	Name    string   `json:"name"`
-	Scopes  []string `json:"scopes"`
-	Topics  []string `json:"topics"`
-	Created string   `json:"created"`
-	Expires *string  `json:"expires"` // null: never
-	Key     string   `json:"key,omitempty"`
+// key adds k as a JSON object, with its secret unless that is "".
+func (c *chunks) key(k *seb.Key, secret string) {
+	c.buf = append(c.buf, `{"id":`...)
+	c.buf = strconv.AppendUint(c.buf, k.ID, 10)
+	c.buf = append(c.buf, `,"name":`...)
+	c.quoted([]byte(k.Name))
+	c.buf = append(c.buf, `,"scopes":`...)
+	c.texts(k.Scopes.Names())
+	c.buf = append(c.buf, `,"topics":`...)
+	c.texts(k.Topics)
+	c.buf = append(c.buf, `,"created":"`...)
+	c.timestamp(k.Created)
+	c.buf = append(c.buf, `","expires":`...)
+	if k.Expires.IsZero() {
+		c.buf = append(c.buf, "null"...) // never
+	} else {
+		c.buf = append(c.buf, '"')
+		c.timestamp(k.Expires)
+		c.buf = append(c.buf, '"')
+	}
+	if secret != "" {
+		c.buf = append(c.buf, `,"key":`...)
+		c.quoted([]byte(secret))
+	}
+	c.text("}")
 }
 
-func toKeyJSON(k seb.Key, secret string) keyJSON {
-	j := keyJSON{ID: k.ID, Name: k.Name, Scopes: k.Scopes.Names(), Topics: k.Topics, Created: k.Created.Format(timestampLayout), Key: secret}
-	if !k.Expires.IsZero() {
-		s := k.Expires.Format(timestampLayout)
-		j.Expires = &s
+// texts adds a list of strings.
+func (c *chunks) texts(list []string) {
+	c.buf = append(c.buf, '[')
+	for i, s := range list {
+		if i > 0 {
+			c.buf = append(c.buf, ',')
+		}
+		c.quoted([]byte(s))
 	}
-	return j
+	c.buf = append(c.buf, ']')
 }
 
 // keyText names a key where people read: logs.
@@ -54,24 +74,31 @@ func (h *Handler) createKey(w *response, r *http.Request) error {
 		return err
 	}
 	w.did = fmt.Sprintf("created %s for %s of %s", keyText(k), k.Scopes, strings.Join(k.Topics, ", "))
-	return writeJSON(w, http.StatusCreated, toKeyJSON(k, secret))
+	w.Header().Set("Content-Type", typeJSON)
+	w.WriteHeader(http.StatusCreated)
+	out := newChunks(w)
+	defer out.free()
+	out.key(&k, secret)
+	out.text("\n")
+	return out.flush()
 }
 
 func (h *Handler) listKeys(w *response, r *http.Request) error {
-	if _, err := parseQuery(r); err != nil {
-		return err
-	}
-	ks, err := h.broker.Keys(r.Context())
+	p, err := parsePage(r)
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		Keys []keyJSON `json:"keys"`
-	}{make([]keyJSON, len(ks))}
-	for i, k := range ks {
-		answer.Keys[i] = toKeyJSON(k, "")
+	var after uint64
+	if p.after != "" {
+		if after, err = strconv.ParseUint(p.after, 10, 64); err != nil {
+			return invalid("send back what the answer before had as next, such as 7", "after is %.100q, not the id of an API key", p.after)
+		}
 	}
-	return writeJSON(w, http.StatusOK, answer)
+	return listing[seb.Key]{
+		name: "keys", limit: p.limit, add: func(c *chunks, k *seb.Key) { c.key(k, "") },
+		items: h.broker.Keys(r.Context(), after),
+		next:  func(c *chunks, last *seb.Key) { c.buf = strconv.AppendUint(c.buf, last.ID, 10) },
+	}.write(r.Context(), h, w)
 }
 
 func (h *Handler) revokeKey(w *response, r *http.Request) error {

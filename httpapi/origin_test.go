@@ -55,7 +55,7 @@ func TestPagesOfOtherOriginsCreateNoConsumer(t *testing.T) {
 		s.get(records, "Accept", accept, "Origin", stranger, "Sec-Fetch-Site", "cross-site").wantProblem(t, 403, codeCrossOrigin)
 	}
 	s.get(records+"?last_event_id="+id, "Accept", typeEvents, "Origin", stranger).wantProblem(t, 403, codeCrossOrigin)
-	if a := s.get(consumersPath); a.body != `{"consumers":[]}`+"\n" {
+	if a := s.get(consumersPath); a.body != `{"consumers":[],"next":null}`+"\n" {
 		t.Errorf("there are %s", a.body)
 	}
 	s.get(records, "Origin", page, "Sec-Fetch-Site", "cross-site").want(t, 200)

@@ -92,7 +92,7 @@ func TestOriginalReadsRefuse(t *testing.T) {
 			}
 		})
 	}
-	if topics, err := s.broker.Topics(t.Context()); err != nil || len(topics) != 1 {
+	if topics, err := seb.Collect(s.broker.Topics(t.Context(), seb.ListOptions{})); err != nil || len(topics) != 1 {
 		t.Errorf("topics are %v, %v: a read created one", topics, err)
 	}
 }

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -74,30 +73,25 @@ func writeQueue(w *response, status int, q seb.QueueInfo) error {
 	return writeJSON(w, status, toQueueJSON(q, time.Now()))
 }
 
-// listQueues encodes queue by queue, since together they may be large.
 func (h *Handler) listQueues(w *response, r *http.Request) error {
-	if _, err := parseQuery(r); err != nil {
+	p, err := parsePage(r)
+	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", typeJSON)
-	out := newChunks(w)
-	defer out.free()
-	out.text(`{"queues":[`)
-	separator := ""
-	for q, err := range h.broker.Queues(r.Context(), r.PathValue("topic")) {
-		if err != nil {
-			return err // it comes before the first, when nothing is written yet
-		}
-		b, err := json.Marshal(toQueueJSON(q, time.Now()))
-		if err != nil {
-			return fmt.Errorf("encode queue: %w", err)
-		}
-		out.text(separator)
-		out.bytes(b)
-		separator = ","
+	return listing[seb.QueueInfo]{
+		name: "queues", limit: p.limit, add: (*chunks).queue,
+		items: h.broker.Queues(r.Context(), r.PathValue("topic"), seb.ListOptions{After: p.after}),
+		next:  func(c *chunks, last *seb.QueueInfo) { c.quoted([]byte(last.Name)) },
+	}.write(r.Context(), h, w)
+}
+
+// queue adds info as a JSON object.
+func (c *chunks) queue(info *seb.QueueInfo) {
+	b, err := json.Marshal(toQueueJSON(*info, time.Now()))
+	if err != nil {
+		panic(err) // strings and numbers always marshal
 	}
-	out.text("]}\n")
-	return out.flush()
+	c.bytes(b)
 }
 
 // getQueue has the owner tell, which alone knows all, if it can be asked.

@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"math"
 	"net/http"
 	"time"
@@ -14,12 +12,6 @@ import (
 
 // topicBodyBytesMax bounds what describes a topic.
 const topicBodyBytesMax = 64 << 10
-
-type topicJSON struct {
-	Name       string          `json:"name"`
-	Partitions []partitionJSON `json:"partitions"`
-	Config     configJSON      `json:"config"`
-}
 
 // configJSON has null where there is no limit.
 type configJSON struct {
@@ -35,18 +27,44 @@ type partitionJSON struct {
 	LastTimestamp *string    `json:"last_timestamp"` // null before the first record
 }
 
-func toTopicJSON(t seb.Topic) topicJSON {
-	j := topicJSON{Name: t.Name, Partitions: make([]partitionJSON, len(t.Partitions))}
-	for i, p := range t.Partitions {
-		j.Partitions[i] = toPartitionJSON(p)
+// topic adds t as a JSON object.
+func (c *chunks) topic(t *seb.Topic) {
+	c.buf = append(c.buf, `{"name":`...)
+	c.quoted([]byte(t.Name))
+	c.buf = append(c.buf, `,"partitions":[`...)
+	for i := range t.Partitions {
+		p := &t.Partitions[i]
+		if i > 0 {
+			c.buf = append(c.buf, ',')
+		}
+		c.buf = append(c.buf, `{"partition":`...)
+		c.integer(int64(p.Partition))
+		c.offset("start_offset", p.Start)
+		c.offset("end_offset", p.End)
+		c.number("bytes", p.Bytes)
+		c.buf = append(c.buf, `,"last_timestamp":`...)
+		if p.LastTimestamp.IsZero() {
+			c.buf = append(c.buf, "null"...)
+		} else {
+			c.buf = append(c.buf, '"')
+			c.timestamp(p.LastTimestamp)
+			c.buf = append(c.buf, '"')
+		}
+		c.text("}")
 	}
-	if t.Config.Retention != 0 {
-		j.Config.Retention = new(t.Config.Retention.String())
+	c.buf = append(c.buf, `],"config":{"retention":`...)
+	if t.Config.Retention == 0 {
+		c.buf = append(c.buf, "null"...)
+	} else {
+		c.quoted([]byte(t.Config.Retention.String()))
 	}
-	if t.Config.RetentionBytes != 0 {
-		j.Config.RetentionBytes = &t.Config.RetentionBytes
+	c.buf = append(c.buf, `,"retention_bytes":`...)
+	if t.Config.RetentionBytes == 0 {
+		c.buf = append(c.buf, "null"...)
+	} else {
+		c.integer(t.Config.RetentionBytes)
 	}
-	return j
+	c.text("}}")
 }
 
 func toPartitionJSON(p seb.Partition) partitionJSON {
@@ -57,42 +75,28 @@ func toPartitionJSON(p seb.Partition) partitionJSON {
 	return j
 }
 
-// listTopics encodes topic by topic, since together they may be large.
+// listTopics shows the topics that the caller's key is for.
 func (h *Handler) listTopics(w *response, r *http.Request) error {
-	if _, err := parseQuery(r); err != nil {
-		return err
-	}
-	topics, err := h.broker.Topics(r.Context())
+	p, err := parsePage(r)
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", "application/json")
-	out := newChunks(w)
-	defer out.free()
-	out.text(`{"topics":[`)
-	first := true
-	for _, t := range topics {
-		if !w.access.MaySee(t.Name) {
-			continue
-		}
-		if !first {
-			out.text(",")
-		}
-		first = false
-		b, err := json.Marshal(toTopicJSON(t))
-		if err != nil {
-			return fmt.Errorf("encode topic: %w", err)
-		}
-		out.bytes(b)
-	}
-	out.text("]}\n")
-	return out.flush()
+	return listing[seb.Topic]{
+		name: "topics", limit: p.limit, add: (*chunks).topic,
+		items: h.broker.Topics(r.Context(), seb.ListOptions{After: p.after, May: w.access.MaySee}),
+		next:  func(c *chunks, last *seb.Topic) { c.quoted([]byte(last.Name)) },
+	}.write(r.Context(), h, w)
 }
 
 func (h *Handler) getTopic(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
+	release, err := h.reserveTopic(r, seb.PartitionBytes, 0)
+	if err != nil {
+		return err
+	}
+	defer release()
 	t, err := h.broker.Topic(r.Context(), r.PathValue("topic"))
 	if err != nil {
 		return err
@@ -102,7 +106,7 @@ func (h *Handler) getTopic(w *response, r *http.Request) error {
 
 func (h *Handler) writeTopic(w *response, status int, t seb.Topic) error {
 	w.Header().Set(topicIDHeader, h.broker.TopicTag(t.ID))
-	return writeJSON(w, status, toTopicJSON(t))
+	return writePartitions(w, status, len(t.Partitions), func(c *chunks) { c.topic(&t) })
 }
 
 func (h *Handler) putTopic(w *response, r *http.Request) error {
@@ -120,6 +124,11 @@ func (h *Handler) putTopic(w *response, r *http.Request) error {
 	if spec.RetentionBytes != nil {
 		opts.Config.RetentionBytes = *spec.RetentionBytes
 	}
+	release, err := h.reserveTopic(r, seb.PartitionBytes, wantedPartitions(spec, h.limits.Partitions))
+	if err != nil {
+		return err
+	}
+	defer release()
 	t, created, err := h.broker.CreateTopic(r.Context(), r.PathValue("topic"), opts)
 	if err != nil {
 		return err
@@ -139,11 +148,24 @@ func (h *Handler) patchTopic(w *response, r *http.Request) error {
 	if spec == (seb.TopicUpdate{}) {
 		return invalid(`send {"partitions":4} to have four, or {"config":{"retention":"168h"}} to keep records a week`, "the body says nothing to change")
 	}
+	release, err := h.reserveTopic(r, seb.PartitionBytes, wantedPartitions(spec, h.limits.Partitions))
+	if err != nil {
+		return err
+	}
+	defer release()
 	t, err := h.broker.UpdateTopic(r.Context(), r.PathValue("topic"), spec)
 	if err != nil {
 		return err
 	}
 	return h.writeTopic(w, http.StatusOK, t)
+}
+
+// wantedPartitions is how many partitions a topic will have by a spec that is not refused; 0 if the spec does not say.
+func wantedPartitions(spec seb.TopicUpdate, most int) int {
+	if spec.Partitions == nil {
+		return 0
+	}
+	return min(int(*spec.Partitions), most)
 }
 
 func (h *Handler) deleteTopic(w *response, r *http.Request) error {

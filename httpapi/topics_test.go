@@ -53,7 +53,7 @@ func TestTopicShowsWhatItHolds(t *testing.T) {
 
 func TestTopicList(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
-	if got := s.get("/v1/topics").body; got != `{"topics":[]}`+"\n" {
+	if got := s.get("/v1/topics").body; got != `{"topics":[],"next":null}`+"\n" {
 		t.Errorf("empty list is %s", got)
 	}
 	for _, name := range []string{"b", "a"} {

@@ -97,23 +97,21 @@ func (c *consumerListCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	var whole json.RawMessage
-	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic, "consumers"), nil, &whole); err != nil {
+	whole, err := broker.list(ctx, "consumers", "topics", c.Topic, "consumers")
+	if err != nil {
 		return fmt.Errorf("list consumers of %s: %w", c.Topic, err)
 	}
 	if c.json() {
-		return printJSON(std.out, whole)
+		return printJSON(std.out, map[string]any{"consumers": whole})
 	}
-	var answer struct {
-		Consumers []consumerInfo `json:"consumers"`
-	}
-	if err := json.Unmarshal(whole, &answer); err != nil {
+	consumers, err := decodeItems[consumerInfo](whole)
+	if err != nil {
 		return fmt.Errorf("list consumers of %s: %w", c.Topic, err)
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
 		row.printf("CONSUMER\tLAG\tMISSED\tMOVED\n")
-		for _, c := range answer.Consumers {
+		for _, c := range consumers {
 			row.printf("%s\t%d\t%d\t%s\n", c.Name, c.Lag, c.missed(), c.LastActivity.UTC().Format(time.RFC3339))
 		}
 	})

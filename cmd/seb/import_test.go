@@ -196,7 +196,7 @@ func TestImportGivesBackEveryRecordAtItsOffset(t *testing.T) {
 			if dry.want(t, exitOK); !strings.Contains(dry.out, fmt.Sprintf("%d records to import", len(want))) {
 				t.Errorf("the dry run says %s", dry.out)
 			}
-			if topics, err := target.broker.Topics(t.Context()); err != nil || len(topics) != 0 {
+			if topics, err := seb.Collect(target.broker.Topics(t.Context(), seb.ListOptions{})); err != nil || len(topics) != 0 {
 				t.Fatalf("the dry run left %v, %v", topics, err)
 			}
 			for _, said := range []string{fmt.Sprintf("%d records imported", len(want)), "0 records imported"} {
@@ -385,7 +385,7 @@ func TestImportRefusesWhatIsNotWhole(t *testing.T) {
 			from := c.files.dir(t)
 			target.run(t.Context(), t, from, "--dry-run").want(t, exitFailure, c.says...)
 			target.run(t.Context(), t, from).want(t, exitFailure, c.says...)
-			if topics, err := target.broker.Topics(t.Context()); err != nil || len(topics) > 1 || len(topics) == 1 && topics[0].Partitions[0].End != 0 {
+			if topics, err := seb.Collect(target.broker.Topics(t.Context(), seb.ListOptions{})); err != nil || len(topics) > 1 || len(topics) == 1 && topics[0].Partitions[0].End != 0 {
 				t.Errorf("topics are %+v, %v", topics, err)
 			}
 		})

@@ -66,11 +66,7 @@ func (k brokerKeys) create(ctx context.Context, opts seb.KeyOptions) (created ke
 }
 
 func (k brokerKeys) list(ctx context.Context) ([]keyInfo, error) {
-	var answer struct {
-		Keys []keyInfo `json:"keys"`
-	}
-	_, err := k.call(ctx, http.MethodGet, k.url(nil, "keys"), nil, &answer)
-	return answer.Keys, err
+	return listAs[keyInfo](ctx, k.client, "keys", "keys")
 }
 
 func (k brokerKeys) revoke(ctx context.Context, id uint64) error {
@@ -91,7 +87,7 @@ func (k storeKeys) create(ctx context.Context, opts seb.KeyOptions) (keyInfo, er
 }
 
 func (k storeKeys) list(ctx context.Context) ([]keyInfo, error) {
-	ks, err := k.broker.Keys(ctx)
+	ks, err := seb.Collect(k.broker.Keys(ctx, 0))
 	infos := make([]keyInfo, len(ks))
 	for i := range ks {
 		infos[i] = infoOf(ks[i])

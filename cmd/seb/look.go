@@ -36,14 +36,11 @@ func look(ctx context.Context, broker *client) (*looked, error) {
 	if l.metrics, err = readMetrics(ctx, broker); err != nil {
 		return nil, err
 	}
-	var answer struct {
-		Topics []topicInfo `json:"topics"`
-	}
-	_, err = broker.call(ctx, http.MethodGet, broker.url(nil, "topics"), nil, &answer)
+	topics, err := listAs[topicInfo](ctx, broker, "topics", "topics")
 	if err != nil && (l.notReady == "" || !errors.As(err, &refusal)) {
 		return nil, err // else it can't tell while it isn't ready
 	}
-	l.topics, l.at = answer.Topics, time.Now()
+	l.topics, l.at = topics, time.Now()
 	return l, nil
 }
 

@@ -163,23 +163,21 @@ func (c *queueListCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	var whole json.RawMessage
-	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics", c.Topic, "queues"), nil, &whole); err != nil {
+	whole, err := broker.list(ctx, "queues", "topics", c.Topic, "queues")
+	if err != nil {
 		return fmt.Errorf("list queues of %s: %w", c.Topic, err)
 	}
 	if c.json() {
-		return printJSON(std.out, whole)
+		return printJSON(std.out, map[string]any{"queues": whole})
 	}
-	var answer struct {
-		Queues []queueInfo `json:"queues"`
-	}
-	if err := json.Unmarshal(whole, &answer); err != nil {
+	queues, err := decodeItems[queueInfo](whole)
+	if err != nil {
 		return fmt.Errorf("list queues of %s: %w", c.Topic, err)
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
 		row.printf("QUEUE\tREADY\tLEASED\tHELD\tDELAYED\tDEAD\tOLDEST\tORDER\tSTATE\n")
-		for _, q := range answer.Queues {
+		for _, q := range queues {
 			state := "open"
 			if q.Config.Paused {
 				state = "paused"

@@ -116,23 +116,21 @@ func (c *topicListCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	var whole json.RawMessage
-	if _, err := broker.call(ctx, http.MethodGet, broker.url(nil, "topics"), nil, &whole); err != nil {
+	whole, err := broker.list(ctx, "topics", "topics")
+	if err != nil {
 		return fmt.Errorf("list topics: %w", err)
 	}
 	if c.json() {
-		return printJSON(std.out, whole)
+		return printJSON(std.out, map[string]any{"topics": whole})
 	}
-	var answer struct {
-		Topics []topicInfo `json:"topics"`
-	}
-	if err := json.Unmarshal(whole, &answer); err != nil {
+	topics, err := decodeItems[topicInfo](whole)
+	if err != nil {
 		return fmt.Errorf("list topics: %w", err)
 	}
 	out := newPrinter(std.out)
 	out.table(func(row *printer) {
 		row.printf("TOPIC\tPARTITIONS\tRECORDS\tSTORED\n")
-		for _, t := range answer.Topics {
+		for _, t := range topics {
 			var records, stored int64
 			for _, p := range t.Partitions {
 				records += p.EndOffset - p.StartOffset

@@ -56,7 +56,7 @@ func (l library) set(ctx context.Context, o *op) {
 func (l library) describe(ctx context.Context, o *op) { o.tell(l.of(o).Describe(ctx)) }
 
 func (l library) list(ctx context.Context, o *op) {
-	for info, err := range l.broker.Consumers(ctx, o.topic) {
+	for info, err := range l.broker.Consumers(ctx, o.topic, seb.ListOptions{}) {
 		o.tell(info, err)
 	}
 }

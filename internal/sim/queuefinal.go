@@ -27,13 +27,13 @@ func (s *simulation) finalDrains(lives []*life) {
 	if s.plan.workers == 0 || len(lives) == 0 {
 		return
 	}
-	topics, err := lives[0].broker.Topics(context.Background())
+	topics, err := seb.Collect(lives[0].broker.Topics(context.Background(), seb.ListOptions{}))
 	if err != nil {
 		s.history.violate("Liveness", "on a store that is well: %v", err)
 		return
 	}
 	for i, t := range topics {
-		for info, err := range lives[0].broker.Queues(context.Background(), t.Name) {
+		for info, err := range lives[0].broker.Queues(context.Background(), t.Name, seb.ListOptions{}) {
 			if err != nil {
 				s.history.violate("Liveness", "on a store that is well: %v", err)
 				return
@@ -102,7 +102,7 @@ func (s *simulation) finalDrain(l *life, q backlog) {
 // compareQueues expects a recovery to know the queues of a topic as the commits left them.
 func (s *simulation) compareQueues(b *seb.Broker, topic string, in *incarnation) {
 	known := map[string]string{}
-	for info, err := range b.Queues(context.Background(), topic) {
+	for info, err := range b.Queues(context.Background(), topic, seb.ListOptions{}) {
 		if err != nil {
 			s.history.violate("LossIsLoud", "a recovery in the end knows no queues of %s: %v", topic, err)
 			return

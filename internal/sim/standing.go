@@ -148,7 +148,7 @@ func (s *simulation) compareConsumers(b *seb.Broker, topic string, in *incarnati
 	}
 	slices.SortFunc(left, func(a, b standing) int { return cmp.Compare(a.consumer, b.consumer) })
 	var known []standing
-	for info, err := range b.Consumers(context.Background(), topic) {
+	for info, err := range b.Consumers(context.Background(), topic, seb.ListOptions{}) {
 		if err != nil {
 			s.history.violate("LossIsLoud", "a recovery in the end knows no consumers of %s: %v", topic, err)
 			return

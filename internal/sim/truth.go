@@ -187,7 +187,7 @@ func (s *simulation) verifyBucket() {
 	}
 	all := final.all
 	s.final = final
-	topics, err := b.Topics(context.Background())
+	topics, err := seb.Collect(b.Topics(context.Background(), seb.ListOptions{}))
 	if err != nil {
 		s.history.violate("LossIsLoud", "a recovery in the end knows no topics: %v", err)
 	}
@@ -206,7 +206,7 @@ func (s *simulation) verifyBucket() {
 		s.compareConsumers(b, t.Name, all[t.ID])
 		s.compareQueues(b, t.Name, all[t.ID])
 	}
-	keys, err := b.Keys(context.Background())
+	keys, err := seb.Collect(b.Keys(context.Background(), 0))
 	same := err == nil && len(keys) == len(final.keys)
 	for _, k := range keys {
 		same = same && final.keys[k.ID]
