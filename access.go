@@ -10,16 +10,20 @@ import (
 // Scopes are what an API key is good for, as a set.
 type Scopes uint16
 
-// The scopes. Admin is for topics and keys themselves, and includes the others.
+// The scopes. Admin is for topics and keys themselves, and includes the others. Metrics is for
+// the metrics of a broker that name topics, queues and consumers.
 const (
 	ScopeRead Scopes = 1 << iota
 	ScopeWrite
 	ScopeAdmin
+	ScopeMetrics
+
+	scopesAll = ScopeRead | ScopeWrite | ScopeAdmin | ScopeMetrics
 )
 
-var scopeNames = []string{"read", "write", "admin"}
+var scopeNames = []string{"read", "write", "admin", "metrics"}
 
-// ParseScopes reads scopes by name: read, write, admin.
+// ParseScopes reads scopes by name: read, write, admin, metrics.
 func ParseScopes(names []string) (s Scopes, err error) {
 	for _, n := range names {
 		i := slices.Index(scopeNames, n)
@@ -66,7 +70,7 @@ func (a Access) Open() bool { return a.open }
 func (a Access) CheckScope(s Scopes) error {
 	has := a.Key.Scopes
 	if has&ScopeAdmin != 0 {
-		has |= ScopeRead | ScopeWrite
+		has = scopesAll
 	}
 	if a.Topic != "" {
 		has &= ScopeRead // all that a signed token ever gives

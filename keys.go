@@ -109,8 +109,8 @@ func (o KeyOptions) check(now time.Time) error {
 	if o.Name == "" || len(o.Name) > keyNameBytesMax || strings.Trim(o.Name, keyNameBytes) != "" {
 		return bad("%q is no name of an API key", o.Name)
 	}
-	hint = "scopes are read, write and admin, which includes the others"
-	if o.Scopes == 0 || o.Scopes&^(ScopeRead|ScopeWrite|ScopeAdmin) != 0 {
+	hint = "scopes are read, write, metrics and admin, which includes the others"
+	if o.Scopes == 0 || o.Scopes&^scopesAll != 0 {
 		return bad("an API key needs a scope, and only known ones")
 	}
 	hint = "a pattern is a topic's name, the beginning of names and *, such as orders.*, or * for all"

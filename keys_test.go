@@ -164,7 +164,7 @@ func TestKeysThatCannotBeAreRefused(t *testing.T) {
 		"long name":          {seb.KeyOptions{Name: strings.Repeat("n", 129), Scopes: seb.ScopeRead}, seb.CodeInvalidRequest},
 		"name that is taken": {seb.KeyOptions{Name: "ops", Scopes: seb.ScopeRead}, seb.CodeKeyExists},
 		"no scope":           {seb.KeyOptions{Name: "a"}, seb.CodeInvalidRequest},
-		"unknown scope":      {seb.KeyOptions{Name: "a", Scopes: 8}, seb.CodeInvalidRequest},
+		"unknown scope":      {seb.KeyOptions{Name: "a", Scopes: 16}, seb.CodeInvalidRequest},
 		"star in the middle": {seb.KeyOptions{Name: "a", Scopes: 1, Topics: []string{"a*b"}}, seb.CodeInvalidRequest},
 		"empty pattern":      {seb.KeyOptions{Name: "a", Scopes: 1, Topics: []string{""}}, seb.CodeInvalidRequest},
 		"too many patterns":  {seb.KeyOptions{Name: "a", Scopes: 1, Topics: slices.Repeat([]string{"a"}, 1001)}, seb.CodeInvalidRequest},

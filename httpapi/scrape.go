@@ -3,10 +3,12 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/simple-event-broker/seb"
 )
@@ -39,9 +41,8 @@ func (s scrapes) begin(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// gathered serves what g has in the Prometheus text format.
+// gathered serves what g has in the Prometheus text format, as far as the caller may see it.
 func (h *Handler) gathered(g prometheus.Gatherer) action {
-	metrics := promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	return func(w *response, r *http.Request) error {
 		if err := refuseHeaders(r.Header); err != nil {
 			return err
@@ -54,7 +55,38 @@ func (h *Handler) gathered(g prometheus.Gatherer) action {
 			return err
 		}
 		defer end()
-		metrics.ServeHTTP(w, r)
+		seen := seenMetrics{g, w.access}
+		promhttp.HandlerFor(seen, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, r)
 		return nil
 	}
+}
+
+// seenMetrics are what a caller may see: series with the name of a topic are for keys with the scope
+// metrics, and for those of the topic.
+type seenMetrics struct {
+	all    prometheus.Gatherer
+	access seb.Access
+}
+
+// Gather implements [prometheus.Gatherer].
+func (s seenMetrics) Gather() ([]*dto.MetricFamily, error) {
+	families, err := s.all.Gather()
+	named := s.access.CheckScope(seb.ScopeMetrics) == nil
+	for _, f := range families {
+		f.Metric = slices.DeleteFunc(f.Metric, func(m *dto.Metric) bool {
+			topic, is := topicOf(m)
+			return is && !(named && s.access.MaySee(topic))
+		})
+	}
+	return slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return len(f.Metric) == 0 }), err
+}
+
+// topicOf returns the topic that a series is of; all that name a queue or a consumer name its topic.
+func topicOf(m *dto.Metric) (topic string, is bool) {
+	for _, l := range m.Label {
+		if l.GetName() == "topic" {
+			return l.GetValue(), true
+		}
+	}
+	return "", false
 }

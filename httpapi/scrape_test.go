@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,46 @@ import (
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
 )
+
+// A series that names a topic, a queue or a consumer is for keys with the scope metrics, and for the topic.
+func TestMetricsTellNamesToThoseWhoMaySeeThem(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s := newServer(t, seb.Options{Metrics: registry}, Options{Registerer: registry, Gatherer: registry})
+	for _, tenant := range []string{"acme", "zorg"} {
+		s.append(tenant+".orders", "x")
+		for _, kind := range []string{"consumers", "queues"} {
+			s.do("PUT", "/v1/topics/"+tenant+".orders/"+kind+"/"+tenant+"-mail", nil).want(t, http.StatusCreated)
+		}
+	}
+	wantSeen := func(key, want string, header ...string) {
+		t.Helper()
+		a := s.get("/metrics", header...)
+		a.want(t, http.StatusOK)
+		var seen []string
+		for _, tenant := range []string{"acme", "zorg"} {
+			if strings.Contains(a.body, tenant) {
+				seen = append(seen, tenant)
+			}
+		}
+		if got := strings.Join(seen, " "); got != want || !strings.Contains(a.body, "\nseb_applied_slot ") {
+			t.Errorf("%s sees the names of %q, want %q, in\n%s", key, got, want, a.body)
+		}
+	}
+	wantSeen("anyone, while there are no keys,", "acme zorg")
+	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+	_, all := newKey(t, s.broker, "prometheus", seb.ScopeMetrics)
+	_, one := newKey(t, s.broker, "one", seb.ScopeMetrics, "acme.*")
+	_, reader := newKey(t, s.broker, "reader", seb.ScopeRead|seb.ScopeWrite)
+	_, tenant := newKey(t, s.broker, "tenant", seb.ScopeAdmin, "zorg.*")
+	wantSeen("admin", "acme zorg", bearer(ops)...)
+	wantSeen("a key for metrics", "acme zorg", bearer(all)...)
+	wantSeen("a key for metrics of one tenant", "acme", bearer(one)...)
+	wantSeen("a key without the scope", "", bearer(reader)...)
+	wantSeen("a tenant's admin", "zorg", bearer(tenant)...)
+	// The scope is good for nothing else.
+	s.get("/v1/topics", bearer(all)...).wantProblem(t, http.StatusForbidden, seb.CodeForbidden)
+	s.get("/v1/topics/acme.orders/records", bearer(all)...).wantProblem(t, http.StatusForbidden, seb.CodeForbidden)
+}
 
 // Whoever reads metrics slowly keeps others waiting, and no more memory than two answers take.
 func TestMetricsAreToldToFewAtATime(t *testing.T) {

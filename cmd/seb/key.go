@@ -40,7 +40,7 @@ type keyCreateCmd struct {
 	keyringFlag
 	outputFlag
 	Name      string        `arg:"" help:"Name of the key, and of the client certificate that may stand for it."`
-	Scope     []string      `required:"" placeholder:"SCOPE" help:"What it is good for: read, write, admin (which includes the others); comma-separated."`
+	Scope     []string      `required:"" placeholder:"SCOPE" help:"What it is good for: read, write, metrics, admin (which includes the others); comma-separated."`
 	Topic     []string      `default:"*" placeholder:"PATTERN" help:"Topics it is good for: names, or the beginning of names and *; comma-separated (default: all)."`
 	ExpiresIn time.Duration `placeholder:"DURATION" help:"How long it is good (default: until it is revoked)."`
 	NewLog    bool          `env:"-" help:"Set up a log in --store if there is none yet."`
@@ -52,6 +52,7 @@ func (keyCreateCmd) Help() string {
 
     export SEB_KEY=$(seb key create ops --scope admin)
     seb key create shop --scope read,write --topic 'orders,orders.*' --expires-in 2160h
+    seb key create prometheus --scope metrics
     seb key create ops --scope admin --store 's3://bucket/prefix?region=eu-central-1' --new-log
 
 With --store and --new-log the first key is there before the first broker. The key alone goes to standard output. It is kept nowhere: who loses it needs another. The first key of a log

@@ -11,13 +11,14 @@ import (
 	"github.com/simple-event-broker/seb/internal/commitlog"
 )
 
-// The scopes of an API key, as bits. Admin includes the other two.
+// The scopes of an API key, as bits. Admin includes the others.
 const (
 	ScopeRead uint16 = 1 << iota
 	ScopeWrite
 	ScopeAdmin
+	ScopeMetrics
 
-	scopesAll = ScopeRead | ScopeWrite | ScopeAdmin
+	scopesAll = ScopeRead | ScopeWrite | ScopeAdmin | ScopeMetrics
 )
 
 // Bounds on API keys in any log, so that damaged numbers can't take all memory.

@@ -84,7 +84,7 @@ func TestNonsenseAboutKeysIsRefusedAndChangesNothing(t *testing.T) {
 		"no name":                    key(5, ""),
 		"long name":                  key(5, strings.Repeat("n", KeyNameBytesMax+1)),
 		"no scope":                   bent(func(k *commitlog.KeyCreated) { k.Scopes = 0 }),
-		"scope that nobody knows":    bent(func(k *commitlog.KeyCreated) { k.Scopes = 8 }),
+		"scope that nobody knows":    bent(func(k *commitlog.KeyCreated) { k.Scopes = 16 }),
 		"expiry before time began":   bent(func(k *commitlog.KeyCreated) { k.Expires = -1 }),
 		"no topics":                  bent(func(k *commitlog.KeyCreated) { k.Topics = nil }),
 		"empty topic":                bent(func(k *commitlog.KeyCreated) { k.Topics = []string{""} }),
