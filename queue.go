@@ -372,20 +372,50 @@ type QueueInfo struct {
 
 // Describe tells how the queue is.
 func (q *Queue) Describe(ctx context.Context) (QueueInfo, error) {
-	if err := cmp.Or(q.check(), q.b.current(ctx)); err != nil {
-		return QueueInfo{}, asRead(err)
-	}
-	if _, _, err := q.b.lookUp(ctx, q.topic); err != nil {
+	if err := q.mustExist(ctx); err != nil {
 		return QueueInfo{}, asRead(err)
 	}
 	info, err := q.describe()
+	return info, asRead(err)
+}
+
+// mustExist returns an error unless there is the queue, as far as this broker knows, on a state that is recent
+// enough to tell.
+func (q *Queue) mustExist(ctx context.Context) error {
+	if err := cmp.Or(q.check(), q.b.current(ctx)); err != nil {
+		return err
+	}
+	if _, _, err := q.b.lookUp(ctx, q.topic); err != nil {
+		return err
+	}
+	err := q.exists()
 	if CodeOf(err) == CodeQueueNotFound { // unless another broker has created it
 		if err := q.b.lookNow(ctx, false); err != nil {
-			return QueueInfo{}, asRead(err)
+			return err
 		}
-		info, err = q.describe()
+		err = q.exists()
 	}
-	return info, asRead(err)
+	return err
+}
+
+func (q *Queue) exists() error {
+	q.b.mu.RLock()
+	defer q.b.mu.RUnlock()
+	_, _, err := q.inState()
+	return err
+}
+
+// inState returns the queue and its topic as the state, which is locked, has them.
+func (q *Queue) inState() (*state.Topic, *state.Queue, error) {
+	t := q.b.state.Topic(q.topic)
+	if t == nil {
+		return nil, nil, topicNotFound(q.topic)
+	}
+	found := q.b.state.Queue(t.ID, q.name)
+	if found == nil {
+		return nil, nil, queueNotFound(q.topic, q.name)
+	}
+	return t, found, nil
 }
 
 func (q *Queue) describe() (QueueInfo, error) {
@@ -399,13 +429,9 @@ func (q *Queue) known() (QueueInfo, *desk, error) {
 	b := q.b
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	t := b.state.Topic(q.topic)
-	if t == nil {
-		return QueueInfo{}, nil, topicNotFound(q.topic)
-	}
-	found := b.state.Queue(t.ID, q.name)
-	if found == nil {
-		return QueueInfo{}, nil, queueNotFound(q.topic, q.name)
+	t, found, err := q.inState()
+	if err != nil {
+		return QueueInfo{}, nil, err
 	}
 	return b.describeQueue(t, found), b.desks.of(found.ID), nil
 }

@@ -131,14 +131,14 @@ func TestRecordThatKeepsFailingIsParkedAndRedriven(t *testing.T) {
 		if err != nil || more || len(dead) != 2 || dead[0].Reason != "no" || dead[1].Reason != "its lease ran out" || dead[1].Attempts != 3 {
 			t.Fatalf("%+v, %v, %v", dead, more, err)
 		}
-		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); err != nil || n != 2 {
+		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); err != nil || n != (seb.Redriven{Records: 2}) {
 			t.Fatal(n, err)
 		}
 		ms := mustReceive(t, q, 10, time.Minute)
 		wantHanded(t, ms, "[0#1 1#1]")
 		mustAck(t, q, ms...)
 		mustAck(t, q, ms...) // again: the answer was lost
-		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); err != nil || n != 0 {
+		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); err != nil || n != (seb.Redriven{}) {
 			t.Fatal(n, err)
 		}
 	})
@@ -158,7 +158,7 @@ func TestRedrivenRecordHasAllItsAttemptsAndNoneOfItsTokens(t *testing.T) {
 			before = append(before, ms...)
 		}
 		wantHanded(t, mustReceive(t, q, 1, time.Minute), "[]")
-		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); err != nil || n != 1 {
+		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); err != nil || n != (seb.Redriven{Records: 1}) {
 			t.Fatal(n, err)
 		}
 		late := func() {

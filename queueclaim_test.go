@@ -86,7 +86,7 @@ func TestNoMoreAttemptsAreCountedThanReceiversWant(t *testing.T) {
 		if err := q.Nack(t.Context(), seb.NackOptions{}, tokens(mustReceive(t, q, records, 0))...); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); n != records || err != nil {
+		if n, err := q.Redrive(t.Context(), seb.RedriveOptions{}); n.Records != records || err != nil {
 			t.Fatalf("%d redriven, %v", n, err)
 		}
 		wantHanded(t, mustReceive(t, q, 1, time.Minute), "[0#1]")

@@ -1,7 +1,6 @@
 package seb
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -53,54 +52,75 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 	if o.MaxBytes < 0 || o.Limit < 0 || o.Limit > deadMax {
 		return nil, Place{}, false, limited(CodeInvalidRequest, deadMax, "%d records, %d bytes; it must be 1 to %d records, and at least a byte", o.Limit, o.MaxBytes, deadMax).withOutcome("")
 	}
-	if _, err := q.Describe(ctx); err != nil {
-		return nil, Place{}, false, err
+	if err := q.mustExist(ctx); err != nil {
+		return nil, Place{}, false, asRead(err)
 	}
-	topic, parked := q.parked(o.From)
+	topic, parked := q.parked(o.From, o.Limit+1)
 	if more = len(parked) > o.Limit; more {
 		next = Place{parked[o.Limit].Partition, parked[o.Limit].Offset}
 		parked = parked[:o.Limit]
 	}
-	for i, x := range parked {
-		f, err := q.b.Fetch(ctx, q.topic, x.Partition, At(x.Offset), FetchOptions{Limit: 1, MaxBytes: 1, TopicTag: q.b.TopicTag(topic)})
-		switch {
-		case err == nil && len(f.Records) > 0:
-			parked[i].Record = f.Records[0]
-		case CodeOf(err) == CodeTopicRecreated: // and the queue went with the one before
-			return nil, Place{}, false, asRead(queueNotFound(q.topic, q.name))
-		case err != nil && CodeOf(err) != CodeDataLost && CodeOf(err) != CodeOffsetOutOfRange:
+	for i := 0; i < len(parked); {
+		n, err := q.readParked(ctx, topic, parked[i:i+runOf(parked[i:])], o.MaxBytes)
+		if err != nil {
 			return nil, Place{}, false, err
 		}
-		if o.MaxBytes -= parked[i].bytes(); o.MaxBytes < 0 && i > 0 {
-			return parked[:i], Place{x.Partition, x.Offset}, true, nil
+		for ; n > 0; n, i = n-1, i+1 {
+			if o.MaxBytes -= parked[i].bytes(); o.MaxBytes < 0 && i > 0 {
+				return parked[:i], Place{parked[i].Partition, parked[i].Offset}, true, nil
+			}
 		}
 	}
 	return parked, next, more, nil
 }
 
-// parked returns the parked records from a place on, in order, without their contents, and
-// the id of their topic.
-func (q *Queue) parked(from Place) (topic uint64, list []DeadMessage) {
+// runOf returns how many records there are without a gap between them, from the first on.
+func runOf(parked []DeadMessage) int {
+	for i := 1; i < len(parked); i++ {
+		if parked[i].Partition != parked[0].Partition || parked[i].Offset != parked[i-1].Offset+1 {
+			return i
+		}
+	}
+	return len(parked)
+}
+
+// readParked reads the contents of parked records without a gap between them, of one at least, and
+// returns of how many. One that can't be read any more stays without.
+func (q *Queue) readParked(ctx context.Context, topic uint64, run []DeadMessage, bytes int64) (int, error) {
+	f, err := q.b.Fetch(ctx, q.topic, run[0].Partition, At(run[0].Offset),
+		FetchOptions{Limit: len(run), MaxBytes: max(1, bytes), TopicTag: q.b.TopicTag(topic)})
+	switch {
+	case CodeOf(err) == CodeTopicRecreated: // and the queue went with the one before
+		return 0, asRead(queueNotFound(q.topic, q.name))
+	case CodeOf(err) == CodeDataLost || CodeOf(err) == CodeOffsetOutOfRange:
+		return 1, nil
+	case err != nil:
+		return 0, err
+	}
+	for i := range f.Records {
+		run[i].Record = f.Records[i]
+	}
+	return max(1, len(f.Records)), nil
+}
+
+// parked returns up to limit parked records from a place on, in order, without their contents, and the
+// id of their topic.
+func (q *Queue) parked(from Place, limit int) (topic uint64, list []DeadMessage) {
 	q.b.mu.RLock()
 	defer q.b.mu.RUnlock()
-	t := q.b.state.Topic(q.topic)
-	if t == nil {
-		return 0, nil
+	t, found, err := q.inState()
+	if err != nil {
+		return 0, nil // deleted since
 	}
-	found := q.b.state.Queue(t.ID, q.name)
-	for i := 0; found != nil && i < len(t.Partitions); i++ {
-		found.EachAttempt(int32(i), func(offset int64, a state.Attempt) {
-			if a.Parked && (int32(i) > from.Partition || int32(i) == from.Partition && Offset(offset) >= from.Offset) {
-				list = append(list, DeadMessage{
-					Record:   Record{Partition: int32(i), Offset: Offset(offset)},
-					Attempts: int(a.Tries()), Reason: a.Reason, Parked: time.UnixMicro(a.NotBefore).UTC(),
-				})
-			}
+	for at, a := range found.Parked(uint32(from.Partition), int64(from.Offset)) {
+		if len(list) == limit {
+			break
+		}
+		list = append(list, DeadMessage{
+			Record:   Record{Partition: int32(at.Partition), Offset: Offset(at.Offset)},
+			Attempts: int(a.Tries()), Reason: a.Reason, Parked: time.UnixMicro(a.NotBefore).UTC(),
 		})
 	}
-	slices.SortFunc(list, func(x, y DeadMessage) int {
-		return cmp.Or(cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.Offset, y.Offset))
-	})
 	return t.ID, list
 }
 
@@ -114,16 +134,23 @@ type RedriveOptions struct {
 
 const redriveMax = 10_000
 
-// Redrive takes parked records back to work, with all the attempts that the queue allows, and
-// returns how many it took. Where keys keep their order they go out when they can: others of their key
+// Redriven tells what a [Queue.Redrive] did.
+type Redriven struct {
+	// Records is how many were parked, and are handed out again.
+	Records int
+	// Remaining is how many are parked now.
+	Remaining int64
+}
+
+// Redrive takes parked records back to work, with all the attempts that the queue allows. Where keys keep their order they go out when they can: others of their key
 // went past them when they were parked.
-func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (n int, _ error) {
+func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (Redriven, error) {
 	def(&o.Limit, redriveMax)
 	if o.Limit < 0 || o.Limit > redriveMax || len(o.Places) > tokensMax {
-		return 0, limited(CodeInvalidRequest, redriveMax, "%d places, %d records; it must be up to %d places, or 1 to %d records", len(o.Places), o.Limit, tokensMax, redriveMax)
+		return Redriven{}, limited(CodeInvalidRequest, redriveMax, "%d places, %d records; it must be up to %d places, or 1 to %d records", len(o.Places), o.Limit, tokensMax, redriveMax)
 	}
 	if err := q.check(); err != nil {
-		return 0, err
+		return Redriven{}, err
 	}
 	var redriven int // the commit loop's until the outcome is known
 	err := q.b.change(ctx, func(d *state.Draft) (items []commitlog.Item, _ *Error) {
@@ -144,9 +171,20 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (n int, _ error) 
 		return items, nil
 	})
 	if err != nil {
-		return 0, err
+		return Redriven{}, err
 	}
-	return redriven, nil
+	return Redriven{Records: redriven, Remaining: q.parkedCount()}, nil
+}
+
+// parkedCount returns how many records are parked; 0 if the queue was deleted.
+func (q *Queue) parkedCount() int64 {
+	q.b.mu.RLock()
+	defer q.b.mu.RUnlock()
+	_, found, err := q.inState()
+	if err != nil {
+		return 0
+	}
+	return found.ParkedCount()
 }
 
 // toRedrive returns the records that are meant and parked, in order.

@@ -2,6 +2,7 @@ package seb_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,10 +18,10 @@ func TestParkedRecordIsNotShownAsThatOfAnotherTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
 		b := open(t, memory, seb.InVirtualTime(immediate()))
-		q := queueOf(t, b, 2, 200<<10)
+		q := queueOf(t, b, 3, 200<<10)
 		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
-		ms := mustReceive(t, q, 2, 0)
-		if err := q.Nack(t.Context(), seb.NackOptions{}, tokens(ms)...); err != nil {
+		ms := mustReceive(t, q, 3, 0)
+		if err := q.Nack(t.Context(), seb.NackOptions{}, ms[0].Token, ms[2].Token); err != nil { // which are read one by one
 			t.Fatal(err)
 		}
 		other := open(t, faulty, seb.InVirtualTime(immediate())) // which has nothing in its cache
@@ -34,7 +35,7 @@ func TestParkedRecordIsNotShownAsThatOfAnotherTopic(t *testing.T) {
 				t.Error(err)
 			}
 			mustCreateTopic(t, b, "t", 1)
-			appendTo(t, b, 0, 2)
+			appendTo(t, b, 0, 3)
 			time.Sleep(2 * time.Second) // the reader looks at the log again
 			return next(ctx, r)
 		})()
@@ -43,4 +44,56 @@ func TestParkedRecordIsNotShownAsThatOfAnotherTopic(t *testing.T) {
 			t.Errorf("shows %d records, %v", len(dead), err)
 		}
 	})
+}
+
+// parkMany parks the first n records of topic t in queue work.
+func parkMany(t *testing.T, q *seb.Queue, n int) {
+	t.Helper()
+	mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
+	for ; n > 0; n -= 1000 {
+		if err := q.Nack(t.Context(), seb.NackOptions{Reason: "no such address"}, tokens(mustReceive(t, q, min(n, 1000), 0))...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A page of parked records costs what its records do, however many there are.
+func TestPageOfParkedRecordsTakesMemoryForItselfAlone(t *testing.T) {
+	b := open(t, objstore.NewMemory(), immediate())
+	q := queueOf(t, b, 20_000, 10)
+	parkMany(t, q, 20_000)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const pages = 20
+	from := seb.Place{}
+	for i := range pages {
+		dead, next, more, err := q.Dead(t.Context(), seb.DeadOptions{From: from, Limit: 10})
+		if err != nil || len(dead) != 10 || dead[0].Offset != seb.Offset(10*i) || !more || next.Offset != dead[9].Offset+1 || len(dead[9].Value) != 10 {
+			t.Fatalf("page %d: %+v, %v, %v, %v", i, dead, next, more, err)
+		}
+		from = next
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / pages; each > 1<<20 {
+		t.Errorf("a page of 10 records takes %d bytes", each)
+	}
+}
+
+func TestRedriveTellsHowManyRemain(t *testing.T) {
+	b := open(t, objstore.NewMemory(), immediate())
+	q := queueOf(t, b, 50, 10)
+	parkMany(t, q, 50)
+	for _, x := range []struct {
+		o    seb.RedriveOptions
+		want seb.Redriven
+	}{
+		{seb.RedriveOptions{Limit: 20}, seb.Redriven{Records: 20, Remaining: 30}},
+		{seb.RedriveOptions{Places: []seb.Place{{Offset: 0}, {Offset: 40}}}, seb.Redriven{Records: 1, Remaining: 29}},
+		{seb.RedriveOptions{}, seb.Redriven{Records: 29}},
+		{seb.RedriveOptions{}, seb.Redriven{}},
+	} {
+		if got, err := q.Redrive(t.Context(), x.o); err != nil || got != x.want {
+			t.Errorf("redrive %+v: %+v, %v; want %+v", x.o, got, err, x.want)
+		}
+	}
 }

@@ -119,13 +119,14 @@ func (h *Handler) redrive(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	n, err := h.queue(r).Redrive(r.Context(), opts)
+	done, err := h.queue(r).Redrive(r.Context(), opts)
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, struct {
-		Redriven int `json:"redriven"`
-	}{n})
+		Redriven  int   `json:"redriven"`
+		Remaining int64 `json:"remaining"`
+	}{done.Records, done.Remaining})
 }
 
 func parseRedrive(body []byte) (o seb.RedriveOptions, _ error) {

@@ -273,10 +273,10 @@ func TestParkedRecordsAreShownPageByPageAndRedriven(t *testing.T) {
 		t.Errorf("parked are %v", got)
 	}
 	for _, c := range []struct{ body, want string }{
-		{`{"records":[{"partition":0,"offset":3},{"partition":0,"offset":3},{"partition":7,"offset":1}]}`, "1"},
-		{`{"limit":2}`, "2"},
-		{``, "2"},
-		{`{}`, "0"},
+		{`{"records":[{"partition":0,"offset":3},{"partition":0,"offset":3},{"partition":7,"offset":1}]}`, `1,"remaining":4`},
+		{`{"limit":2}`, `2,"remaining":2`},
+		{``, `2,"remaining":0`},
+		{`{}`, `0,"remaining":0`},
 	} {
 		if a := s.post(mailPath+"/dead/redrive", c.body); a.body != `{"redriven":`+c.want+"}\n" {
 			t.Errorf("%s: %s", c.body, a.body)

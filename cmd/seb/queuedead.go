@@ -135,26 +135,28 @@ func (c *queueRedriveCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	var redriven int64
+	var redriven, remaining int64
 	for {
 		whole, _, err := c.ask(ctx, "redrive", http.MethodPost, body, "dead", "redrive")
 		if err != nil {
 			return err
 		}
 		var answer struct {
-			Redriven int64 `json:"redriven"`
+			Redriven  int64 `json:"redriven"`
+			Remaining int64 `json:"remaining"`
 		}
 		if err := json.Unmarshal(whole, &answer); err != nil {
 			return c.failed("redrive", err)
 		}
+		remaining = answer.Remaining
 		if redriven += answer.Redriven; answer.Redriven < redriveMax {
 			break
 		}
 	}
 	if c.json() {
-		return printJSON(std.out, map[string]any{"redriven": redriven})
+		return printJSON(std.out, map[string]any{"redriven": redriven, "remaining": remaining})
 	}
-	_, err = fmt.Fprintf(std.out, "queue %s of %s redriven; records: %d\n", c.Queue, c.Topic, redriven)
+	_, err = fmt.Fprintf(std.out, "queue %s of %s redriven; records: %d; still parked: %d\n", c.Queue, c.Topic, redriven, remaining)
 	return err
 }
 

@@ -84,7 +84,7 @@ func (l library) pause(ctx context.Context, o *op) {
 
 func (l library) redrive(ctx context.Context, o *op) {
 	n, err := l.line(o).Redrive(ctx, seb.RedriveOptions{})
-	o.touched = int64(n)
+	o.touched = int64(n.Records)
 	o.fail(err)
 }
 
