@@ -10,7 +10,7 @@ import (
 const AllPartitions int32 = -1
 
 // FollowPartitionsMax is how many partitions one [Follower] may read, which
-// bounds what a [Bookmark] takes, as text too.
+// bounds what a [Bookmark] takes, as text too. A consumer's may read more: it has no Bookmark.
 const FollowPartitionsMax = 1024
 
 // Bookmark tells where a [Follower] stands, so that another one, of any broker of

@@ -19,6 +19,7 @@ type Follower struct {
 	only  int32   // the one partition, or AllPartitions
 	next  []int64 // offsets to read next, by partition; of only alone if there is one
 	turn  int     // index in next of who is to be served first
+	round *round  // holds the offsets instead of next, if it isn't nil
 }
 
 // NewFollower returns a follower of a topic's partition, or of AllPartitions, from
@@ -137,6 +138,9 @@ func (f *Follower) partitionsLocked() ([]state.Partition, error) {
 
 // cursor returns a cursor of the partition at an index of next.
 func (f *Follower) cursor(i int) *cursor {
+	if f.round != nil {
+		return &cursor{b: f.b, topic: f.topic, id: f.id, partition: int32(i), offset: f.round.next(f, i)}
+	}
 	c := &cursor{b: f.b, topic: f.topic, id: f.id, partition: int32(i), offset: f.next[i]}
 	if f.only != AllPartitions {
 		c.partition = f.only
@@ -180,6 +184,9 @@ func (f *Follower) inRange(ctx context.Context) error {
 // ready returns the index of a partition that has records, beginning with the one
 // whose turn it is; -1 if none has. Every offset must be inside of its partition.
 func (f *Follower) ready() (int, error) {
+	if f.round != nil {
+		return f.round.ready(f)
+	}
 	f.b.mu.RLock()
 	defer f.b.mu.RUnlock()
 	ps, err := f.partitionsLocked()
@@ -227,7 +234,9 @@ func (f *Follower) seek(ctx context.Context, ms int64) error {
 	return nil
 }
 
-// Bookmark returns where the follower stands: behind all that Next has returned.
+// Bookmark returns where the follower stands: behind all that Next has returned. That of a consumer's
+// follower of more than [FollowPartitionsMax] partitions has no offsets, and nobody can
+// go on there: the consumer's commits are its place.
 func (f *Follower) Bookmark() Bookmark {
 	m := Bookmark{Cluster: f.b.clusterTag(), Topic: f.id, Partition: f.only, Offsets: make([]Offset, len(f.next))}
 	for i, o := range f.next {
@@ -301,7 +310,11 @@ func (f *Follower) Next(ctx context.Context, opts FetchOptions) ([]Record, error
 		return nil, asRead(err)
 	}
 	found, err := c.read(ctx, opts, start, end)
-	f.next[i] = c.offset
+	if f.round != nil {
+		f.round.ahead[i] = c.offset
+	} else {
+		f.next[i] = c.offset
+	}
 	f.turn = i + 1
 	return found.Records, asRead(err)
 }

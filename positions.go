@@ -130,6 +130,9 @@ func (c *Consumer) mayCommit(d *state.Draft, ps []commitlog.Position, o commitOp
 // created first, at the start of every partition. What was read is committed by the
 // caller: see [Consumer.Commit].
 //
+// Of more than [FollowPartitionsMax] partitions the follower remembers those alone that were read and not
+// committed; it ends when the consumer is deleted.
+//
 // It is refused with CodeOffsetOutOfRange if records were deleted that the consumer
 // has not committed; then [Consumer.Reset] it to where it is to go on.
 func (c *Consumer) Follower(ctx context.Context, partition int32) (*Follower, error) {
@@ -152,6 +155,15 @@ func (c *Consumer) Follower(ctx context.Context, partition int32) (*Follower, er
 func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, error) {
 	if err := c.b.current(ctx); err != nil {
 		return nil, asRead(err)
+	}
+	if partition == AllPartitions {
+		topic, count, err := c.b.lookUp(ctx, c.topic)
+		if err != nil {
+			return nil, asRead(err)
+		}
+		if count > FollowPartitionsMax {
+			return c.round(ctx, topic, count)
+		}
 	}
 	m, ok := c.bookmark(partition)
 	if !ok {

@@ -143,5 +143,12 @@ func (h *Handler) followConsumer(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if len(f.Bookmark().Offsets) == 0 {
+		return &seb.Error{
+			Code: seb.CodeTooManyPartitions, Limit: seb.FollowPartitionsMax,
+			Detail: fmt.Sprintf("the topic has more than %d partitions, which is what the id of an event can tell", seb.FollowPartitionsMax),
+			Hint:   "read without Accept: text/event-stream, which goes round all partitions, or name a partition",
+		}
+	}
 	return h.stream(w, r, f)
 }

@@ -345,3 +345,26 @@ func TestEventsOfConsumer(t *testing.T) {
 	s.createOrders(2)
 	s.get(path, "Accept", typeEvents, lastEventIDHeader, ids[0]).wantProblem(t, http.StatusGone, seb.CodeTopicRecreated)
 }
+
+// Where the partitions are too many for the id of an event, a consumer is read round all of them without one.
+func TestReadOfConsumerGoesRoundVeryManyPartitions(t *testing.T) {
+	const partitions = seb.FollowPartitionsMax + 500
+	s := newServer(t, seb.Options{Limits: seb.Limits{Partitions: partitions}}, Options{})
+	s.createOrders(partitions)
+	var want []string
+	for _, p := range []int{0, 1023, 1024, partitions - 1} {
+		s.appendTo(p, "a", "b")
+		want = append(want, fmt.Sprintf("%d/0", p), fmt.Sprintf("%d/1", p))
+	}
+	s.get(consumersPath+"/a/records", "Accept", typeEvents).wantProblem(t, http.StatusBadRequest, seb.CodeTooManyPartitions)
+	got := drainConsumer(t, "a", "?limit=1", s)
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+	if got := drainConsumer(t, "b", "?partition=1024", s); len(got) != 2 {
+		t.Errorf("of one partition it reads %v", got)
+	}
+	s.wantNothingReserved()
+}

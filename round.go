@@ -1,0 +1,112 @@
+package seb
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// round is how a [Follower] goes round a consumer's partitions where they are too many for a
+// [Bookmark]. It keeps an offset only of those partitions that were read and not committed since; the
+// state has the others.
+type round struct {
+	consumer string
+	ahead    map[int]int64
+	checked  bool // every partition was looked at once
+}
+
+// roundStep is how many partitions are looked at under one stay in the state's lock.
+const roundStep = 1024
+
+// round returns a follower that goes round all partitions of a wide topic. It creates the consumer if need be.
+func (c *Consumer) round(ctx context.Context, topic uint64, partitions int) (*Follower, error) {
+	if _, err := c.describe(); CodeOf(err) == CodeConsumerNotFound {
+		if _, _, err := c.Create(ctx); err != nil {
+			return nil, err
+		}
+	}
+	f := &Follower{
+		b: c.b, topic: c.topic, id: topic, only: AllPartitions,
+		turn: rand.N(partitions), round: &round{consumer: c.name, ahead: map[int]int64{}},
+	}
+	if err := f.inRange(ctx); err != nil {
+		return nil, asRead(err)
+	}
+	f.round.checked = true
+	return f, nil
+}
+
+// ready is [Follower.ready]. Once every partition was looked at it goes no further than to the
+// first that has records.
+func (r *round) ready(f *Follower) (int, error) {
+	found, count := -1, 1
+	for k := 0; k < count && !(r.checked && found >= 0); k += roundStep {
+		at, n, err := r.step(f, k)
+		if err != nil {
+			return -1, err
+		}
+		count = n
+		if found < 0 {
+			found = at
+		}
+	}
+	return found, nil
+}
+
+// step looks at the partitions from the one on that comes k after the one whose turn it is. It returns the index of
+// the first that has records, -1 if none has, and how many partitions there are.
+func (r *round) step(f *Follower, k int) (found, count int, _ error) {
+	f.b.mu.RLock()
+	defer f.b.mu.RUnlock()
+	t, c, err := r.inState(f)
+	if err != nil {
+		return -1, 0, err
+	}
+	count, found = len(t.Partitions), -1
+	for end := min(k+roundStep, count); k < end; k++ {
+		i := (f.turn + k) % count
+		p, at := &t.Partitions[i], r.offset(c, i)
+		switch {
+		case at < p.Start || at > p.End:
+			return -1, 0, outOfRange(f.topic, int32(i), at, p.Start, p.End)
+		case found < 0 && at < p.End:
+			found = i
+		}
+	}
+	return found, count, nil
+}
+
+// inState returns the topic and the consumer as the state, which is locked, has them.
+func (r *round) inState(f *Follower) (*state.Topic, *state.Consumer, error) {
+	t := f.b.state.TopicByID(f.id)
+	if t == nil {
+		return nil, nil, topicDeleted(f.topic)
+	}
+	c := f.b.state.Consumer(f.id, r.consumer)
+	if c == nil {
+		return nil, nil, consumerNotFound(f.topic, r.consumer)
+	}
+	return t, c, nil
+}
+
+// offset returns the next offset to read in a partition.
+func (r *round) offset(c *state.Consumer, i int) int64 {
+	at := c.Position(int32(i))
+	if ahead, ok := r.ahead[i]; ok && ahead > at {
+		return ahead
+	}
+	delete(r.ahead, i)
+	return at
+}
+
+// next returns the next offset to read in a partition; 0 if there is no consumer, which reading finds out.
+func (r *round) next(f *Follower, i int) int64 {
+	f.b.mu.RLock()
+	defer f.b.mu.RUnlock()
+	_, c, err := r.inState(f)
+	if err != nil {
+		return 0
+	}
+	return r.offset(c, i)
+}
