@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
 )
 
 // Some refusals come the same way wherever they are described, so they are asked
@@ -82,7 +83,10 @@ func withQuery(target, query string) string {
 }
 
 func TestDescribedMemoryBudget(t *testing.T) {
-	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Gatherer: prometheus.NewRegistry()}, 0, func(t *testing.T, s *server) {
+		for range scrapesMax {
+			s.handler.scrapes <- struct{}{}
+		}
 		s.append("orders", "zero\none\n", "Content-Type", typeNDJSON)
 		s.setQueue("mail", "", http.StatusCreated)
 		defer s.reserveAll()()

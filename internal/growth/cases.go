@@ -21,4 +21,6 @@ var cases = []growthCase{
 	{"commits", "a log of many commits: appends, checkpoints, restart with fewer and fewer checkpoints", commits},
 	{"queue-restart", "many queues with a backlog: messages and memory before and after kill -9", queueRestart},
 	{"queue-lost", "a small queue whose broker is killed: how long nothing is handed out, and commits", queueLost},
+	{"lists", "many topics of many partitions: memory while many callers list them", lists},
+	{"dead", "many parked records in one queue: pages of them", dead},
 }
