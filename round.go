@@ -41,7 +41,7 @@ func (c *Consumer) round(ctx context.Context, topic uint64, partitions int) (*Fo
 // first that has records.
 func (r *round) ready(f *Follower) (int, error) {
 	found, count := -1, 1
-	for k := 0; k < count && !(r.checked && found >= 0); k += roundStep {
+	for k := 0; k < count && (!r.checked || found < 0); k += roundStep {
 		at, n, err := r.step(f, k)
 		if err != nil {
 			return -1, err

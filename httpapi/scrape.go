@@ -75,7 +75,7 @@ func (s seenMetrics) Gather() ([]*dto.MetricFamily, error) {
 	for _, f := range families {
 		f.Metric = slices.DeleteFunc(f.Metric, func(m *dto.Metric) bool {
 			topic, is := topicOf(m)
-			return is && !(named && s.access.MaySee(topic))
+			return is && (!named || !s.access.MaySee(topic))
 		})
 	}
 	return slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return len(f.Metric) == 0 }), err
