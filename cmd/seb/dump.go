@@ -203,6 +203,8 @@ func (d *dumper) commit(b []byte, name string) error {
 			}
 		case *commitlog.ConsumerDeleted:
 			d.line("item", "%d: consumer %d deleted", i, x.ID)
+		case *commitlog.SessionNamed:
+			d.sessionItem(i, x)
 		case *commitlog.UnknownItem:
 			d.line("item", "%d: unknown kind %d, not critical, %d bytes", i, x.Kind, len(x.Body))
 		default:

@@ -55,6 +55,15 @@ func (d *dumper) queueItem(i int, item commitlog.Item) {
 	}
 }
 
+// sessionItem shows an item about a session: its key is public.
+func (d *dumper) sessionItem(i int, x *commitlog.SessionNamed) {
+	if x.Queue == 0 {
+		d.line("item", "%d: session %x is one of this log", i, x.Session)
+		return
+	}
+	d.line("item", "%d: session %x is the owner of queue %d, epoch %d", i, x.Session, x.Queue, x.Epoch)
+}
+
 func queueConfig(c commitlog.QueueConfig) string {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	s := fmt.Sprintf("lease %v, at most %d attempts, backoff %v to %v", ms(c.LeaseMS), c.Attempts, ms(c.BackoffMinMS), ms(c.BackoffMaxMS))

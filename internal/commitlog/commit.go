@@ -69,7 +69,8 @@ func EncodeCommit(c *Commit) []byte {
 	}
 	for _, it := range c.Items {
 		flags := uint16(itemCritical)
-		if _, ok := it.(*UnknownItem); ok {
+		switch it.(type) {
+		case *UnknownItem, *SessionNamed:
 			flags = 0
 		}
 		b = le.AppendUint16(b, it.kind())

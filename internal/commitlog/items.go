@@ -25,6 +25,7 @@ import "fmt"
 //	11 to 13 consumers: see consumers.go
 //	14 to 24 queues: see queues.go
 //	25 where they are pushed to: see queuepush.go
+//	26 sessions: see sessions.go
 const (
 	itemHeaderSize = 8
 	batchItemSize  = 48
@@ -48,7 +49,7 @@ const (
 // Item is one step of the fold: *Batch, *TopicCreated, *TopicDeleted,
 // *PartitionsAdded, *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed,
 // *KeyCreated, *KeyRevoked, *ConsumerCreated, *PositionsMoved, *ConsumerDeleted,
-// one of those about queues, or *UnknownItem.
+// one of those about queues, *SessionNamed, or *UnknownItem.
 type Item interface {
 	size() int
 	append(b []byte) []byte
@@ -267,6 +268,9 @@ func decodeItem(b []byte, c *Commit) (Item, []byte, error) {
 		return it, rest, err
 	case itemConsumerDeleted:
 		return &ConsumerDeleted{ID: le.Uint64(body)}, rest, nil
+	case itemSessionNamed:
+		it, err := decodeSessionNamed(body)
+		return it, rest, err
 	}
 	if it, ok, err := decodeQueueItem(kind, body); ok {
 		return it, rest, err
@@ -288,6 +292,8 @@ func fixedItemSize(kind uint16) int64 {
 		return 8
 	case itemStartMoved, itemTopicConfigured:
 		return 24
+	case itemSessionNamed:
+		return sessionNamedSize
 	default:
 		return queueItemSize(kind)
 	}

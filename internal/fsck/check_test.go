@@ -199,10 +199,10 @@ func TestCheckpointOfAnEarlierSnapshotVersionIsCompared(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := long(t, 3)
 		body := s.state.View().Encode()
-		if body[0] != 4 || !bytes.HasSuffix(body, []byte{1, 0, 0}) {
-			t.Fatalf("the snapshot is not of version 4, or has queues: %x", body)
+		if body[0] != 5 || !bytes.HasSuffix(body, []byte{1, 0, 0, 0, 0}) {
+			t.Fatalf("the snapshot is not of version 5, or has queues or sessions: %x", body)
 		}
-		old := bytes.Clone(body[:len(body)-3]) // version 3 has neither queues nor delayed records
+		old := bytes.Clone(body[:len(body)-5]) // version 3 has no queues, delayed records and sessions
 		old[0] = 3
 		key := commitlog.CheckpointKey(s.state.Seq())
 		as := func(body []byte) *smith {

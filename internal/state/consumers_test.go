@@ -228,6 +228,7 @@ func TestSnapshotWhoseConsumersContradictThemselvesIsRefused(t *testing.T) {
 		1, 1, 1, 'p', 0, 0, 1, 1, 2, // number 1, at 2
 		2, 1, 1, 'q', 0, 0, 0, 0, // number 2, at the beginning
 		1, 0, 0, // no queues, no delayed records
+		0, 0, // no sessions
 	}
 	if _, err := Decode(1, good); err != nil {
 		t.Fatal(err)

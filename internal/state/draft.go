@@ -195,6 +195,8 @@ func (d *Draft) Take(it commitlog.Item) error {
 		return d.takePositions(x)
 	case *commitlog.ConsumerDeleted:
 		return d.takeConsumerDeletion(x)
+	case *commitlog.SessionNamed:
+		return d.takeSession(x)
 	case *commitlog.UnknownItem:
 	default:
 		if ok, err := d.takeQueueItem(it); ok {

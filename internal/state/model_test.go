@@ -299,7 +299,7 @@ func requireSame(t rapid.TB, got, want *State) {
 		got.consumers.next != want.consumers.next || len(got.consumers.byName) != len(want.consumers.byName) ||
 		!cmp.Equal(got.queues.view(), want.queues.view(), cmp.AllowUnexported(Queue{}, queuePartition{}, done{}, span{}, sorted[int64]{}), cmpopts.EquateEmpty()) ||
 		got.queues.next != want.queues.next || len(got.queues.byName) != len(want.queues.byName) || len(got.queues.byTopic) != len(want.queues.byTopic) ||
-		!slices.Equal(got.Delayed(), want.Delayed()) || queuesTake(got) != queuesTake(want) ||
+		!slices.Equal(got.Delayed(), want.Delayed()) || !slices.Equal(got.sessions, want.sessions) || queuesTake(got) != queuesTake(want) ||
 		got.NextKeyID() != want.NextKeyID() || !cmp.Equal(got.Keys(), want.Keys()) ||
 		!cmp.Equal(got.keyed.list, want.keyed.list, cmpopts.EquateEmpty()) || len(got.keyed.index) != len(want.keyed.index) {
 		t.Fatalf("the states differ: %s and %s", summary(got), summary(want))

@@ -90,7 +90,10 @@ func (s *State) setQueue(x *commitlog.QueueSet) {
 func (s *State) own(x *commitlog.QueueOwned) {
 	q := s.queues.byID[x.Queue]
 	topic := s.topics[q.Topic]
-	s.changeQueue(q, func() { q.Epoch, q.Owned, q.Address, q.Seen = x.Epoch, true, x.Address, s.time })
+	s.changeQueue(q, func() {
+		q.Epoch, q.Owned, q.Address, q.Seen = x.Epoch, true, x.Address, s.time
+		q.Session = commitlog.SessionKey{} // an item of its own tells it
+	})
 	for i := range q.partitions {
 		p := &q.partitions[i]
 		p.doubt, p.window = max(p.doubt, min(p.window, topic.Partitions[i].End)), 0
@@ -103,7 +106,7 @@ func (s *State) own(x *commitlog.QueueOwned) {
 
 func (s *State) release(x *commitlog.QueueReleased) {
 	q := s.queues.byID[x.Queue]
-	s.changeQueue(q, func() { q.Owned, q.Address = false, "" })
+	s.changeQueue(q, func() { q.Owned, q.Address, q.Session = false, "", commitlog.SessionKey{} })
 	for i := range q.partitions {
 		q.partitions[i].window = 0
 	}

@@ -74,8 +74,8 @@ const pushGolden = "testdata/snapshot.4.push.golden"
 // The file is what a Seb with snapshot version 4 wrote; it never changes.
 func TestGoldenSnapshotOfPush(t *testing.T) {
 	file, want := golden(t, pushGolden), pushedState(t)
-	if got := want.View().Encode(); string(got) != string(file) {
-		t.Fatalf("encoded\n%x\nwant\n%x", got, file)
+	if v := want.View(); !v.Is(file) || string(v.withoutSessions()[1:]) != string(file[1:]) {
+		t.Fatalf("encoded\n%x\nwant\n%x", v.withoutSessions(), file)
 	}
 	requireSame(t, mustDecode(t, want.Seq(), file), want)
 }

@@ -34,10 +34,12 @@ type Queue struct {
 	Push *commitlog.QueuePush
 
 	// Epoch counts owners. Owned tells whether the last of them still is; then Address is
-	// where it is, and Seen when the log last heard of it.
+	// where it is, Session by what it proves to be that one (zero if the log does not tell),
+	// and Seen when the log last heard of it.
 	Epoch   uint64
 	Owned   bool
 	Address string
+	Session commitlog.SessionKey
 	Seen    int64
 
 	partitions []queuePartition // to the last one that isn't untouched

@@ -47,6 +47,7 @@ func queueFields() (all []field) {
 		{"delayed", 2},
 		{"due", 5}, {"of topic", 1}, {"of partition", 0}, {"delayed offset", 6}, {"delayed records", 1},
 		{"due later", 0}, {"of topic 2", 1}, {"of partition 2", 0}, {"delayed offset 2", 7}, {"delayed records 2", 2},
+		{"sessions", 0}, {"owners", 0},
 	}...)
 }
 

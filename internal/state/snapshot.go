@@ -13,7 +13,7 @@ import (
 // A snapshot is the body of a checkpoint. Numbers are varints (u: unsigned, z:
 // zig-zag) unless a size in bytes is given:
 //
-//	1 byte   version: 4
+//	1 byte   version: 5
 //	u        time of the fold in microseconds
 //	u        id of the next topic
 //	u        data floor
@@ -84,11 +84,17 @@ import (
 //	u        number of runs of delayed records; then for each, in order
 //	           u u u u u  due (less the one before it), topic, partition, offset, records
 //
+//	u        number of sessions; then for each, the one named longest ago first
+//	           32 bytes  public key
+//	u        number of queues whose owner has named its session; then for each, by ascending id
+//	           u         id
+//	           32 bytes  public key
+//
 // Version 1 ends with the topics, which have no retention there, version 2 with the
-// API keys, version 3 with the consumers; all are still read.
+// API keys, version 3 with the consumers, version 4 with the delayed records; all are still read.
 //
 // It is canonical: equal states give equal bytes, however they came about.
-const snapshotVersion = 4
+const snapshotVersion = 5
 
 var errSnapshot = fmt.Errorf("snapshot: %w", commitlog.ErrCorrupt)
 
@@ -108,6 +114,7 @@ type View struct {
 	queues       []Queue
 	nextQueue    uint64
 	delayed      delayed
+	sessions     sessions
 }
 
 // View returns the state as it is now. It costs a copy of every partition's
@@ -117,7 +124,7 @@ func (s *State) View() *View {
 		seq: s.seq, time: s.time, nextTopic: s.nextTopic, dataFloor: s.dataFloor,
 		objects: s.objects, keyed: s.keyed.list, keys: s.keys.clone(),
 		consumers: s.consumers.view(), nextConsumer: s.consumers.next,
-		queues: s.queues.view(), nextQueue: s.queues.next, delayed: slices.Clone(s.delayed),
+		queues: s.queues.view(), nextQueue: s.queues.next, delayed: slices.Clone(s.delayed), sessions: slices.Clone(s.sessions),
 	}
 	v.objects.chunks = slices.Clone(s.objects.chunks)
 	for _, t := range s.topics {
@@ -136,7 +143,10 @@ func (s *State) View() *View {
 func (v *View) Seq() commitlog.Seq { return v.seq }
 
 // Encode returns the snapshot.
-func (v *View) Encode() []byte {
+func (v *View) Encode() []byte { return appendSessions(v.withoutSessions(), v.sessions, v.queues) }
+
+// withoutSessions returns the snapshot up to its sessions.
+func (v *View) withoutSessions() []byte {
 	b := []byte{snapshotVersion}
 	b = binary.AppendUvarint(b, uint64(v.time))
 	b = binary.AppendUvarint(b, v.nextTopic)
@@ -173,16 +183,12 @@ func (v *View) Encode() []byte {
 	return appendDelayed(appendQueues(b, v.nextQueue, v.queues), v.delayed.sorted())
 }
 
-// Is tells whether a snapshot, of any version that is read, is of the same state.
+// Is tells whether a snapshot, of any version that is read, is of the same state. Sessions
+// don't count: a Seb that knows none writes checkpoints without them, and whoever starts
+// from one of these doesn't know those named before.
 func (v *View) Is(body []byte) bool {
-	if len(body) > 0 && body[0] < snapshotVersion {
-		s, err := Decode(v.seq, body)
-		if err != nil {
-			return false
-		}
-		body = s.View().Encode()
-	}
-	return bytes.Equal(v.Encode(), body)
+	s, err := Decode(v.seq, body)
+	return err == nil && bytes.Equal(v.withoutSessions(), s.View().withoutSessions())
 }
 
 func appendKeyed(b []byte, list []Keyed) []byte {
@@ -261,6 +267,9 @@ func Decode(seq commitlog.Seq, body []byte) (*State, error) {
 	if version > 3 {
 		s.decodeQueues(&r)
 		s.decodeDelayed(&r)
+	}
+	if version > 4 {
+		s.decodeSessions(&r)
 	}
 	if len(r.b) != 0 {
 		r.fail("%d bytes follow the end", len(r.b))

@@ -57,6 +57,7 @@ const (
 	snapshot2Golden = "testdata/snapshot.2.golden"
 	snapshot3Golden = "testdata/snapshot.3.golden"
 	snapshot4Golden = "testdata/snapshot.4.golden"
+	snapshot5Golden = "testdata/snapshot.5.golden"
 )
 
 func golden(t testing.TB, file string) []byte {
@@ -81,7 +82,9 @@ func TestGoldenSnapshot(t *testing.T) {
 	withConsumers(t, want)
 	requireSame(t, mustDecode(t, want.Seq(), golden(t, snapshot3Golden)), want)
 	withQueues(t, want)
-	file := golden(t, snapshot4Golden)
+	requireSame(t, mustDecode(t, want.Seq(), golden(t, snapshot4Golden)), want)
+	withSessions(t, want)
+	file := golden(t, snapshot5Golden)
 	if got := want.View().Encode(); !bytes.Equal(got, file) {
 		t.Fatalf("encoded\n%x\nwant\n%x", got, file)
 	}
@@ -118,6 +121,7 @@ func TestEverySnapshotThatIsCutOffIsRefused(t *testing.T) {
 	withKeys(t, full)
 	withConsumers(t, full)
 	withQueues(t, full)
+	withSessions(t, full)
 	b := full.View().Encode()
 	for n := range b {
 		if s, err := Decode(3, b[:n]); err == nil {
@@ -156,6 +160,7 @@ func TestSnapshotThatContradictsItselfIsRefused(t *testing.T) {
 	snapshot = append(snapshot, 1, 0) // consumers: likewise
 	snapshot = append(snapshot, 1, 0) // queues: likewise
 	snapshot = append(snapshot, 0)    // no delayed records
+	snapshot = append(snapshot, 0, 0) // no sessions
 	if _, err := Decode(1, snapshot); err != nil {
 		t.Fatal(err)
 	}
@@ -218,6 +223,8 @@ func TestSnapshotThatLiesAboutCountsTakesNoMemory(t *testing.T) {
 		"parts":      append(aQueue(), huge...),
 		"spans":      append(append(aQueue(), 1, 0), huge...),
 		"attempts":   append(append(aQueue(), 1, 0, 0, 0, 0), huge...),
+		"sessions":   append([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 0}, huge...),
+		"owners":     append([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 0, 0}, huge...),
 		"delayed":    append([]byte{snapshotVersion, 0, 1, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0}, huge...),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,6 +287,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	f.Add(keys.View().Encode())
 	f.Add(golden(f, snapshot3Golden))
 	f.Add(golden(f, snapshot4Golden))
+	f.Add(golden(f, snapshot5Golden))
 	f.Add(golden(f, pushGolden))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Decode(5, b)

@@ -40,6 +40,7 @@ type State struct {
 	consumers consumers
 	queues    queues
 	delayed   delayed
+	sessions  sessions
 	batches   int // held, over all partitions
 	memory    int64
 }
@@ -324,6 +325,8 @@ func (s *State) applyItems(c *commitlog.Commit) {
 			s.movePositions(x)
 		case *commitlog.ConsumerDeleted:
 			s.dropConsumer(s.consumers.byID[x.ID])
+		case *commitlog.SessionNamed:
+			s.nameSession(x)
 		default:
 			s.applyQueueItem(it)
 		}

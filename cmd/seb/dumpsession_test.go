@@ -1,0 +1,25 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+func TestDumpShowsSessions(t *testing.T) {
+	var out strings.Builder
+	d := &dumper{printer: printer{w: &out}, records: true}
+	c := &commitlog.Commit{Seq: 1, Items: []commitlog.Item{
+		&commitlog.SessionNamed{Session: commitlog.SessionKey{0xab}}, &commitlog.SessionNamed{Session: commitlog.SessionKey{0xcd}, Queue: 3, Epoch: 2},
+	}}
+	if err := d.dump(commitlog.EncodeCommit(c), "log/00000000000000000001"); err != nil || d.Bad > 0 {
+		t.Fatalf("%d faults, %v\n%s", d.Bad, err, &out)
+	}
+	zeros := strings.Repeat("00", 31)
+	for _, want := range []string{"session ab" + zeros + " is one of this log", "session cd" + zeros + " is the owner of queue 3, epoch 2"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not show %q:\n%s", want, &out)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// SessionsMax is how many sessions the state knows. The one that was named longest ago is
+// forgotten for another; a broker whose session was forgotten names it again.
+const SessionsMax = 256
+
+const sessionMemory = 2 * int64(unsafe.Sizeof(commitlog.SessionKey{})) // half of the list may be free
+
+// sessions are those that the log has named last, the last one at the end.
+type sessions []commitlog.SessionKey
+
+// KnowsSession tells whether the log has named a session, and not too many others since.
+func (s *State) KnowsSession(k commitlog.SessionKey) bool { return slices.Contains(s.sessions, k) }
+
+// takeSession refuses a session that owns what the log gave to another.
+func (d *Draft) takeSession(x *commitlog.SessionNamed) error {
+	if !x.Sound() {
+		return fmt.Errorf("%w: session %x owns queue %d with epoch %d", ErrNonsense, x.Session, x.Queue, x.Epoch)
+	}
+	if x.Queue == 0 {
+		return nil
+	}
+	_, err := d.ownedQueue(x.Queue, x.Epoch)
+	return err
+}
+
+func (s *State) nameSession(x *commitlog.SessionNamed) {
+	if at := slices.Index(s.sessions, x.Session); at >= 0 {
+		s.sessions = slices.Delete(s.sessions, at, at+1)
+	} else if len(s.sessions) == SessionsMax {
+		s.sessions = slices.Delete(s.sessions, 0, 1)
+	} else {
+		s.memory += sessionMemory
+	}
+	s.sessions = append(s.sessions, x.Session)
+	if q := s.queues.byID[x.Queue]; q != nil {
+		q.Session = x.Session
+	}
+}
+
+func appendSessions(b []byte, known sessions, queues []Queue) []byte {
+	b = binary.AppendUvarint(b, uint64(len(known)))
+	for _, k := range known {
+		b = append(b, k[:]...)
+	}
+	owners := 0
+	for i := range queues {
+		if queues[i].Session != (commitlog.SessionKey{}) {
+			owners++
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(owners))
+	for i := range queues {
+		if k := queues[i].Session; k != (commitlog.SessionKey{}) {
+			b = append(binary.AppendUvarint(b, queues[i].ID), k[:]...)
+		}
+	}
+	return b
+}
+
+func (s *State) decodeSessions(r *reader) {
+	n := r.count(len(commitlog.SessionKey{}))
+	if n > SessionsMax {
+		r.fail("%d sessions", n)
+	}
+	for i := 0; i < n && r.err == nil; i++ {
+		k := r.sessionKey()
+		if s.KnowsSession(k) {
+			r.fail("session %x is there twice", k)
+		}
+		s.sessions = append(s.sessions, k)
+		s.memory += sessionMemory
+	}
+	var last uint64
+	for range r.count(1 + len(commitlog.SessionKey{})) {
+		id, k := r.uvarint(), r.sessionKey()
+		q := s.queues.byID[id]
+		if r.err == nil && (id <= last || q == nil || !q.Owned) {
+			r.fail("session %x owns queue %d", k, id)
+		}
+		if r.err != nil {
+			return
+		}
+		last, q.Session = id, k
+	}
+}
+
+func (r *reader) sessionKey() (k commitlog.SessionKey) {
+	copy(k[:], r.bytes(len(k)))
+	if r.err == nil && k == (commitlog.SessionKey{}) {
+		r.fail("a session without a key")
+	}
+	return k
+}
