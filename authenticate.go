@@ -9,9 +9,13 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Credential is what a caller shows to prove who it is: one of Secret, Token and
+// Credential is what a caller shows to prove who it is: one of KeyID, Secret, Token and
 // Names, looked at in this order.
 type Credential struct {
+	// KeyID is the id of the API key that another broker has authenticated the caller by.
+	// An adapter sets it only for a session that [Broker.KnowsSession] knows, and that has
+	// proved to be the one.
+	KeyID uint64
 	// Secret is what [Broker.CreateKey] returned.
 	Secret string
 	// Token is what [SignRead] returned for Topic.
@@ -21,7 +25,9 @@ type Credential struct {
 	Names []string
 }
 
-func (c Credential) empty() bool { return c.Secret == "" && c.Token == "" && len(c.Names) == 0 }
+func (c Credential) empty() bool {
+	return c.KeyID == 0 && c.Secret == "" && c.Token == "" && len(c.Names) == 0
+}
 
 // errNotHere marks the refusal of a key that a look at the log may yet find.
 var errNotHere = errors.New("not known to this broker")
@@ -48,7 +54,7 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (Access, error)
 		a, err = b.authenticate(c) // as things are now, also after a look that came only half of the way
 	}
 	if errors.Is(err, errNotHere) {
-		if err := b.lookForKey(ctx); err != nil {
+		if err := b.syncShared(ctx); err != nil {
 			return Access{}, notSent(err)
 		}
 		a, err = b.authenticate(c)
@@ -73,6 +79,8 @@ func (b *Broker) authenticate(c Credential) (Access, error) {
 	var a Access
 	var err error
 	switch {
+	case c.KeyID != 0: // also where no key is known yet: there are some
+		a, err = authenticateID(b.state, c.KeyID)
 	case b.state.NextKeyID() == 1:
 		return Access{open: true}, nil
 	case c.Secret != "":
@@ -107,6 +115,16 @@ func findKey(s *state.State, id uint64) (*state.Key, error) {
 		e.Err = errNotHere
 	}
 	return nil, e
+}
+
+// authenticateID is of a caller that another broker has authenticated: what its key may do
+// is for this broker's state to say.
+func authenticateID(s *state.State, id uint64) (Access, error) {
+	k, err := findKey(s, id)
+	if err != nil {
+		return Access{}, err
+	}
+	return Access{Key: describeKey(k)}, nil
 }
 
 func authenticateSecret(s *state.State, text string) (Access, error) {
@@ -171,7 +189,7 @@ func expired(a Access) *Error {
 // keyLookInterval is how often unknown keys make a broker look at the log.
 const keyLookInterval = time.Second
 
-// keyLooks lets one caller at a time look for a key.
+// keyLooks lets one caller at a time look for a key, or a session.
 type keyLooks struct {
 	turn chan struct{}
 	last time.Time // owned by who has the turn
@@ -179,9 +197,9 @@ type keyLooks struct {
 
 func (k *keyLooks) init() { k.turn = make(chan struct{}, 1) }
 
-// lookForKey returns after a look at the log that began after the call. All
-// callers share one look per interval.
-func (b *Broker) lookForKey(ctx context.Context) error {
+// syncShared returns after a sync of the log that began after the call. All callers
+// share one per interval, so that nobody who is not known can run up a bill.
+func (b *Broker) syncShared(ctx context.Context) error {
 	asked := time.Now()
 	select {
 	case b.keyLooks.turn <- struct{}{}:

@@ -95,8 +95,11 @@ type Broker struct {
 	waiters  waiters
 	tail     tail
 	keyLooks keyLooks
+	session  session
 	accesses accessWatches
 	desks    desks
+
+	warnOfSharedAddress sync.Once
 
 	life     context.Context //nolint:containedctx // it is the broker's life: ends when the broker does, whatever is under way
 	end      context.CancelFunc
@@ -145,6 +148,10 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 	b.keyLooks.init()
 	b.accesses.init()
 	b.desks.init(opts.Memory)
+	if err := b.session.init(); err != nil {
+		b.end()
+		return nil, err
+	}
 	if err := b.open(ctx); err != nil {
 		b.end()
 		return nil, err

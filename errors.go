@@ -105,9 +105,11 @@ type Error struct {
 	// Start and End bound the partition when Code is CodeOffsetOutOfRange; End
 	// alone when it is CodeOffsetConflict.
 	Start, End Offset
-	// Address is where the broker is that owns the queue, "" if it can't be asked, and
-	// Epoch which of its owners that is, when Code is CodeQueueElsewhere.
+	// Address is where the broker is that owns the queue, "" if it can't be asked, Session
+	// which one must answer there, and Epoch which of the queue's owners that is, when Code
+	// is CodeQueueElsewhere.
 	Address string
+	Session SessionKey
 	Epoch   uint64
 	// Err is the cause; may be nil.
 	Err error

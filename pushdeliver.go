@@ -186,7 +186,7 @@ func (d *deliveries) aside(ctx context.Context, q pushedQueue, doing string, f f
 }
 
 func (d *deliveries) takeOver(ctx context.Context, q pushedQueue) {
-	d.aside(ctx, q, "taking over a queue to push its records", func() error { return q.q.takeOver(ctx, q.owner, 0) })
+	d.aside(ctx, q, "taking over a queue to push its records", func() error { return q.q.takeOver(ctx, q.owner, false, 0) })
 }
 
 // watch looks after the owners of queues that have work: this broker shows that it is

@@ -361,9 +361,11 @@ type QueueInfo struct {
 	// there is none.
 	Oldest time.Time
 	// Owner is where the broker is that hands the records out, "" if none does or it has no
-	// address. Epoch counts owners.
-	Owner string
-	Epoch uint64
+	// address. Session is that broker's, zero if it is of a version that has none. Epoch
+	// counts owners.
+	Owner   string
+	Session SessionKey
+	Epoch   uint64
 	// Received and Acknowledged are records a second in about the last minute, if Exact.
 	Received, Acknowledged float64
 
@@ -443,7 +445,7 @@ func (b *Broker) describeQueue(t *state.Topic, q *state.Queue) QueueInfo {
 		Topic: t.Name, Name: q.Name, Created: time.UnixMicro(q.Created).UTC(), Config: queueConfigOf(q.Config), Epoch: q.Epoch,
 	}
 	if q.Owned {
-		info.Owner = q.Address
+		info.Owner, info.Session = q.Address, SessionKey(q.Session)
 	}
 	for i, p := range t.Partitions {
 		c := q.Count(int32(i), p.Start, p.End, now)

@@ -37,7 +37,7 @@ func (q *Queue) desk(ctx context.Context, most int) (*desk, error) {
 		if err := q.b.mayTake(owner, false); err != nil {
 			return nil, err
 		}
-		if err := q.takeOver(ctx, owner, most); err != nil {
+		if err := q.takeOver(ctx, owner, false, most); err != nil {
 			return nil, err
 		}
 	}
@@ -49,15 +49,20 @@ type owner struct {
 	epoch   uint64
 	owned   bool
 	address string
+	session commitlog.SessionKey
 	seen    time.Time // by the store's clock
 }
 
-// mute tells whether b can't ask the owner: it has no address, or that of b, as an earlier
-// process of the same has.
-func (o owner) mute(b *Broker) bool { return o.address == "" || o.address == b.opts.Address }
+// mute tells whether b can't ask the owner: it has no address, or no session that could
+// prove to be the one which answers there, as those of older versions. Where the address
+// is that of b, b itself would answer, or nobody knows who: an earlier process of the same
+// had it, or the brokers share that of a load balancer.
+func (o owner) mute(b *Broker) bool {
+	return o.address == "" || o.session == commitlog.SessionKey{} || o.session == b.session.public || o.address == b.opts.Address
+}
 
 func ownerOf(q *state.Queue) owner {
-	return owner{q.ID, q.Epoch, q.Owned, q.Address, time.UnixMicro(q.Seen)}
+	return owner{q.ID, q.Epoch, q.Owned, q.Address, q.Session, time.UnixMicro(q.Seen)}
 }
 
 // ownedHere returns the desk if this broker owns the queue, else who does.
@@ -83,8 +88,8 @@ func (q *Queue) ownedHere() (*desk, owner, error) {
 // mayTake tells whether this broker may take a queue over, or says who has it. deaf
 // tells that the owner was asked, and did not answer.
 //
-// An owner without an address, or with the address of this broker, is taken for an
-// earlier process of the same. But brokers that can't ask each other must not take a
+// An owner is its session, not its address. One that can't be asked, or where somebody else
+// or nobody answers, is taken for lost, as an earlier process of this broker is. But brokers that can't ask each other must not take a
 // queue from each other in turn: one that lost it waits until its owner has been silent for long.
 func (b *Broker) mayTake(o owner, deaf bool) error {
 	if !o.owned {
@@ -96,9 +101,14 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 		return nil
 	}
 	e := refused(CodeQueueElsewhere, "another broker hands out the records of this queue")
-	e.Address, e.Epoch = o.address, o.epoch
+	e.Address, e.Session, e.Epoch = o.address, SessionKey(o.session), o.epoch
 	if mute {
-		e.Address, e.RetryAfter = "", time.Second
+		if o.address != "" && o.address == b.opts.Address {
+			b.warnOfSharedAddress.Do(func() {
+				b.logger.Warn("another broker has this broker's address, so neither can pass requests on to the other: give each broker an address of its own, which leads to no other (seb serve --advertise)", "address", o.address)
+			})
+		}
+		e.Address, e.Session, e.RetryAfter = "", SessionKey{}, time.Second
 		e.Hint = "send the request to that broker; with an address of its own that the others reach (seb serve --advertise) they pass it on"
 	}
 	return e
@@ -117,7 +127,7 @@ func (q *Queue) TakeOver(ctx context.Context, epoch uint64) error {
 	if err := q.b.mayTake(o, true); err != nil {
 		return asRead(err)
 	}
-	return asRead(q.takeOver(ctx, o, 0))
+	return asRead(q.takeOver(ctx, o, true, 0))
 }
 
 // Owner looks at the log and tells who hands out the queue's records: at what address, ""
@@ -136,11 +146,12 @@ func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, _ erro
 // takeOver makes this broker the owner after the one that is known here, unless there is
 // another by now. That goes on when the caller goes away, or the store takes too long: an
 // owner that does not know that it is one would have to take over from itself, and leave its
-// whole window in doubt.
-func (q *Queue) takeOver(ctx context.Context, o owner, most int) error {
+// whole window in doubt. deaf tells that the owner before was asked, and did not answer; most
+// is how many records are asked for.
+func (q *Queue) takeOver(ctx context.Context, o owner, deaf bool, most int) error {
 	taken := make(chan error, 1)
 	begun := q.b.desks.begin(&q.b.tasks, func() {
-		_, err, _ := q.b.desks.taking.Do(q.topic+"/"+q.name, func() (any, error) { return nil, q.commitOwner(o, most) })
+		_, err, _ := q.b.desks.taking.Do(q.topic+"/"+q.name, func() (any, error) { return nil, q.commitOwner(o, deaf, most) })
 		taken <- err
 	})
 	if !begun {
@@ -196,7 +207,7 @@ func (x *desks) end(ctx context.Context, tasks *sync.WaitGroup) []*desk {
 
 // commitOwner has the log say that this broker is the next owner, which is asked for at most
 // so many records, and opens its desk.
-func (q *Queue) commitOwner(o owner, most int) error {
+func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 	b := q.b
 	// Whoever found no desk may have looked just before another's takeover was done, and
 	// seen this broker as the owner before itself.
@@ -217,7 +228,10 @@ func (q *Queue) commitOwner(o owner, most int) error {
 		if taken = id == o.queue && epoch == o.epoch; !taken {
 			return nil, nil // somebody was faster
 		}
-		return []commitlog.Item{&commitlog.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, firstReach(most, partitions)), Address: b.opts.Address}}, nil
+		return []commitlog.Item{
+			&commitlog.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, firstReach(most, partitions)), Address: b.opts.Address},
+			&commitlog.SessionNamed{Session: b.session.public, Queue: id, Epoch: o.epoch + 1},
+		}, nil
 	}})
 	if err != nil {
 		return err
@@ -225,13 +239,13 @@ func (q *Queue) commitOwner(o owner, most int) error {
 	if err := p.settled(b.life); err != nil || !taken {
 		return err
 	}
-	b.openDesk(o, most)
+	b.openDesk(o, deaf, most)
 	return nil
 }
 
 // openDesk opens the desk of a queue if this broker owns it with the next epoch: the one
 // that only its own commit can have set.
-func (b *Broker) openDesk(before owner, most int) {
+func (b *Broker) openDesk(before owner, deaf bool, most int) {
 	queue, epoch := before.queue, before.epoch+1
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -245,7 +259,7 @@ func (b *Broker) openDesk(before owner, most int) {
 	if b.desks.byID[queue] == nil {
 		d := b.deskOf(q, t)
 		d.pace.need(d.shown, int64(most))
-		if before.owned && before.mute(b) {
+		if before.owned && (deaf || before.mute(b)) {
 			d.contested = d.shown.Add(ownerContested)
 		}
 		b.desks.putLocked(d)

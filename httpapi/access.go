@@ -69,7 +69,7 @@ func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, 
 		return r, nil, err
 	}
 	w.access = access
-	if access.Open() {
+	if access.Open() && !w.proven {
 		if err := h.origins.checkName(r); err != nil {
 			return r, nil, err
 		}
@@ -122,7 +122,7 @@ func (h *Handler) mayDo(w *response, scope seb.Scopes, topic string) error {
 // the key that it shows now, which may be new, or revoked since.
 func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access, error) {
 	c, err := credentialOf(w, r, n)
-	shown := err != nil || c.Secret != "" || c.Token != ""
+	shown := !w.proven && (err != nil || c.Secret != "" || c.Token != "")
 	from := attemptsOf(r.RemoteAddr)
 	throttled := shown && !h.attempts.left(from)
 	var a seb.Access
@@ -160,9 +160,13 @@ func isOver(err error) bool {
 	return code == seb.CodeBrokerClosed || code == seb.CodeBrokerStopped
 }
 
-// credentialOf returns what r shows: a key, else the token of a signed URL, else
+// credentialOf returns what r shows: which key another broker has authenticated, a key, else the token of a signed URL, else
 // the names of a certificate that the server has verified.
 func credentialOf(w *response, r *http.Request, n need) (c seb.Credential, err error) {
+	if w.proven {
+		c.KeyID = w.keyID
+		return c, nil
+	}
 	if n.signed && w.token != "" {
 		c.Token, c.Topic = w.token, n.topic(r)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/peer"
 )
 
 const (
@@ -41,6 +42,8 @@ type response struct {
 	// left wants, ends with it; everything else goes on for a moment.
 	presence *http.Request
 	access   seb.Access // what the sender may do; zero where anyone may
+	proven   bool       // another broker of this log has passed the request on
+	keyID    uint64     // which it has authenticated the sender by; 0 for none
 	unwatch  func()     // ends the watch on access; nil if there is none
 	token    string     // of a signed URL
 	did      string     // what an admin did, for the audit log
@@ -147,6 +150,8 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		h.fail(w, r, err)
 	case done:
+	case r.URL.Path == peer.Path && peer.Asks(r):
+		h.acceptPeer(w, r)
 	case !isClean(r.URL) && !slices.Contains(originalPaths, path.Clean(r.URL.Path)):
 		h.fail(w, r, errNoRoute(r)) // the mux would redirect to what may be another topic
 	default:

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,8 +60,11 @@ type Handler struct {
 	version string
 	prices  *Prices
 	tempo   tempo
-	peers   *http.Transport
+	peers   *peerClient
 	scrapes scrapes
+
+	peerServer *http.Server // of requests that other brokers pass on
+	warnOfPeer sync.Once    // at whose address somebody else is
 
 	patience patience
 	attempts *attempts
@@ -84,7 +88,7 @@ func New(b *seb.Broker, opts Options) *Handler {
 		origins: newOrigins(opts.AllowOrigins, opts.Host),
 		version: opts.Version,
 		prices:  opts.Prices,
-		peers:   newPeers(opts),
+		peers:   newPeerClient(identityOf(b), opts),
 		scrapes: make(scrapes, scrapesMax),
 
 		patience: patience{first: 3 * time.Second, later: 12 * time.Second},
@@ -93,6 +97,7 @@ func New(b *seb.Broker, opts Options) *Handler {
 		attempts: newAttempts(),
 		declared: map[string]methods{},
 	}
+	h.peerServer = h.newPeerServer()
 	h.draining, h.drain = context.WithCancel(context.Background())
 	h.routes(opts.Gatherer)
 	return h
@@ -100,7 +105,10 @@ func New(b *seb.Broker, opts Options) *Handler {
 
 // Drain makes reads that wait for records answer with what there is, now and
 // from now on, so that a server can be shut down. It may be called again.
-func (h *Handler) Drain() { h.drain() }
+func (h *Handler) Drain() {
+	h.drain()
+	h.peerServer.SetKeepAlivesEnabled(false)
+}
 
 func (h *Handler) drained() bool { return h.draining.Err() != nil }
 
@@ -231,17 +239,25 @@ func (h *Handler) route(pattern string, m methods) {
 // serve has r served by s, if its sender may be.
 func (h *Handler) serve(w *response, r *http.Request, s served) {
 	w.reads = s.need.reads
-	if r.Header.Get(forwardedHeader) != "" {
+	var err error
+	if w.proven, w.keyID, err = h.fromPeer(r); err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	if w.proven {
 		w.sign() // before anything that may take long
 	}
 	ctx, leave := linger(r.Context())
 	defer leave()
-	r, leave, err := h.admit(w, r.WithContext(ctx), s.need)
+	r, leave, err = h.admit(w, r.WithContext(ctx), s.need)
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
 	defer leave()
+	if !w.proven && r.Header.Get(forwardedHeader) != "" { // a broker of an older version has passed it on
+		w.sign()
+	}
 	if s.need.admin {
 		defer h.audit(w, r)
 	}

@@ -115,7 +115,7 @@ func bubbleAround(t *testing.T, open func(t *testing.T) *server, connections int
 		}
 		t.Cleanup(func() {
 			transport.CloseIdleConnections()
-			if err := srv.Close(); err != nil {
+			if err := errors.Join(srv.Close(), s.handler.Close()); err != nil {
 				t.Errorf("close server: %v", err)
 			}
 			<-served
@@ -123,7 +123,7 @@ func bubbleAround(t *testing.T, open func(t *testing.T) *server, connections int
 		s.stop() // the one on a port: sockets don't belong in bubbles
 		s.url, s.client, s.connect = "http://pipe", &http.Client{Transport: transport}, l.dial
 		s.stop = func() {
-			if err := srv.Shutdown(context.Background()); err != nil {
+			if err := errors.Join(srv.Shutdown(context.Background()), s.handler.Shutdown(context.Background())); err != nil {
 				t.Errorf("shut down server: %v", err)
 			}
 		}

@@ -63,7 +63,7 @@ func (h *Handler) receiveEvents(w *response, r *http.Request) error {
 		s.begin(r)
 		return nil
 	}
-	if s.forwarded, err = h.takeForwarded(r, s.queue); err != nil {
+	if s.forwarded, err = h.takeForwarded(w, r, s.queue); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(w.presence.Context())

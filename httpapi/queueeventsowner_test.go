@@ -103,7 +103,7 @@ func (s *server) servedOn(l *pipeListener) {
 		}
 	}()
 	s.t.Cleanup(func() {
-		if err := srv.Close(); err != nil {
+		if err := errors.Join(srv.Close(), s.handler.Close()); err != nil {
 			s.t.Errorf("close server: %v", err)
 		}
 		<-served

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/peer"
 )
 
 const (
@@ -26,7 +26,6 @@ const (
 	// ownerTries is how often a request looks for the owner of its queue.
 	ownerTries = 4
 
-	ownerDialMax = 2 * time.Second
 	// signInterval is how often an owner says that it still works on a request that was
 	// passed on to it.
 	signInterval = 5 * time.Second
@@ -47,25 +46,8 @@ var (
 	errDeaf    = errors.New("the owner gives no sign")
 	errDrained = errors.New("the handler drains")
 	errCutOff  = errors.New("the owner can't reach the store")
+	errUnnamed = errors.New("the log does not name this broker's session, so the owner would not believe it")
 )
-
-// newPeers returns what reaches other brokers: directly, and no other way than their
-// address says.
-func newPeers(opts Options) *http.Transport {
-	dial := opts.DialPeer
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: ownerDialMax}).DialContext
-	}
-	return &http.Transport{
-		DialContext:            dial,
-		TLSClientConfig:        opts.PeerTLS,
-		TLSHandshakeTimeout:    ownerDialMax,
-		DisableCompression:     true,
-		MaxIdleConnsPerHost:    64,
-		IdleConnTimeout:        ownerIdle,
-		MaxResponseHeaderBytes: headerBytesMax,
-	}
-}
 
 // ownerCall is a request that only the owner of its queue can answer.
 type ownerCall struct {
@@ -91,7 +73,7 @@ func (c ownerCall) ends(w *response, r *http.Request) context.Context {
 // passes the request on to. If that one is gone this broker takes its place; and if it still
 // can't reach the store when this one just has.
 func (h *Handler) atOwner(w *response, r *http.Request, c ownerCall) error {
-	forwarded, err := h.takeForwarded(r, c.queue)
+	forwarded, err := h.takeForwarded(w, r, c.queue)
 	if err != nil {
 		return err
 	}
@@ -116,7 +98,7 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 		switch {
 		case err == nil:
 			return nil
-		case begun() || c.ends(w, r).Err() != nil || errors.Is(err, errByCertificate):
+		case begun() || c.ends(w, r).Err() != nil || errors.Is(err, errUnnamed):
 			return err
 		case errors.Is(err, errDrained):
 		case epoch > e.Epoch: // it had to give the queue away
@@ -125,6 +107,7 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 			_, _, err = c.queue.Owner(r.Context())
 			reached = true
 		default:
+			h.warnOf(e, err)
 			h.log.LogAttrs(r.Context(), slog.LevelWarn, "the broker that hands out a queue's records does not answer: taking its place",
 				slog.String("request_id", w.id), slog.String("path", WithoutSecrets(r.URL.Path)), slog.String("owner", e.Address), slog.String("error", WithoutSecrets(err.Error())))
 			err = c.queue.TakeOver(r.Context(), e.Epoch)
@@ -136,9 +119,21 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 	return last
 }
 
+// warnOf says once what to set if somebody else answers at a broker's address.
+func (h *Handler) warnOf(e *seb.Error, err error) {
+	if errors.Is(err, peer.ErrOtherSession) {
+		h.warnOfPeer.Do(func() {
+			h.log.Warn("at the address that a broker advertises another one answers: give each an address of its own, which leads to no other (seb serve --advertise)", "address", e.Address)
+		})
+	}
+}
+
 // takeForwarded tells whether another broker has passed r on, and takes the mark off it.
-// If it knows of a later owner of the queue, this one looks.
-func (h *Handler) takeForwarded(r *http.Request, q *seb.Queue) (bool, error) {
+// If it knows of a later owner of the queue, this one syncs: all such requests share a sync.
+//
+// Whoever else sends the mark has the request answered here or not at all, and no more: a
+// broker of an older version, which does not prove what it is, needs no more either.
+func (h *Handler) takeForwarded(w *response, r *http.Request, q *seb.Queue) (bool, error) {
 	mark := r.Header.Get(forwardedHeader)
 	if mark == "" {
 		return false, nil
@@ -152,11 +147,10 @@ func (h *Handler) takeForwarded(r *http.Request, q *seb.Queue) (bool, error) {
 	if !strings.HasPrefix(h.broker.TopicTag(epoch), cluster+".") {
 		return true, &seb.Error{Code: seb.CodeQueueElsewhere, Detail: "the request is for a broker of another bucket", RetryAfter: time.Second}
 	}
-	info, err := q.Describe(r.Context())
-	if err == nil && info.Epoch < epoch {
-		_, _, err = q.Owner(r.Context())
+	if !w.proven {
+		return true, nil
 	}
-	return true, err
+	return true, q.KnowOwner(r.Context(), epoch)
 }
 
 // sign tells the broker that has passed a request on that it is being worked on: as
@@ -170,9 +164,6 @@ func (w *response) sign() {
 	}
 }
 
-// errByCertificate says that a request can't be passed on.
-var errByCertificate = errors.New("its sender is known by a certificate")
-
 // passOn has the owner that e names answer r. If it returns an error and nothing is
 // answered yet, epoch is of the owner that the other broker knows of, if any.
 func (h *Handler) passOn(w *response, r *http.Request, e *seb.Error, c ownerCall) (epoch uint64, err error) {
@@ -184,25 +175,17 @@ func (h *Handler) passOn(w *response, r *http.Request, e *seb.Error, c ownerCall
 	if c.waits && (c.back != nil || !h.drained()) { // a drained long poll is answered at once, a stream never
 		defer context.AfterFunc(h.draining, func() { cancel(errDrained) })()
 	}
-	method, path, body := r.Method, r.URL.RequestURI(), c.body()
-	byCertificate := r.Header.Get("Authorization") == "" && !w.access.Open()
-	if byCertificate { // the owner is asked no more than whether it is there
-		method, path, body = http.MethodGet, "/livez", nil
+	if err := h.broker.NameSession(ctx); err != nil {
+		return 0, fmt.Errorf("pass the request on: %w: %w", errUnnamed, err)
 	}
 	silence := time.AfterFunc(h.patience.first, func() { cancel(errDeaf) })
 	defer silence.Stop()
-	resp, err := h.ask(ctx, silence, w, r, method, e, path, body)
+	resp, err := h.ask(ctx, silence, w, r, e, c.body())
 	if err != nil {
 		h.metrics.passedOn.WithLabelValues(passedDeaf).Inc()
 		return 0, err
 	}
 	defer resp.Body.Close()
-	if byCertificate {
-		told := *e
-		told.Hint = "send the request to that broker, or use an API key: a client certificate can't be passed on"
-		told.RetryAfter, told.Err = time.Second, errByCertificate
-		return 0, &told
-	}
 	if epoch, err := refusesToAnswer(resp); err != nil {
 		h.metrics.passedOn.WithLabelValues(passedRefused).Inc()
 		return epoch, err
@@ -215,17 +198,19 @@ func (h *Handler) passOn(w *response, r *http.Request, e *seb.Error, c ownerCall
 	return 0, passBack(w, resp, silence)
 }
 
-// passedHeaders are those of a request that its owner has to see.
-var passedHeaders = []string{"Authorization", "Accept", "Content-Type", "User-Agent", "Traceparent", "Tracestate"}
+// passedHeaders are those of a request that its owner has to see. What its sender proved to
+// be it by is not among them.
+var passedHeaders = []string{"Accept", "Content-Type", "User-Agent", "Traceparent", "Tracestate"}
 
 // ask sends a request to an owner, and returns its answer, unless the owner gives no sign
 // of working on it.
-func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *http.Request, method string, e *seb.Error, path string, body []byte) (*http.Response, error) {
+func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *http.Request, e *seb.Error, body []byte) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
 		silence.Reset(h.patience.later)
 		return nil
 	}}
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, strings.TrimSuffix(e.Address, "/")+path, bytes.NewReader(body))
+	asking, to := urlOf(httptrace.WithClientTrace(ctx, trace), e, r.URL.RequestURI())
+	req, err := http.NewRequestWithContext(asking, r.Method, to, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("pass the request on: %w", err)
 	}
@@ -236,8 +221,9 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 	}
 	req.Header.Set(requestIDHeader, w.id)
 	req.Header.Set(forwardedHeader, h.broker.TopicTag(e.Epoch))
+	req.Header.Set(callerHeader, callerOf(w.access))
 	req.Header["Idempotency-Key"] = []string{} // is not sent: a connection that was closed meanwhile is no sign that the owner is gone
-	resp, err := h.peers.RoundTrip(req)
+	resp, err := h.peers.http.RoundTrip(req)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return nil, cause
 	}

@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/peer"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -38,11 +41,13 @@ func newPeer(t *testing.T, store objstore.Store) *server {
 	_ = ts.Listener.Close() // nobody knows of it
 	ts.Listener, ts.Config = l, NewServer(h, nil)
 	ts.Start()
-	t.Cleanup(ts.Close)
-	return &server{t: t, broker: b, handler: h, url: ts.URL, client: ts.Client(), stop: func() {
+	stop := func() {
 		ts.CloseClientConnections()
 		ts.Close()
-	}}
+		_ = h.Close()
+	}
+	t.Cleanup(stop)
+	return &server{t: t, broker: b, handler: h, url: ts.URL, client: ts.Client(), stop: stop}
 }
 
 // newPeers returns servers of one store, the first of which owns queue mail of topic
@@ -191,21 +196,57 @@ func TestOwnerThatShutsDownIsReplaced(t *testing.T) {
 	peers[1].wantOwner(2)
 }
 
-// fakeOwner is a queue whose owner says to be at an address where something else is.
+// fakeOwner is a queue whose owner is the one that its session says, and answers as it
+// likes.
 func fakeOwner(t *testing.T, handler http.HandlerFunc) *server {
 	t.Helper()
-	ts := httptest.NewServer(handler)
-	t.Cleanup(ts.Close)
-	return ownedAt(t, objstore.NewMemory(), ts.URL)
+	f := newFakePeer(t, handler)
+	owner, s := ownedAt(t, objstore.NewMemory(), f.url)
+	f.identity.Store(identityOf(owner.broker))
+	return s
 }
 
-func ownedAt(t *testing.T, store objstore.Store, address string) *server {
+// fakePeer is where a broker could be. It speaks for the session of its identity.
+type fakePeer struct {
+	url      string
+	handler  http.Handler
+	identity atomic.Pointer[peer.Identity]
+}
+
+func newFakePeer(t *testing.T, handler http.Handler) *fakePeer {
 	t.Helper()
-	owner := serve(t, openBroker(t, store, seb.Options{Address: address}), Options{})
+	f := &fakePeer{}
+	inner := &http.Server{
+		Handler: handler, ReadHeaderTimeout: readHeaderTimeout, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelWarn),
+		BaseContext: func(l net.Listener) context.Context { return l.(*peerConn).base },
+	}
+	f.handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, err := f.identity.Load().Accept(w)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := inner.Serve(&peerConn{Conn: conn, base: context.Background()}); !errors.Is(err, net.ErrClosed) {
+			_ = conn.Close()
+		}
+	})
+	outer := httptest.NewServer(f.handler)
+	f.url = outer.URL
+	t.Cleanup(func() {
+		outer.Close()
+		_ = inner.Close()
+	})
+	return f
+}
+
+// ownedAt returns the owner of a queue, which says to be at that address, and another broker.
+func ownedAt(t *testing.T, store objstore.Store, address string) (owner, s *server) {
+	t.Helper()
+	owner = serve(t, openBroker(t, store, seb.Options{Address: address}), Options{})
 	owner.ownQueue(0)
-	s := newPeer(t, store)
+	s = newPeer(t, store)
 	s.handler.patience = patience{200 * time.Millisecond, 300 * time.Millisecond}
-	return s
+	return owner, s
 }
 
 func elsewhere(epoch int) http.HandlerFunc {
@@ -272,7 +313,7 @@ func TestOwnerThatDoesNotAnswerAsOneIsReplaced(t *testing.T) {
 			w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
 			w.WriteHeader(http.StatusServiceUnavailable)
 		},
-		"it is of another bucket": stranger.handler.ServeHTTP,
+		"it is of another bucket": stranger.handler.servePeer,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := fakeOwner(t, handler)
@@ -283,7 +324,8 @@ func TestOwnerThatDoesNotAnswerAsOneIsReplaced(t *testing.T) {
 	t.Run("it is not there", func(t *testing.T) {
 		ts := httptest.NewServer(nil)
 		ts.Close()
-		ownedAt(t, objstore.NewMemory(), ts.URL).wantReplaced()
+		_, s := ownedAt(t, objstore.NewMemory(), ts.URL)
+		s.wantReplaced()
 	})
 	if led.Load() > 0 {
 		t.Error("a redirect was followed")
@@ -308,9 +350,12 @@ func (s *server) wantReplaced() {
 func TestOwnerWithoutItsStoreIsReplacedByNoBrokerWithoutOne(t *testing.T) {
 	view := storetest.NewFaulty(objstore.NewMemory())
 	var asked atomic.Int32
-	ts := httptest.NewServer(unreachable(&asked, 100))
-	t.Cleanup(ts.Close)
-	s := ownedAt(t, view, ts.URL)
+	f := newFakePeer(t, unreachable(&asked, 100))
+	owner, s := ownedAt(t, view, f.url)
+	f.identity.Store(identityOf(owner.broker))
+	if err := s.broker.NameSession(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	view.SetDown(true)
 	s.post(mailPath+"/receive", `{}`).wantProblem(t, http.StatusServiceUnavailable, seb.CodeStoreUnavailable)
 	if asked.Load() != 1 {
@@ -457,9 +502,8 @@ func TestKeyIsShownToTheOwner(t *testing.T) {
 	}
 }
 
-// A client certificate can't be shown to another broker. That costs its bearer a word of
-// where the owner is, but not the queue.
-func TestCertificateIsNotPassedOn(t *testing.T) {
+// A caller who is known by a certificate is served through another broker as with a key.
+func TestCallerWithACertificateIsServedByTheOwner(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 1)
 	newKey(t, peers[0].broker, "ops", seb.ScopeAdmin)
 	newKey(t, peers[0].broker, "worker", seb.ScopeRead)
@@ -471,16 +515,8 @@ func TestCertificateIsNotPassedOn(t *testing.T) {
 	}))
 	defer ts.Close()
 	peers[1].url = ts.URL
-	a := peers[1].post(mailPath+"/receive", "")
-	if p := a.wantProblem(t, http.StatusServiceUnavailable, seb.CodeQueueElsewhere); !strings.Contains(p.Hint, "certificate") || !strings.Contains(a.body, peers[0].url) {
-		t.Errorf("the problem is %s", a.body)
-	}
-	if q := peers[1].describeQueue("mail"); q.Leased != nil || q.Received != nil || q.Ready != 1 || q.Owner == nil {
-		t.Errorf("the queue is %+v", q)
-	}
-	peers[0].stop()
-	peers[1].received("mail", "")
-	peers[1].wantOwner(2)
+	peers[1].wantHanded("", "0#1")
+	peers[0].wantOwner(1)
 }
 
 // Who has passed a request on sees that the owner works on it, for as long as it waits.

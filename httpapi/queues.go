@@ -102,7 +102,7 @@ func (h *Handler) getQueue(w *response, r *http.Request) error {
 	if _, err := parseParameters(r); err != nil {
 		return err
 	}
-	forwarded, err := h.takeForwarded(r, h.queue(r))
+	forwarded, err := h.takeForwarded(w, r, h.queue(r))
 	if err != nil {
 		return err
 	}
@@ -110,8 +110,8 @@ func (h *Handler) getQueue(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if !q.Exact && q.Owner != "" && !forwarded {
-		owner := &seb.Error{Code: seb.CodeQueueElsewhere, Address: q.Owner, Epoch: q.Epoch}
+	if !q.Exact && q.Owner != "" && q.Session != (seb.SessionKey{}) && !forwarded {
+		owner := &seb.Error{Code: seb.CodeQueueElsewhere, Address: q.Owner, Session: q.Session, Epoch: q.Epoch}
 		_, err := h.passOn(w, r, owner, ownerCall{queue: h.queue(r), body: func() []byte { return nil }})
 		if err == nil || w.status != 0 {
 			return err

@@ -23,18 +23,24 @@ func (c *serveCmd) checkAdvertise() error {
 	return nil
 }
 
-// leadsToBroker tells whether u may lead to a broker. A wildcard leads others to themselves.
+// leadsToBroker tells whether u may lead to a broker. A wildcard leads others to themselves;
+// port 0 stands for the one that it listens on.
 func leadsToBroker(u *url.URL) bool {
-	port, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
-	return u.Hostname() != "" && !net.ParseIP(u.Hostname()).IsUnspecified() && err == nil && port > 0
+	_, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
+	return u.Hostname() != "" && !net.ParseIP(u.Hostname()).IsUnspecified() && err == nil
 }
 
-// advertised returns where other brokers reach this one, "" if that isn't known.
+// advertised returns where other brokers reach this one, "" if that isn't known: an address
+// of this machine alone would lead those on others to themselves.
 func (c *serveCmd) advertised(listening net.Addr) string {
+	tcp, ok := listening.(*net.TCPAddr)
 	if c.Advertise != "" {
+		if host, any := strings.CutSuffix(c.Advertise, ":0"); any && ok {
+			return host + ":" + strconv.Itoa(tcp.Port)
+		}
 		return c.Advertise
 	}
-	if tcp, ok := listening.(*net.TCPAddr); !ok || tcp.IP.IsUnspecified() {
+	if !ok || tcp.IP.IsUnspecified() || tcp.IP.IsLoopback() {
 		return ""
 	}
 	return c.scheme() + "://" + listening.String()
@@ -47,7 +53,8 @@ func (c *serveCmd) advertisedHost() string {
 	return host
 }
 
-// peerConfig is how other brokers are reached: they are shown the certificate that this
+// peerConfig is how other brokers are reached whose address is https, before they prove
+// their sessions to each other within that: they are shown the certificate that this
 // one serves with, and believed if they have one of the system's authorities, or of those
 // that stand in this one's own file.
 func (f tlsFlags) peerConfig(secure *tls.Config) *tls.Config {

@@ -15,7 +15,11 @@ func TestAdvertisedAddress(t *testing.T) {
 	for _, c := range []struct {
 		flag, listening, cert, want string
 	}{
-		{"", "127.0.0.1:51313", "", "http://127.0.0.1:51313"},
+		{"", "127.0.0.1:51313", "", ""},
+		{"", "[::1]:51313", "", ""},
+		{"http://127.0.0.1:0", "127.0.0.1:51313", "", "http://127.0.0.1:51313"},
+		{"https://[::1]:0", "[::]:8080", "cert.pem", "https://[::1]:8080"},
+		{"http://127.0.0.1:51313", "127.0.0.1:51313", "", "http://127.0.0.1:51313"},
 		{"", "10.0.0.5:80", "cert.pem", "https://10.0.0.5:80"},
 		{"", "[2001:db8::1]:51313", "", "http://[2001:db8::1]:51313"},
 		{"", "0.0.0.0:51313", "", ""},
@@ -36,7 +40,7 @@ func TestAdvertisedAddress(t *testing.T) {
 			t.Errorf("%+v: advertised is %q", c, got)
 		}
 	}
-	for _, bad := range []string{"10.0.0.5:51313", "broker", "ftp://broker", "http://", "http://broker/path", "http://user@broker", "http://broker?x=y", "http://broker?", "http://broker#", "http://bro ker", "http://broker:0", "http://broker:65536", "http://0.0.0.0:51313", "http://[::]:51313"} {
+	for _, bad := range []string{"10.0.0.5:51313", "broker", "ftp://broker", "http://", "http://broker/path", "http://user@broker", "http://broker?x=y", "http://broker?", "http://broker#", "http://bro ker", "http://broker:65536", "http://0.0.0.0:51313", "http://[::]:51313"} {
 		if (&serveCmd{Advertise: bad}).checkAdvertise() == nil {
 			t.Errorf("%q is taken", bad)
 		}
@@ -52,8 +56,8 @@ func TestBrokersPassOnWhatIsTheOwners(t *testing.T) {
 	roots.AddCert(parsedCertificate(t, ca.file))
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
 	for name, flags := range map[string][]string{
-		"HTTP":  nil,
-		"HTTPS": {"--tls-cert", cert, "--tls-key", key},
+		"HTTP":  {"--advertise", "http://127.0.0.1:0"},
+		"HTTPS": {"--advertise", "https://127.0.0.1:0", "--tls-cert", cert, "--tls-key", key},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := t.TempDir()

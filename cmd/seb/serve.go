@@ -36,7 +36,7 @@ const (
 type serveCmd struct {
 	storeFlag
 	HTTP       string        `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
-	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to pass on what only the owner of a queue can answer, such as http://10.0.0.5:51313 (default: the address that it listens on, unless that is a wildcard)."`
+	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to pass on what only the owner of a queue can answer, such as http://10.0.0.5:51313 (default: the address that it listens on, unless that is a wildcard or of this machine alone); no other broker may have it. Port 0 stands for the one that it listens on."`
 	AutoCreate bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
 	StaleMax   time.Duration `default:"1s" help:"How old the last look at the log may be when its end is told, or a queue hands out records (default ${default})."`
 	Prices     pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"What the store asks, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (not known), or dollars for a million requests of class A, of class B, and a GB and month (default: by the store's address)."`
@@ -146,10 +146,11 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if err := c.checkKeys(broker); err != nil {
 		return errors.Join(err, broker.Close())
 	}
-	server := httpapi.NewServer(httpapi.New(broker, httpapi.Options{
+	api := httpapi.New(broker, httpapi.Options{
 		Logger: log, Registerer: metrics, Gatherer: metrics, AllowOrigins: c.AllowOrigin, Prices: prices, Version: version(),
 		PeerTLS: c.peerConfig(secure), Host: c.advertisedHost(),
-	}), log)
+	})
+	server := httpapi.NewServer(api, log)
 	endPushes := c.deliver(broker, metrics, log)
 	failed := make(chan error, 1)
 	limited := httpapi.LimitConnections(server, listener, c.MaxConnections)
@@ -167,7 +168,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if err := notifySupervisor(context.WithoutCancel(ctx), "STOPPING=1"); err != nil {
 		log.Warn("a supervisor wants to know when seb stops, and can't be told", "error", err)
 	}
-	return errors.Join(cause, shutdown(server, broker, endPushes, log))
+	return errors.Join(cause, shutdown(server, api, broker, endPushes, log))
 }
 
 // secure returns the TLS configuration, nil for plain HTTP.
@@ -209,8 +210,9 @@ func (c *serveCmd) watch(ctx context.Context, broker *seb.Broker, failed <-chan 
 	}
 }
 
-// shutdown lets requests end, those to targets of pushed records too, then commits what is held and writes a checkpoint.
-func shutdown(server *http.Server, broker *seb.Broker, endPushes func(), log *slog.Logger) error {
+// shutdown lets requests end, those that other brokers have passed on and those to targets of
+// pushed records too, then commits what is held and writes a checkpoint.
+func shutdown(server *http.Server, api *httpapi.Handler, broker *seb.Broker, endPushes func(), log *slog.Logger) error {
 	drain, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 	pushesEnded := make(chan struct{})
@@ -218,7 +220,7 @@ func shutdown(server *http.Server, broker *seb.Broker, endPushes func(), log *sl
 		defer close(pushesEnded)
 		endPushes()
 	}()
-	late := server.Shutdown(drain)
+	late := endRequests(drain, server, api)
 	<-pushesEnded
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -227,11 +229,11 @@ func shutdown(server *http.Server, broker *seb.Broker, endPushes func(), log *sl
 		// The broker has given every append its outcome; their clients should hear of it.
 		answer, cancel := context.WithTimeout(context.Background(), answerTimeout)
 		defer cancel()
-		late = server.Shutdown(answer)
+		late = endRequests(answer, server, api)
 	}
 	if late != nil {
 		log.Warn("requests did not end in time and are cut off", "error", late)
-		if err := server.Close(); err != nil {
+		if err := errors.Join(server.Close(), api.Close()); err != nil {
 			log.Warn("close HTTP connections", "error", err)
 		}
 	}
@@ -240,6 +242,13 @@ func shutdown(server *http.Server, broker *seb.Broker, endPushes func(), log *sl
 	}
 	log.Info("shut down", "applied", broker.Status().Applied)
 	return nil
+}
+
+// endRequests takes no more requests, and waits for those of clients and of other brokers.
+func endRequests(ctx context.Context, server *http.Server, api *httpapi.Handler) error {
+	passedOn := make(chan error, 1)
+	go func() { passedOn <- api.Shutdown(ctx) }()
+	return errors.Join(server.Shutdown(ctx), <-passedOn)
 }
 
 func (c *serveCmd) options(b seb.Batching, log *slog.Logger, metrics prometheus.Registerer) seb.Options {

@@ -24,7 +24,7 @@ type handedOut struct {
 func TestKilledOwnerIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	store := t.TempDir()
-	args := []string{"--store", store, "--linger", "1ms"}
+	args := []string{"--store", store, "--linger", "1ms", "--advertise", "http://127.0.0.1:0"}
 	owner, other := serve(t, nil, args...), serve(t, nil, args...)
 	const queue = "/v1/topics/orders/queues/mail"
 	const lease = 3 * time.Second

@@ -69,6 +69,10 @@ var layers = []layer{
 		why: "it knows HTTP headers and bytes: which record they are of is its callers' business",
 	},
 	{
+		pkg: "internal/peer",
+		why: "it proves which session speaks: which sessions there are, and what they say, is not its business",
+	},
+	{
 		pkg: "internal/push", may: []string{"internal/httprecord"},
 		why: "deliveries are requests about messages: which queue hands them out, and who does when a broker is lost, is not its business",
 	},
@@ -81,8 +85,8 @@ var layers = []layer{
 		why: "the broker must not depend on who speaks to it or on where its objects lie",
 	},
 	{
-		pkg: "httpapi", may: []string{".", "internal/httprecord"},
-		why: "an adapter uses only what every embedder can use, so that the library is complete; how HTTP carries a record is no part of that",
+		pkg: "httpapi", may: []string{".", "internal/httprecord", "internal/peer"},
+		why: "an adapter uses only what every embedder can use, so that the library is complete; how HTTP carries a record, or brokers' words to each other, is no part of that",
 	},
 	{
 		pkg: "cmd/seb", may: []string{".", "httpapi", "objstore", "objstore/s3store"},

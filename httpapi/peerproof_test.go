@@ -1,0 +1,311 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/peer"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// eavesdropper is a listener that keeps all it is sent, and answers what it is told.
+type eavesdropper struct {
+	url  string
+	mu   sync.Mutex
+	sent bytes.Buffer
+}
+
+func newEavesdropper(t *testing.T, answer func(conn net.Conn)) *eavesdropper {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &eavesdropper{url: "http://" + l.Addr().String()}
+	var tasks sync.WaitGroup
+	tasks.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			tasks.Go(func() {
+				defer conn.Close()
+				answer(&heard{conn, e})
+			})
+		}
+	})
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		tasks.Wait()
+	})
+	return e
+}
+
+// heard is a connection of which all that is read is kept.
+type heard struct {
+	net.Conn
+	by *eavesdropper
+}
+
+func (h *heard) Read(b []byte) (int, error) {
+	n, err := h.Conn.Read(b)
+	h.by.mu.Lock()
+	defer h.by.mu.Unlock()
+	h.by.sent.Write(b[:n])
+	return n, err //nolint:wrapcheck // a reader's errors are its callers'
+}
+
+func (e *eavesdropper) text() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sent.String()
+}
+
+const forgedAnswer = `{"messages":[{"token":"forged","attempt":1,"leased_until":"2026-01-01T00:00:00Z","partition":0,"offset":0,"timestamp":"2026-01-01T00:00:00Z","value":"forged"}]}`
+
+// Whoever listens where a dead broker was gets no key, no token and no record to read, and
+// what it answers is not believed.
+func TestForgedOwnerGetsNothingAndIsNotBelieved(t *testing.T) {
+	_, strangers, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := peer.NewIdentity(strangers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(requestIDHeader, r.Header.Get(requestIDHeader))
+		w.Header().Set("Content-Type", typeJSON)
+		_, _ = io.WriteString(w, forgedAnswer) // who left needs none
+	})
+	other := newFakePeer(t, forged)
+	other.identity.Store(stranger)
+	for name, answers := range map[string]http.Handler{"plain HTTP": forged, "another session": other.handler} {
+		t.Run(name, func(t *testing.T) {
+			e := &eavesdropper{}
+			ts := httptest.NewUnstartedServer(answers)
+			ts.Listener = &hearing{ts.Listener, e}
+			ts.Start()
+			defer ts.Close()
+			owner, s := ownedAt(t, objstore.NewMemory(), ts.URL)
+			_, secret := newKey(t, owner.broker, "worker", seb.ScopeAdmin)
+			s.wantOwner(1) // which looks: until then it knows of no keys
+			owner.append("orders", "x", bearer(secret)...)
+			a := s.post(mailPath+"/receive", `{"max":7,"lease":"97s"}`, bearer(secret)...)
+			a.want(t, http.StatusOK)
+			if strings.Contains(a.body, "forged") {
+				t.Errorf("the answer is %s", a.body)
+			}
+			if owned, epoch, err := s.broker.Queue("orders", "mail").Owner(t.Context()); err != nil || epoch != 2 {
+				t.Errorf("the owner is %s with epoch %d: %v", owned, epoch, err)
+			}
+			got := e.text()
+			if got == "" {
+				t.Error("nobody has asked there")
+			}
+			for _, kept := range []string{secret, "Authorization", "Bearer", "97s", "orders", callerHeader, forwardedHeader} {
+				if strings.Contains(got, kept) {
+					t.Errorf("it was told %q", kept)
+				}
+			}
+		})
+	}
+}
+
+// hearing has an eavesdropper keep what the connections of a listener bring.
+type hearing struct {
+	net.Listener
+	by *eavesdropper
+}
+
+func (l *hearing) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as the listener's own
+	}
+	return &heard{conn, l.by}, nil
+}
+
+// asPeer returns what sends requests to a broker as a session does.
+func asPeer(t *testing.T, to *server, identity *peer.Identity) func(headers ...string) answer {
+	t.Helper()
+	client := newPeerClient(identity, Options{})
+	t.Cleanup(client.http.CloseIdleConnections)
+	return func(headers ...string) answer {
+		t.Helper()
+		ctx, url := urlOf(t.Context(), &seb.Error{Address: to.url, Session: to.broker.Session()}, mailPath+"/receive")
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Add(headers[i], headers[i+1])
+		}
+		resp, err := client.http.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer{Response: resp, body: string(body)}
+	}
+}
+
+// A broker on a copy of the bucket has the cluster's id and all of its history. The other's
+// log does not name its session.
+func TestBrokerOfACopiedBucketIsRefused(t *testing.T) {
+	store := objstore.NewMemory()
+	owner := newPeer(t, store)
+	owner.ownQueue(1)
+	_, ops := newKey(t, owner.broker, "ops", seb.ScopeAdmin)
+	copied := objstore.NewMemory()
+	copyBucket(t, store, copied)
+	staging := newPeer(t, copied)
+	if err := staging.broker.NameSession(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ask := asPeer(t, owner, identityOf(staging.broker))
+	a := ask(forwardedHeader, staging.broker.TopicTag(1), callerHeader, "key 1")
+	if p := a.wantProblem(t, http.StatusServiceUnavailable, seb.CodeQueueElsewhere); !strings.Contains(p.Detail, "another log") {
+		t.Errorf("the problem is %s", a.body)
+	}
+	// It goes on by itself, with what it has a copy of.
+	if got := staging.received("mail", "", bearer(ops)...); handed(got) != "" { // all is in doubt
+		t.Errorf("the copy's broker hands out %s", handed(got))
+	}
+	staging.wantOwner(2)
+	if _, epoch, err := owner.broker.Queue("orders", "mail").Owner(t.Context()); err != nil || epoch != 1 {
+		t.Errorf("the owner is of epoch %d: %v", epoch, err)
+	}
+	if got := owner.received("mail", "", bearer(ops)...); handed(got) != "0#1" {
+		t.Errorf("the owner hands out %s", handed(got))
+	}
+}
+
+func copyBucket(t *testing.T, from, to objstore.Store) {
+	t.Helper()
+	page, err := from.List(t.Context(), "", "", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range page.Keys {
+		got, err := from.Get(t.Context(), key, 0, -1)
+		if err == nil {
+			_, err = to.Create(t.Context(), key, got.Body)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// For whom a broker asks is told by its word alone where that is proved; what that caller
+// may do the owner looks up itself.
+func TestOwnerAuthorizesWhomABrokerNames(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 3)
+	_, ops := newKey(t, peers[0].broker, "ops", seb.ScopeAdmin)
+	worker, _ := newKey(t, peers[0].broker, "worker", seb.ScopeRead)
+	writer, _ := newKey(t, peers[0].broker, "writer", seb.ScopeWrite)
+	if err := peers[1].broker.NameSession(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ask := asPeer(t, peers[0], identityOf(peers[1].broker))
+	mark := peers[1].broker.TopicTag(1)
+	id := func(k seb.Key) string { return fmt.Sprintf("key %d", k.ID) }
+	ask(forwardedHeader, mark, callerHeader, id(worker)).want(t, http.StatusOK)
+	ask(forwardedHeader, mark, callerHeader, id(writer)).wantProblem(t, http.StatusForbidden, seb.CodeForbidden)
+	ask(forwardedHeader, mark, callerHeader, callerAnyone).wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
+	ask(forwardedHeader, mark, callerHeader, "key 99").wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
+	for _, bad := range [][]string{
+		{forwardedHeader, mark}, {callerHeader, id(worker)}, {forwardedHeader, mark, callerHeader, "key 0"}, {forwardedHeader, mark, callerHeader, "worker"},
+		{forwardedHeader, mark, callerHeader, id(worker), callerHeader, id(writer)}, {forwardedHeader, mark, callerHeader, ""}, {},
+	} {
+		ask(bad...).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	}
+	// Nobody else can name anybody.
+	peers[0].post(mailPath+"/receive", "{}", forwardedHeader, mark, callerHeader, id(worker)).wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
+	peers[0].post(mailPath+"/receive", "{}", append(bearer(ops), callerHeader, id(worker))...).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	peers[0].do("DELETE", "/v1/keys/"+fmt.Sprint(worker.ID), nil, bearer(ops)...).want(t, http.StatusNoContent)
+	ask(forwardedHeader, mark, callerHeader, id(worker)).wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
+}
+
+// What was said on a connection between brokers is worth nothing on another one.
+func TestReplayedRequestIsRefused(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 2)
+	e := newEavesdropper(t, func(conn net.Conn) {
+		on, err := new(net.Dialer).DialContext(context.Background(), "tcp", strings.TrimPrefix(peers[0].url, "http://"))
+		if err != nil {
+			return
+		}
+		defer on.Close()
+		go func() { _, _ = io.Copy(on, conn) }()
+		_, _ = io.Copy(conn, on)
+	})
+	client := newPeerClient(identityOf(peers[1].broker), Options{DialPeer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(e.url, "http://"))
+	}})
+	peers[1].handler.peers = client
+	peers[1].wantHanded("", "0#1")
+	client.http.CloseIdleConnections()
+	said := e.text()
+	if !strings.Contains(said, peer.Path) || strings.Contains(said, "orders") {
+		t.Errorf("said was %q", said)
+	}
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(peers[0].url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	begin, rest, _ := strings.Cut(said, "\r\n\r\n")
+	if _, err := io.WriteString(conn, begin+"\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	head := make([]byte, len("HTTP/1.1 101"))
+	if _, err := io.ReadFull(conn, head); err != nil || string(head) != "HTTP/1.1 101" {
+		t.Fatalf("it says %q: %v", head, err)
+	}
+	_, _ = io.WriteString(conn, rest) // the other side may have had enough before
+	_, _ = io.Copy(io.Discard, conn)  // until it ends the connection
+	peers[0].wantCounts("mail", 1, 1, 0, 0)
+	peers[0].wantHanded("", "1#1")
+}
+
+// Whoever claims to be a broker that knows of a later owner costs no store request.
+func TestForgedMarkCostsNoStoreRequest(t *testing.T) {
+	var gets atomic.Int64
+	store := objstore.Observe(objstore.NewMemory(), func(op objstore.Op) {
+		if op.Verb == objstore.VerbGet {
+			gets.Add(1)
+		}
+	})
+	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {
+		s.ownQueue(0)
+		s.wantOwner(1)
+		before := gets.Load()
+		for range 50 {
+			s.post(mailPath+"/receive", "{}", forwardedHeader, s.broker.TopicTag(99)).want(t, http.StatusOK)
+		}
+		if sent := gets.Load() - before; sent > 0 {
+			t.Errorf("%d store requests were sent", sent)
+		}
+	})
+}

@@ -1,0 +1,72 @@
+package peer
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+)
+
+// Key is the public key of a session.
+type Key [ed25519.PublicKeySize]byte
+
+// ErrOtherSession says that another session has answered than the one that was asked.
+var ErrOtherSession = errors.New("another session answers there")
+
+// Identity is a session that can prove to be the one.
+type Identity struct{ certificate tls.Certificate }
+
+// NewIdentity returns the session that signs with an Ed25519 key.
+func NewIdentity(signer crypto.Signer) (*Identity, error) {
+	// Nobody looks at the names and times: clocks need not agree.
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1<<32, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, signer.Public(), signer)
+	if err != nil {
+		return nil, fmt.Errorf("make the session's certificate: %w", err)
+	}
+	return &Identity{tls.Certificate{Certificate: [][]byte{der}, PrivateKey: signer}}, nil
+}
+
+// Accepting returns how the session answers others. [KeyOf] tells which one asks.
+func (i *Identity) Accepting() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate}, SessionTicketsDisabled: true,
+		ClientAuth: tls.RequireAnyClientCert,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			_, err := KeyOf(state)
+			return err
+		},
+	}
+}
+
+// asking returns how the session asks another one.
+func (i *Identity) asking(owner Key) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate},
+		InsecureSkipVerify: true, //nolint:gosec // no authority vouches for a session: VerifyConnection compares its key
+		VerifyConnection: func(state tls.ConnectionState) error {
+			got, err := KeyOf(state)
+			if err == nil && got != owner {
+				err = fmt.Errorf("%w: %x, not %x", ErrOtherSession, got, owner)
+			}
+			return err
+		},
+	}
+}
+
+// KeyOf returns the key that the other side of a connection has proved to have.
+func KeyOf(state tls.ConnectionState) (k Key, _ error) {
+	if len(state.PeerCertificates) == 0 {
+		return k, errors.New("it shows no session")
+	}
+	public, ok := state.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
+	if !ok || len(public) != len(k) {
+		return k, errors.New("it shows no session's key")
+	}
+	return Key(public), nil
+}
