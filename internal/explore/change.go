@@ -39,10 +39,11 @@ func (c *change) items(end int) []commitlog.Item {
 		return []commitlog.Item{&commitlog.Batch{Topic: theTopic, Base: int64(end), Count: 1, Size: 61}}
 	case aTakeover:
 		owned := &commitlog.QueueOwned{Queue: theQueue, Epoch: epoch, Windows: []int64{int64(c.window)}}
+		named := &commitlog.SessionNamed{Session: commitlog.SessionKey{1}, Queue: theQueue, Epoch: epoch}
 		if c.silent {
-			return []commitlog.Item{&commitlog.QueueReleased{Queue: theQueue, Epoch: epoch - 1}, owned}
+			return []commitlog.Item{&commitlog.QueueReleased{Queue: theQueue, Epoch: epoch - 1}, owned, named}
 		}
-		return []commitlog.Item{owned}
+		return []commitlog.Item{owned, named}
 	case aWindow:
 		return []commitlog.Item{&commitlog.WindowMoved{Queue: theQueue, Epoch: epoch, Window: int64(c.window)}}
 	case anAttempt:

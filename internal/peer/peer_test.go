@@ -1,0 +1,164 @@
+package peer
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func newIdentity(t *testing.T) (*Identity, Key) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := NewIdentity(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i, Key(public)
+}
+
+// accepting returns where a session answers each line with the key of who asks.
+func accepting(t *testing.T, i *Identity) string {
+	t.Helper()
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != Path || !Asks(r) {
+			http.NotFound(w, r)
+			return
+		}
+		conn, err := i.Accept(w)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		if err := conn.HandshakeContext(r.Context()); err != nil {
+			return // the other side tells
+		}
+		asks, err := KeyOf(conn.ConnectionState())
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = conn.Write(asks[:])
+	}))
+	t.Cleanup(ts.Close)
+	return ts.Listener.Addr().String()
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func TestBothSidesKnowEachOther(t *testing.T) {
+	one, oneKey := newIdentity(t)
+	two, twoKey := newIdentity(t)
+	address := accepting(t, two)
+	conn, err := one.Ask(t.Context(), dial(t, address), address, twoKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(conn); err != nil || Key(got) != oneKey {
+		t.Errorf("it was asked by %x, not %x: %v", got, oneKey, err)
+	}
+	if _, err := one.Ask(t.Context(), dial(t, address), address, oneKey); !errors.Is(err, ErrOtherSession) {
+		t.Errorf("another session than was asked for: %v", err)
+	}
+}
+
+func TestWhatIsNoSessionIsRefused(t *testing.T) {
+	i, key := newIdentity(t)
+	address := accepting(t, i)
+	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ec, err := NewIdentity(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := ec.Ask(t.Context(), dial(t, address), address, key)
+	if err == nil { // the client's part of the handshake is over before it is refused
+		_, err = io.ReadAll(conn)
+	}
+	if err == nil {
+		t.Error("a key of another kind is taken for a session's")
+	}
+	if _, err := i.Ask(t.Context(), dial(t, accepting(t, ec)), address, key); err == nil {
+		t.Error("a key of another kind answers as a session")
+	}
+	if _, err := KeyOf(tls.ConnectionState{}); err == nil {
+		t.Error("no certificate is a session's")
+	}
+}
+
+// Whatever answers there, the one that asks gets an error, and is not kept.
+func TestAnswersOfOthersAreErrors(t *testing.T) {
+	i, key := newIdentity(t)
+	for name, answer := range map[string]string{
+		"nothing":         "",
+		"no HTTP":         "220 mail.example.com ESMTP\r\n",
+		"no upgrade":      "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+		"another upgrade": "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+		"no TLS":          "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: seb-peer/1\r\n\r\n",
+		"a long header":   "HTTP/1.1 101 Switching Protocols\r\nX: " + strings.Repeat("x", 2*answerBytesMax),
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, server := net.Pipe()
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				defer server.Close()
+				buf := make([]byte, 4096)
+				if _, err := server.Read(buf); err != nil {
+					t.Error(err)
+				}
+				_, _ = io.WriteString(server, answer) // the other side may have had enough
+				if name == "no TLS" {
+					_, _ = server.Read(buf)
+					_, _ = io.WriteString(server, "HTTP/1.1 400 Bad Request\r\n\r\n")
+				}
+			}()
+			if conn, err := i.Ask(t.Context(), client, "broker", key); err == nil {
+				t.Errorf("it is %v", conn)
+			}
+			<-served
+			if _, err := client.Write([]byte("x")); err == nil {
+				t.Error("the connection is still open")
+			}
+		})
+	}
+}
+
+func TestAskingEndsWithItsContext(t *testing.T) {
+	i, key := newIdentity(t)
+	client, server := net.Pipe()
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		buf := make([]byte, 4096)
+		if _, err := server.Read(buf); err != nil {
+			t.Error(err)
+		}
+		cancel() // it has asked, and hears nothing
+	}()
+	if _, err := i.Ask(ctx, client, "broker", key); err == nil {
+		t.Error("there was an answer")
+	}
+}
