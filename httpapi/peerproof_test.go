@@ -42,7 +42,7 @@ func newEavesdropper(t *testing.T, answer func(conn net.Conn)) *eavesdropper {
 				return
 			}
 			tasks.Go(func() {
-				defer conn.Close()
+				defer func() { _ = conn.Close() }()
 				answer(&heard{conn, e})
 			})
 		}
@@ -256,7 +256,7 @@ func TestReplayedRequestIsRefused(t *testing.T) {
 		if err != nil {
 			return
 		}
-		defer on.Close()
+		defer func() { _ = on.Close() }()
 		go func() { _, _ = io.Copy(on, conn) }()
 		_, _ = io.Copy(conn, on)
 	})
@@ -274,7 +274,7 @@ func TestReplayedRequestIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	begin, rest, _ := strings.Cut(said, "\r\n\r\n")
 	if _, err := io.WriteString(conn, begin+"\r\n\r\n"); err != nil {
 		t.Fatal(err)

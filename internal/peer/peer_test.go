@@ -42,7 +42,7 @@ func accepting(t *testing.T, i *Identity) string {
 			t.Error(err)
 			return
 		}
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		if err := conn.HandshakeContext(r.Context()); err != nil {
 			return // the other side tells
 		}
@@ -124,7 +124,7 @@ func TestAnswersOfOthersAreErrors(t *testing.T) {
 			served := make(chan struct{})
 			go func() {
 				defer close(served)
-				defer server.Close()
+				defer func() { _ = server.Close() }()
 				buf := make([]byte, 4096)
 				if _, err := server.Read(buf); err != nil {
 					t.Error(err)
@@ -149,7 +149,7 @@ func TestAnswersOfOthersAreErrors(t *testing.T) {
 func TestAskingEndsWithItsContext(t *testing.T) {
 	i, key := newIdentity(t)
 	client, server := net.Pipe()
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		buf := make([]byte, 4096)
