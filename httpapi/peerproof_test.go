@@ -309,3 +309,19 @@ func TestForgedMarkCostsNoStoreRequest(t *testing.T) {
 		}
 	})
 }
+
+// A broker that goes answers what others have passed on to it, and waits for that.
+func TestShutdownAnswersWhatWasPassedOn(t *testing.T) {
+	peers := newPeersWithQueue(t, 2, 0)
+	got := make(chan answer)
+	go func() { got <- peers[1].post(mailPath+"/receive", `{"wait":"30s"}`) }()
+	peers[0].untilWaiting(1)
+	if err := peers[0].handler.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-got; a.StatusCode != http.StatusOK || a.body != `{"messages":[]}`+"\n" {
+		t.Errorf("it is answered with %d %s", a.StatusCode, a.body)
+	}
+	peers[0].untilWaiting(0)
+	peers[1].wantOwner(1)
+}
