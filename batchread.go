@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/simple-event-broker/seb/internal/cache"
 	"github.com/simple-event-broker/seb/internal/commitlog"
@@ -42,39 +43,99 @@ func objectKey(o state.Object) string {
 	return commitlog.LogKey(commitlog.Seq(o.Seq))
 }
 
-// readBatches returns the batches at the cursor, in order, up to the first that
-// could not be read. Those that are not in the cache are read side by side: one
-// after the other, a thousand small commits would take a thousand round trips.
+// readWaitsFor is how long a read waits for more once its first batch is there. Its caller
+// gets what came by then and goes on behind it: all that it asked for may take longer
+// than anything between it and the broker waits. In the end no more batches are asked for:
+// for as long as the first one took, and readLast at least.
+const (
+	readWaitsFor = time.Second
+	readLast     = readWaitsFor / 4
+)
+
+// readBatches returns the batches at the cursor, in order, up to the first that could not
+// be read, or did not come soon enough behind the first batch. Those that are not in the
+// cache are read side by side: one after the other, a thousand small commits would take
+// a thousand round trips.
 func (b *Broker) readBatches(ctx context.Context, c *cursor) ([][]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var (
 		raws   = make([][]byte, len(c.locations))
 		errs   = make([]error, len(c.locations))
 		failed atomic.Bool // what comes behind is of no use
+		begun  = len(raws) // those before it were asked for
+		first  = firstBatch{began: time.Now(), giveUp: cancel}
 		wg     sync.WaitGroup
 		places = make(chan struct{}, batchReadsMax)
 	)
+	defer first.forget()
 	for i, l := range c.locations {
+		if first.isLongAgo() {
+			begun = i
+			break
+		}
 		if raws[i] = b.cache.Get(rangeOf(l)); raws[i] != nil {
+			if i == 0 {
+				first.isThere()
+			}
 			continue
 		}
 		places <- struct{}{}
 		if failed.Load() {
+			begun = i
 			break
 		}
 		wg.Go(func() {
-			if raws[i], errs[i] = b.readBatch(ctx, c, l); errs[i] != nil {
+			raws[i], errs[i] = b.readBatch(ctx, c, l)
+			switch {
+			case errs[i] != nil:
 				failed.Store(true)
+			case i == 0:
+				first.isThere()
 			}
 			<-places
 		})
 	}
 	wg.Wait()
-	for i, err := range errs {
+	for i, err := range errs[:begun] {
 		if err != nil {
 			return raws[:i], err
 		}
 	}
-	return raws, nil
+	return raws[:begun], nil
+}
+
+// firstBatch is what a read knows of its first batch.
+type firstBatch struct {
+	began  time.Time
+	giveUp func() // is called when the batch has been there for readWaitsFor
+
+	mu    sync.Mutex
+	came  time.Time // zero until it came
+	timer *time.Timer
+}
+
+func (f *firstBatch) isThere() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.came = time.Now()
+	f.timer = time.AfterFunc(readWaitsFor, f.giveUp)
+}
+
+// isLongAgo tells whether another batch would come too late.
+func (f *firstBatch) isLongAgo() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.came.IsZero() && time.Since(f.came) >= readWaitsFor-max(f.came.Sub(f.began), readLast)
+}
+
+// forget is called when the read is over.
+func (f *firstBatch) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.timer != nil {
+		f.timer.Stop()
+	}
 }
 
 // readBatch returns the bytes of a batch, whose CRC is the one in the state,

@@ -44,7 +44,9 @@ type Fetched struct {
 }
 
 // Fetch returns the records of a partition from a position on, as many as opts
-// allow and are there: none, and no error, at the end of the partition. A position
+// allow and are there: none, and no error, at the end of the partition. Where they have
+// to come from the store there may be fewer, those that came within about a second of
+// the first: go on from [Fetched.Next] until it is [Fetched.End]. A position
 // outside of it is CodeOffsetOutOfRange. What was read before ctx ended or the
 // store failed is returned without an error.
 func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (Fetched, error) {

@@ -282,7 +282,8 @@ func (f *Follower) wait(ctx context.Context, d time.Duration) (int, error) {
 	}
 }
 
-// Next returns the next records of one partition, those of all in turn; none, and
+// Next returns the next records of one partition, those of all in turn, with no more
+// patience for the rest of them than [Broker.Fetch]; none, and
 // no error, if opts.Wait has passed without one. What they point to is shared with
 // the broker's cache: it must not be changed.
 //
