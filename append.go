@@ -197,7 +197,7 @@ func (b *Broker) send(ctx context.Context, r *request) (*Pending, error) {
 	}
 	first, err := b.gather.join(r)
 	if r.bytes > 0 && (err != nil || first != r) {
-		b.budget.give(r.bytes)
+		b.budget.give(forBatches, r.bytes)
 	}
 	if err != nil {
 		return nil, err

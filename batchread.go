@@ -238,11 +238,12 @@ func (b *Broker) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 	if int64(l.Object.Size) <= readWindowBytes {
 		off, n = 0, int64(l.Object.Size)
 	}
-	// Not of the adapters' class: one of them holds memory while it waits for this.
-	if err := b.budget.take(ctx, forBatches, n); err != nil {
+	// A class of its own: adapters hold memory while they wait for this, and appends are
+	// not to wait behind it.
+	if err := b.budget.take(ctx, forFetches, n); err != nil {
 		return nil, err
 	}
-	defer b.budget.give(n)
+	defer b.budget.give(forFetches, n)
 	rctx, cancel := storeContext(ctx, n)
 	defer cancel()
 	o, err := b.store.Get(rctx, key, off, n)

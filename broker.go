@@ -186,7 +186,7 @@ func (b *Broker) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the cache: %w", err)
 	}
-	b.budget = &budget{limit: b.opts.Memory, resize: b.cache.SetMemoryMax}
+	b.budget = newBudget(b.opts.Memory, b.cache.SetMemoryMax)
 	b.pushed = newPushMemory(b)
 	b.permits = newPushPermits()
 	b.gather = &gather{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put, keyed: map[commitlog.Digest]*request{}}

@@ -13,16 +13,18 @@ const memoryWaitMax = 5 * time.Second
 // budget hands out the broker's memory. What is not handed out belongs to the
 // cache, which gives way at once.
 //
-// Adapters' buffers may take at most half, and what those who hold some need
-// beside it three quarters, so that there is always room for who is nearer to
-// the end of a request and memory comes free again whatever the load.
+// What clients may hold for as long as they send or read slowly comes from shares: see
+// share. All of these together, and what requests need in addition while they are worked
+// on, leave a part to batches, so that memory comes free again whatever the load.
 type budget struct {
 	limit  int64
 	resize func(cacheMax int64) // told how much is left for the cache
 
 	mu      sync.Mutex
 	used    int64
-	waiting [3][]*budgetWait // by class, in order of arrival
+	held    [classCount]int64         // of used, by class; that of shares apart
+	waiting [classCount][]*budgetWait // by class, in order of arrival
+	shares  [shareCount]share
 }
 
 // budgetClass says how far up a taker may fill the budget.
@@ -30,8 +32,11 @@ type budgetClass int
 
 const (
 	forBatches  budgetClass = iota // records on their way into a commit: all of it
-	forMore                        // what a request needs that holds memory already: three quarters
+	forFetches                     // what is read from the store at a time: a quarter
+	forMore                        // what a request needs that holds memory already
+	forPushed                      // records under way to a target, which are bounded apart
 	forAdapters                    // a request's first: half
+	classCount
 )
 
 type budgetWait struct {
@@ -39,25 +44,57 @@ type budgetWait struct {
 	ready chan struct{}
 }
 
+// newBudget returns a budget with shares.
+func newBudget(limit int64, resize func(cacheMax int64)) *budget {
+	b := &budget{limit: limit, resize: resize}
+	for i := range b.shares {
+		b.shares[i].setUp(Share(i), limit)
+	}
+	return b
+}
+
+// of returns so many sixteenths of the budget.
+func (b *budget) of(sixteenths int64) int64 { return b.limit / 16 * sixteenths }
+
+// max returns what a class may have when nothing else is taken.
 func (b *budget) max(c budgetClass) int64 {
 	switch c {
 	case forAdapters:
 		return b.limit / 2
 	case forMore:
-		return b.limit / 4 * 3
+		return b.of(15)
+	case forPushed:
+		return b.of(12)
 	default:
 		return b.limit
+	}
+}
+
+// hasRoomLocked tells whether a class may take n bytes now.
+func (b *budget) hasRoomLocked(c budgetClass, n int64) bool {
+	if b.used+n > b.limit {
+		return false
+	}
+	switch clients := b.used - b.held[forBatches] - b.held[forFetches]; c {
+	case forAdapters, forMore:
+		return clients+n <= b.max(c)
+	case forPushed:
+		return b.used+n <= b.max(c)
+	case forFetches: // one batch may be larger than what several may take together
+		return b.held[c] == 0 || b.held[c]+n <= b.of(4)
+	default:
+		return true
 	}
 }
 
 // take waits for n bytes for as long as memoryWaitMax and ctx last.
 func (b *budget) take(ctx context.Context, c budgetClass, n int64) error {
 	if n > b.max(c) {
-		return b.refusal(n)
+		return b.refusal(n, c)
 	}
 	b.mu.Lock()
-	if len(b.waiting[c]) == 0 && b.used+n <= b.max(c) {
-		b.used += n
+	if len(b.waiting[c]) == 0 && b.hasRoomLocked(c, n) {
+		b.takeLocked(c, n)
 		b.resize(b.limit - b.used)
 		b.mu.Unlock()
 		return nil
@@ -72,20 +109,35 @@ func (b *budget) take(ctx context.Context, c budgetClass, n int64) error {
 	case <-w.ready:
 		return nil
 	case <-timer.C:
-		return b.leave(c, w, b.refusal(n))
+		return b.leave(c, w, b.refusal(n, c))
 	case <-ctx.Done():
 		return b.leave(c, w, canceled(ctx, NotCommitted))
 	}
 }
 
-func (b *budget) refusal(n int64) error {
+func (b *budget) takeLocked(c budgetClass, n int64) {
+	b.used += n
+	b.held[c] += n
+}
+
+// refusal says which part of the budget has no room.
+func (b *budget) refusal(n int64, c budgetClass) error {
+	most := b.max(c)
+	what := "the memory budget"
+	if most < b.limit {
+		what = "the part of the memory budget that requests may take"
+	}
+	return overMemory(fmt.Sprintf("no room for %d bytes within %s, %d of %d bytes", n, what, most, b.limit), b.limit)
+}
+
+func overMemory(detail string, limit int64) *Error {
 	return &Error{
 		Code:       CodeOverMemoryBudget,
-		Detail:     fmt.Sprintf("no room for %d bytes within the memory budget of %d", n, b.limit),
+		Detail:     detail,
 		Hint:       "try again later, send less at a time, or give the broker more --memory",
 		Outcome:    NotCommitted,
 		RetryAfter: time.Second,
-		Limit:      b.limit,
+		Limit:      limit,
 	}
 }
 
@@ -97,30 +149,33 @@ func (b *budget) leave(c budgetClass, w *budgetWait, err error) error {
 		if x == w {
 			b.waiting[c] = append(b.waiting[c][:i], b.waiting[c][i+1:]...)
 			b.serveLocked() // those behind may be smaller
-			b.resize(b.limit - b.used)
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *budget) give(n int64) {
+func (b *budget) give(c budgetClass, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
+	b.held[c] -= n
 	b.serveLocked()
-	b.resize(b.limit - b.used)
 }
 
 func (b *budget) serveLocked() {
 	for c := range b.waiting {
-		for len(b.waiting[c]) > 0 && b.used+b.waiting[c][0].n <= b.max(budgetClass(c)) {
+		for len(b.waiting[c]) > 0 && b.hasRoomLocked(budgetClass(c), b.waiting[c][0].n) {
 			w := b.waiting[c][0]
 			b.waiting[c] = b.waiting[c][1:]
-			b.used += w.n
+			b.takeLocked(budgetClass(c), w.n)
 			close(w.ready)
 		}
 	}
+	for i := range b.shares {
+		b.serveShareLocked(&b.shares[i])
+	}
+	b.resize(b.limit - b.used)
 }
 
 func (b *budget) inUse() int64 {
@@ -129,10 +184,10 @@ func (b *budget) inUse() int64 {
 	return b.used
 }
 
-// Reserve takes n bytes of the memory budget for an adapter's own buffers, such
-// as a request's body before it is read or a response while it is written. It
-// waits some seconds for room, then returns CodeOverMemoryBudget. release gives
-// the bytes back; only its first call counts.
+// Reserve takes n bytes of the memory budget for an adapter's own buffers, which no
+// client can make it hold for long: for what a client sends or reads see
+// [Broker.NewReservation]. It waits some seconds for room, then returns
+// CodeOverMemoryBudget. release gives the bytes back; only its first call counts.
 func (b *Broker) Reserve(ctx context.Context, n int64) (release func(), err error) {
 	return b.reserve(ctx, forAdapters, n)
 }
@@ -148,5 +203,5 @@ func (b *Broker) reserve(ctx context.Context, c budgetClass, n int64) (release f
 	if err := b.budget.take(ctx, c, n); err != nil {
 		return nil, err
 	}
-	return sync.OnceFunc(func() { b.budget.give(n) }), nil
+	return sync.OnceFunc(func() { b.budget.give(c, n) }), nil
 }

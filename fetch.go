@@ -27,6 +27,10 @@ type FetchOptions struct {
 	// TopicTag is that of the topic which is meant, as [Fetched] has it: when another
 	// one has the name, that is CodeTopicRecreated. "" means whichever has it.
 	TopicTag string
+	// Reserve, if there is one, is called before records are read, with how many of them
+	// there are, within Limit, and how many bytes at most, within MaxBytes. What it
+	// returns instead bounds the read: no more than that.
+	Reserve func(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error)
 }
 
 // Fetched is what a fetch found.
@@ -194,12 +198,36 @@ func (c *cursor) fetch(ctx context.Context, opts FetchOptions) (Fetched, error) 
 		if err != nil {
 			return Fetched{}, err
 		}
+		if start, end, err = c.reserve(ctx, &opts, start, end); err != nil {
+			return Fetched{}, err
+		}
 		f, err := c.read(ctx, opts, start, end)
 		if c.floats && CodeOf(err) == CodeOffsetOutOfRange {
 			continue // the start has passed it since: await moves it up
 		}
 		return f, err
 	}
+}
+
+// reserve tells the caller what the batches that were found come to, and finds those that
+// it has memory for.
+func (c *cursor) reserve(ctx context.Context, opts *FetchOptions, start, end int64) (int64, int64, error) {
+	if opts.Reserve == nil || len(c.locations) == 0 {
+		return start, end, nil
+	}
+	var bytes int64
+	for _, l := range c.locations {
+		bytes += int64(l.Size)
+	}
+	last := c.locations[len(c.locations)-1]
+	limit := int(min(int64(opts.Limit), last.Base+last.Count-c.offset))
+	maxBytes := min(opts.MaxBytes, bytes)
+	lower, fewer, err := opts.Reserve(ctx, limit, maxBytes)
+	if err != nil || lower >= limit && fewer >= maxBytes {
+		return start, end, err
+	}
+	opts.Limit, opts.MaxBytes = min(lower, limit), min(fewer, maxBytes)
+	return c.locate(opts.MaxBytes, opts.Limit)
 }
 
 // read returns records of the batches that were found at the cursor, in a

@@ -310,6 +310,9 @@ func (f *Follower) Next(ctx context.Context, opts FetchOptions) ([]Record, error
 	if err != nil {
 		return nil, asRead(err)
 	}
+	if start, end, err = c.reserve(ctx, &opts, start, end); err != nil {
+		return nil, asRead(err)
+	}
 	found, err := c.read(ctx, opts, start, end)
 	if f.round != nil {
 		f.round.ahead[i] = c.offset

@@ -209,7 +209,7 @@ func (b *Broker) finish(groups []*group, outcome func(*request) error) {
 				r.results = resultsOf(r)
 			}
 			b.gather.decided(r)
-			b.budget.give(r.bytes)
+			b.budget.give(forBatches, r.bytes)
 			close(r.done)
 		}
 	}

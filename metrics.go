@@ -84,6 +84,21 @@ func (m *metrics) register(r prometheus.Registerer, b *Broker) error {
 	gauge("seb_follow_age_seconds", "Time since this broker last saw the end of the log.", func() float64 { return b.tail.age().Seconds() })
 	gauge("seb_follow_lag_slots", "Slots that are known to exist and not applied yet.", func() float64 { return float64(b.log.Lag()) })
 	gauge("seb_memory_used_bytes", "Memory taken by requests and open batches.", func() float64 { return float64(b.budget.inUse()) })
+	shared := func(name, help string, f func(s Share) int64) {
+		for s := range shareCount {
+			m.funcs = append(m.funcs, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: name, Help: help, ConstLabels: prometheus.Labels{"share": s.String()},
+			}, func() float64 { return float64(f(s)) }))
+		}
+	}
+	shared("seb_memory_share_used_bytes", "Memory taken by what clients send or read: small requests, bodies of requests, and answers.", func(s Share) int64 {
+		used, _ := b.ShareBytes(s)
+		return used
+	})
+	shared("seb_memory_share_limit_bytes", "Memory that each of these may take; past it callers wait, then are pushed back.", func(s Share) int64 {
+		_, limit := b.ShareBytes(s)
+		return limit
+	})
 	gauge("seb_memory_limit_bytes", "Memory that requests, open batches and the cache may take together.", func() float64 { return float64(b.opts.Memory) })
 	gauge("seb_state_bytes", "Memory taken by what the broker knows about the log.", state(func() float64 { return float64(b.state.Memory()) }))
 	gauge("seb_state_limit_bytes", "Memory that the state may take before appends are refused.", func() float64 { return float64(b.opts.StateMemory) })

@@ -26,16 +26,16 @@ func (m *pushMemory) take(ctx context.Context, n int64) error {
 	if err := m.share.take(ctx, forBatches, n); err != nil {
 		return err
 	}
-	if err := m.b.budget.take(ctx, forMore, n); err != nil {
-		m.share.give(n)
+	if err := m.b.budget.take(ctx, forPushed, n); err != nil {
+		m.share.give(forBatches, n)
 		return err
 	}
 	return nil
 }
 
 func (m *pushMemory) give(n int64) {
-	m.b.budget.give(n)
-	m.share.give(n)
+	m.b.budget.give(forPushed, n)
+	m.share.give(forBatches, n)
 }
 
 // options returns how to receive at most so many records, and the memory that is taken

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -17,9 +18,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/simple-event-broker/seb"
 )
-
-// firstBufferBytes is where bodies of unknown length begin.
-const firstBufferBytes = 64 << 10
 
 // body is a request's body, complete and decoded. data is valid until free.
 type body struct {
@@ -60,25 +58,29 @@ func (h *Handler) readRaw(w *response, r *http.Request, limit int) (body, error)
 	if r.ContentLength > int64(limit) {
 		return body{}, tooLarge(limit)
 	}
-	src := &bodyReader{src: r.Body, w: w}
+	m := h.newBodyMemory(w, r.ContentLength)
+	src := &bodyReader{src: r.Body, w: w, memory: m}
 	var b body
 	var err error
-	if r.ContentLength > 0 {
-		b, err = h.readSized(r.Context(), src, int(r.ContentLength))
-	} else {
-		b, err = h.readGrowing(r.Context(), h.broker.Reserve, src, min(firstBufferBytes, limit), limit)
+	switch {
+	case r.ContentLength > smallBytes:
+		g := growth{reserve: m.reserve, first: firstBytes(int(r.ContentLength)), times: bodyGrowth}
+		b, err = h.readGrowing(r.Context(), g, src, int(r.ContentLength))
+	case r.ContentLength > 0:
+		b, err = readSized(r.Context(), m.reserve, src, int(r.ContentLength))
+	default:
+		b, err = h.readGrowing(r.Context(), growth{reserve: m.reserve, first: firstBytes(limit), times: bodyGrowth}, src, limit)
 	}
 	if err != nil {
-		return body{}, bodyError(err, src.got.bytes, r.ContentLength)
+		return body{}, bodyError(cmp.Or(m.ended(), err), src.got.bytes, r.ContentLength)
 	}
 	w.bodyRead = true
-	// The server goes on to watch the connection for its end, without a deadline.
-	_ = w.conn.SetReadDeadline(time.Time{})
+	m.done()
 	return b, nil
 }
 
-func (h *Handler) readSized(ctx context.Context, src io.Reader, size int) (body, error) {
-	buf, err := newBuffer(ctx, h.broker.Reserve, size)
+func readSized(ctx context.Context, reserve reserve, src io.Reader, size int) (body, error) {
+	buf, err := newBuffer(ctx, reserve, size)
 	if err != nil {
 		return body{}, err
 	}
@@ -89,10 +91,16 @@ func (h *Handler) readSized(ctx context.Context, src io.Reader, size int) (body,
 	return body{buf.bytes[:size], buf}, nil
 }
 
-// readGrowing reads src to its end, which is expected after size bytes and must
-// come within limit.
-func (h *Handler) readGrowing(ctx context.Context, reserve reserve, src io.Reader, size, limit int) (body, error) {
-	buf, err := newBuffer(ctx, reserve, size)
+// growth is how the memory for what is read grows with it.
+type growth struct {
+	reserve reserve
+	first   int // bytes
+	times   int // as large
+}
+
+// readGrowing reads src to its end, which must come within limit.
+func (h *Handler) readGrowing(ctx context.Context, g growth, src io.Reader, limit int) (body, error) {
+	buf, err := newBuffer(ctx, g.reserve, g.first)
 	if err != nil {
 		return body{}, err
 	}
@@ -110,7 +118,7 @@ func (h *Handler) readGrowing(ctx context.Context, reserve reserve, src io.Reade
 				return body{}, tooLarge(limit)
 			}
 			var growErr error
-			if buf, growErr = h.grown(ctx, buf, used, min(2*used, limit)); growErr != nil {
+			if buf, growErr = grown(ctx, g.reserve, buf, used, min(g.times*used, limit)); growErr != nil {
 				return body{}, growErr
 			}
 			buf.bytes[used] = extra[0]
@@ -174,14 +182,18 @@ func bodyError(err error, got, want int64) error {
 
 // bodyReader counts what comes and gives each read its deadline.
 type bodyReader struct {
-	src io.Reader
-	w   *response
-	got progress
+	src    io.Reader
+	w      *response
+	memory *bodyMemory
+	got    pace
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {
 	// As with writes, a connection without deadlines can't stall.
 	_ = b.w.conn.SetReadDeadline(b.got.deadline(b.w.tempo, time.Now()))
+	if b.memory.revoked.Load() {
+		return 0, b.memory.ended() // the deadline that says so may have been replaced here
+	}
 	n, err := b.src.Read(p)
 	b.got.bytes += int64(n)
 	b.w.bytesIn += int64(n)
@@ -229,7 +241,7 @@ func (h *Handler) gunzip(ctx context.Context, encoded []byte, limit int) (body, 
 	if n := len(encoded); n >= 4 {
 		size = min(limit, int(binary.LittleEndian.Uint32(encoded[n-4:])), gzipRatioMax*n)
 	}
-	b, err := h.readGrowing(ctx, h.broker.ReserveMore, m, size, limit)
+	b, err := h.readGrowing(ctx, growth{reserve: h.broker.ReserveMore, first: size, times: 2}, m, limit)
 	if err != nil {
 		return body{}, undecodable("gzip", err)
 	}

@@ -43,8 +43,8 @@ type buffer struct {
 	release func()
 }
 
-// reserve is how memory is taken from the budget: the broker's Reserve for what
-// a request needs first, ReserveMore for all that it needs beside it.
+// reserve is how memory is taken from the budget: from a share for what a client
+// sends or reads, ReserveMore for all that a request needs in addition.
 type reserve func(ctx context.Context, n int64) (release func(), err error)
 
 // newBuffer waits for budget and returns a buffer of at least size bytes, with
@@ -80,9 +80,9 @@ func (b *buffer) free() {
 
 // grown returns a buffer of at least size bytes that begins with the first used
 // bytes of b, and frees b, also when it returns an error.
-func (h *Handler) grown(ctx context.Context, b *buffer, used, size int) (*buffer, error) {
+func grown(ctx context.Context, reserve reserve, b *buffer, used, size int) (*buffer, error) {
 	defer b.free()
-	larger, err := newBuffer(ctx, h.broker.ReserveMore, size)
+	larger, err := newBuffer(ctx, reserve, size)
 	if err != nil {
 		return nil, err
 	}

@@ -97,8 +97,8 @@ func (h *Handler) parseConsumerRead(r *http.Request) (readSpec, error) {
 func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec readSpec) (records []seb.Record, release func(), err error) {
 	deadline := time.Now().Add(spec.wait)
 	for {
-		release, err = h.withMemory(r.Context(), spec, func() ([]seb.Record, error) {
-			records, err = f.Next(r.Context(), seb.FetchOptions{Limit: spec.limit, MaxBytes: spec.maxBytes})
+		release, err = h.withMemory(r.Context(), w, spec, func(opts seb.FetchOptions) ([]seb.Record, error) {
+			records, err = f.Next(r.Context(), opts)
 			return records, err
 		})
 		wait := time.Until(deadline)

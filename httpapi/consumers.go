@@ -70,7 +70,7 @@ func (h *Handler) getConsumer(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
-	release, err := h.reserveTopic(r, seb.ConsumerPositionBytes, 0)
+	release, err := h.reserveTopic(w, r, seb.ConsumerPositionBytes, 0)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (h *Handler) putConsumer(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	release, err := h.reserveTopic(r, seb.ConsumerPositionBytes, 0)
+	release, err := h.reserveTopic(w, r, seb.ConsumerPositionBytes, 0)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,8 @@
 // Invariants:
 //   - Memory that a request makes this package hold is reserved from the
 //     broker's budget before it is allocated: bodies, decoded bodies, lists of
-//     records, and what an answer holds while a slow client takes it.
+//     records, and what an answer holds while a slow client takes it. What lasts as
+//     long as a client likes comes from a share of its own: see [seb.Share].
 //   - A body is read completely and checked before any of its records goes to
 //     the broker, so a request that is cut off or malformed commits nothing.
 //   - A client that stalls, sending or receiving, is cut off: see [Handler].

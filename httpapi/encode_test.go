@@ -98,3 +98,26 @@ func TestTempo(t *testing.T) {
 		}
 	}
 }
+
+// What a client has sent, others may need: it must go on the faster, and can't rest on it.
+func TestPaceRisesWithWhatIsHeld(t *testing.T) {
+	start := time.Unix(1000, 0)
+	tempo := tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 100}
+	var p pace
+	for _, c := range []struct {
+		after time.Duration
+		bytes int64
+		want  time.Duration
+	}{
+		{0, 0, 10 * time.Second},
+		{4 * time.Second, 50, 10500 * time.Millisecond},
+		{5 * time.Second, 600_050, 15 * time.Second},          // far ahead, which counts for no more than the longest silence
+		{10 * time.Second, 601_050, 15100 * time.Millisecond}, // at 10,000 bytes a second by now
+	} {
+		p.bytes = c.bytes
+		got := p.deadline(tempo, start.Add(c.after)).Sub(start)
+		if diff := got - c.want; diff < -time.Millisecond || diff > time.Millisecond {
+			t.Errorf("after %v with %d bytes the deadline is %v, want %v", c.after, c.bytes, got, c.want)
+		}
+	}
+}

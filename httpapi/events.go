@@ -163,24 +163,15 @@ var errTooLargeNow = errors.New("no memory to send a large record")
 // burst sends some of the records that are there.
 func (s *eventStream) burst(ctx context.Context) error {
 	limit := s.bytes / burstRecordBytes
-	reserved := int64(s.bytes + limit*recordStructBytes)
-	release, err := s.h.broker.Reserve(ctx, reserved+chunkBytes)
-	if err != nil {
-		return err
-	}
-	defer release()
-	records, err := s.f.Next(ctx, seb.FetchOptions{Limit: limit, MaxBytes: int64(s.bytes)})
+	m := s.h.newAnswerMemory(s.w)
+	defer m.free()
+	records, err := s.f.Next(ctx, seb.FetchOptions{Limit: limit, MaxBytes: int64(s.bytes), Reserve: m.reserve})
 	if err != nil {
 		return err
 	}
 	held := heldBytes(records)
-	if held > reserved {
-		// The first record comes whatever its size.
-		releaseMore, err := s.h.broker.ReserveMore(ctx, held-reserved)
-		if err != nil {
-			return errTooLargeNow
-		}
-		defer releaseMore()
+	if m.settle(ctx, held) != nil {
+		return errTooLargeNow
 	}
 	if len(records) == limit || held > int64(s.bytes/2) {
 		s.bytes = min(2*s.bytes, burstBytesMax)

@@ -48,8 +48,8 @@ type Options struct {
 // Handler is the HTTP API of one broker. It is safe for concurrent use.
 //
 // It cuts off clients that stall: whoever sends or takes nothing for ten
-// seconds, or falls ten seconds behind 128 KiB/s, would hold memory that others
-// wait for.
+// seconds, or falls ten seconds behind 128 KiB/s, or behind more where it has sent
+// much, would hold memory that others wait for.
 type Handler struct {
 	broker  *seb.Broker
 	limits  seb.Limits

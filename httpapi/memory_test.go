@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,14 +12,23 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// reserveAll takes all the memory that adapters may have; the release gives it back.
+// reserveAll takes all the memory that requests may have; the release gives it back.
 func (s *server) reserveAll() (release func()) {
 	s.t.Helper()
-	release, err := s.broker.Reserve(s.t.Context(), s.adapterBytes())
-	if err != nil {
-		s.t.Fatal(err)
+	var held []func()
+	for _, share := range []seb.Share{seb.ShareSmall, seb.ShareBodies, seb.ShareAnswers} {
+		_, n := s.broker.ShareBytes(share)
+		r := s.broker.NewReservation(share, seb.Holder{}, nil)
+		if err := r.Grow(s.t.Context(), n); err != nil {
+			s.t.Fatal(err)
+		}
+		held = append(held, func() { r.Shrink(n) })
 	}
-	return release
+	return func() {
+		for _, release := range held {
+			release()
+		}
+	}
 }
 
 // adapterBytes is half the budget, the most that adapters get.
@@ -73,11 +83,20 @@ func TestRequestsPastTheMemoryBudgetArePushedBack(t *testing.T) {
 	})
 }
 
-func TestBodyIsReservedBeforeItComes(t *testing.T) {
+// What is announced holds nothing: memory is taken as a body comes.
+func TestBodyIsReservedAsItComes(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
-		conn := s.dial(postHead + "Content-Length: 1048576\r\n\r\n")
-		synctest.Wait()
-		s.wantReserved(s.adapterBytes() - 1<<20)
+		conn := s.dial(postHead + "Content-Length: 8388608\r\n\r\n")
+		for _, step := range []struct{ come, most int64 }{{0, 64 << 10}, {64 << 10, 256 << 10}, {1 << 20, 4 << 20}, {4 << 20, 8 << 20}} {
+			if _, err := io.WriteString(conn, strings.Repeat("x", int(step.come))); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			used, _ := s.broker.ShareBytes(seb.ShareBodies)
+			if used < step.come || used > step.most {
+				t.Errorf("%d bytes are reserved when %d more have come, want %d at most", used, step.come, step.most)
+			}
+		}
 		if err := conn.Close(); err != nil {
 			t.Fatal(err)
 		}

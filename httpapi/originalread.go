@@ -125,7 +125,7 @@ func (h *Handler) parseOriginalRead(r *http.Request) (s originalSpec, err error)
 func (h *Handler) originalFetch(w *response, r *http.Request, spec originalSpec) (_ []seb.Record, release func(), _ error) {
 	deadline := time.Now().Add(spec.wait)
 	for {
-		found, release, err := h.fetchUntil(r.Context(), deadline, spec)
+		found, release, err := h.fetchUntil(r.Context(), w, deadline, spec)
 		switch {
 		case errors.Is(err, errTimeUp):
 			return nil, func() {}, nil
@@ -148,13 +148,13 @@ var errTimeUp = errors.New("the read's time is up")
 // fetchUntil returns what is at spec.offset now: nothing if that is the end or
 // past it. Should the store take longer than until deadline, it returns what was
 // read by then, or errTimeUp.
-func (h *Handler) fetchUntil(ctx context.Context, deadline time.Time, spec originalSpec) (seb.Fetched, func(), error) {
+func (h *Handler) fetchUntil(ctx context.Context, w *response, deadline time.Time, spec originalSpec) (seb.Fetched, func(), error) {
 	if grace := time.Now().Add(originalReadGrace); grace.After(deadline) {
 		deadline = grace
 	}
 	reading, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	found, release, err := h.fetchNow(reading, spec.topic, spec.read())
+	found, release, err := h.fetchNow(reading, w, spec.topic, spec.read())
 	var e *seb.Error
 	switch {
 	case err == nil:
@@ -234,7 +234,7 @@ func (h *Handler) originalReadOne(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	found, release, err := h.fetchNow(r.Context(), topic, readSpec{from: seb.At(offset), limit: 1, maxBytes: 1})
+	found, release, err := h.fetchNow(r.Context(), w, topic, readSpec{from: seb.At(offset), limit: 1, maxBytes: 1})
 	if err != nil {
 		return err
 	}

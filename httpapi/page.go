@@ -46,7 +46,7 @@ type listing[T any] struct {
 // write answers with a page. It holds one item at a time, for which items has memory reserved, and
 // the chunks.
 func (l listing[T]) write(ctx context.Context, h *Handler, w *response) error {
-	release, err := h.broker.Reserve(ctx, chunkReserved)
+	release, err := h.reserveFor(w)(ctx, chunkReserved)
 	if err != nil {
 		return err
 	}
@@ -84,9 +84,9 @@ func (l listing[T]) write(ctx context.Context, h *Handler, w *response) error {
 
 // reserveTopic reserves memory for an answer with something of each partition of a topic, of size bytes
 // each: of those that the topic has, or will have.
-func (h *Handler) reserveTopic(r *http.Request, size int64, partitions int) (release func(), err error) {
+func (h *Handler) reserveTopic(w *response, r *http.Request, size int64, partitions int) (release func(), err error) {
 	n := max(partitions, h.broker.PartitionCount(r.PathValue("topic")))
-	return h.broker.Reserve(r.Context(), chunkReserved+int64(n)*size)
+	return h.reserveFor(w)(r.Context(), chunkReserved+int64(n)*size)
 }
 
 // partitionsBuffered is how many partitions fit a chunk, whatever is told of them. An answer with

@@ -31,7 +31,7 @@ func (h *Handler) deadRecords(w *response, r *http.Request) error {
 		return err
 	}
 	reserved := defaultReadBytes + limit*int64(recordStructBytes+messageBytes)
-	release, err := h.broker.Reserve(r.Context(), reserved)
+	release, err := h.reserveFor(w)(r.Context(), reserved)
 	if err != nil {
 		return err
 	}

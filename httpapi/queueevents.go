@@ -188,7 +188,7 @@ func (s *queueStream) hereOrReady(ctx context.Context) error {
 	if seb.CodeOf(err) != seb.CodeQueueElsewhere || s.forwarded {
 		return err
 	}
-	buf, none := newBuffer(ctx, s.h.broker.Reserve, classBytesMin)
+	buf, none := newBuffer(ctx, s.h.reserveFor(s.w), classBytesMin)
 	if none != nil {
 		return none
 	}
@@ -210,7 +210,7 @@ func (s *queueStream) here(ctx context.Context) error {
 		if s.w.status != 0 {
 			wait = max(0, time.Until(s.comment))
 		}
-		messages, release, err := s.h.takeWithin(ctx, s.queue, s.spec, wait)
+		messages, release, err := s.h.takeWithin(ctx, s.w, s.queue, s.spec, wait)
 		if err != nil {
 			return err
 		}

@@ -152,10 +152,7 @@ func TestOldStreamThroughAnotherBrokerGivesWayToWhoWaitsForAConnection(t *testin
 // What came from the owner, and there was no memory to pass on, would be leased to nobody.
 func TestStreamThatThereIsNoMemoryForLeasesNothing(t *testing.T) {
 	bubbleBeside(t, 3, 0, func(t *testing.T, s, owner *server) {
-		release, err := s.broker.Reserve(t.Context(), 4<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
+		release := s.reserveAll()
 		s.get(mailPath+"/receive", "Accept", typeEvents).wantProblem(t, http.StatusTooManyRequests, seb.CodeOverMemoryBudget)
 		n, err := owner.broker.Queue("orders", "mail").Describe(t.Context())
 		if err != nil || n.Ready != 3 || n.Leased != 0 {

@@ -164,7 +164,7 @@ func writeMessages(w *response, messages []seb.Message) error {
 // what changes something, it ends with its sender's access. With signs, it shows who has
 // passed the request on that it goes on waiting.
 func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline time.Time, signs bool) (messages []seb.Message, release func(), err error) {
-	messages, release, err = h.takeWithin(r.Context(), h.queue(r), spec, 0)
+	messages, release, err = h.takeWithin(r.Context(), w, h.queue(r), spec, 0)
 	for {
 		wait := time.Until(deadline)
 		if err != nil || len(messages) > 0 || wait <= 0 || h.drained() {
@@ -176,7 +176,7 @@ func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline 
 			wait = min(wait, signInterval)
 		}
 		err = h.untilDrained(w.presence.Context(), func(ctx context.Context) error {
-			messages, release, err = h.takeWithin(ctx, h.queue(r), spec, wait)
+			messages, release, err = h.takeWithin(ctx, w, h.queue(r), spec, wait)
 			return err
 		})
 		if len(messages) > 0 && w.presence.Context().Err() != nil { // nobody will see them
@@ -191,39 +191,43 @@ func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline 
 }
 
 // takeWithin receives messages within a time.
-func (h *Handler) takeWithin(ctx context.Context, q *seb.Queue, spec receiveSpec, wait time.Duration) ([]seb.Message, func(), error) {
-	release := func() {}
-	reserved := spec.maxBytes + int64(spec.max)*int64(recordStructBytes+messageBytes)
-	messages, err := q.Receive(ctx, seb.ReceiveOptions{
-		Max: spec.max, MaxBytes: spec.maxBytes, Wait: wait, Lease: spec.lease, InFlight: spec.inFlight,
-		Reserve: func(ctx context.Context) (func(), error) {
-			given, err := h.broker.Reserve(ctx, reserved)
-			if err == nil {
-				release = given
-			}
-			return given, err
-		},
-	})
+func (h *Handler) takeWithin(ctx context.Context, w *response, q *seb.Queue, spec receiveSpec, wait time.Duration) ([]seb.Message, func(), error) {
+	const messageHolds = recordStructBytes + messageBytes
+	m := h.newAnswerMemory(w)
+	share, patience := seb.ShareAnswers, answerWait
+	receive := func() ([]seb.Message, error) {
+		reserved := spec.maxBytes + int64(spec.max)*int64(messageHolds)
+		if reserved <= smallBytes {
+			share, patience = seb.ShareSmall, time.Hour
+		}
+		return q.Receive(ctx, seb.ReceiveOptions{
+			Max: spec.max, MaxBytes: spec.maxBytes, Wait: wait, Lease: spec.lease, InFlight: spec.inFlight,
+			Reserve: func(ctx context.Context) (func(), error) {
+				return m.free, m.take(ctx, share, reserved, patience)
+			},
+		})
+	}
+	messages, err := receive()
+	if share == seb.ShareAnswers && seb.CodeOf(err) == seb.CodeOverMemoryBudget {
+		// Fewer now, and the others with the next request.
+		spec.max, spec.maxBytes = min(spec.max, smallBytes/2/messageHolds), min(spec.maxBytes, smallBytes/2)
+		messages, err = receive()
+	}
 	if err != nil || len(messages) == 0 {
 		return nil, func() {}, err
 	}
-	more := int64(len(messages))*messageBytes - reserved
+	held := int64(len(messages)) * messageBytes
 	for i := range messages {
-		more += heldBy(&messages[i].Record)
+		held += heldBy(&messages[i].Record)
 	}
-	if more <= 0 {
-		return messages, release, nil
-	}
-	// The first record comes whatever its size.
-	releaseMore, err := h.broker.ReserveMore(ctx, more)
-	if err != nil {
-		release()
+	if err := m.settle(ctx, held); err != nil {
+		m.free()
 		if err := q.Return(messages); err != nil {
 			return nil, nil, err
 		}
 		return nil, nil, err
 	}
-	return messages, func() { release(); releaseMore() }, nil
+	return messages, m.free, nil
 }
 
 // message adds m as a JSON object: its record, and what is to be known of its delivery.

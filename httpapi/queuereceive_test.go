@@ -439,12 +439,13 @@ func TestRecordThatThereIsNoMemoryForIsNoAttempt(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.setQueue("mail", "", http.StatusCreated)
-		release, err := s.broker.Reserve(t.Context(), s.adapterBytes()-400)
-		if err != nil {
+		_, answers := s.broker.ShareBytes(seb.ShareAnswers)
+		others := s.broker.NewReservation(seb.ShareAnswers, seb.Holder{}, nil)
+		if err := others.Grow(t.Context(), answers); err != nil {
 			t.Fatal(err)
 		}
 		s.post(mailPath+"/receive", `{"max_bytes":1}`).wantProblem(t, http.StatusTooManyRequests, seb.CodeOverMemoryBudget)
-		release()
+		others.Shrink(answers)
 		s.wantHanded(`{"max_bytes":1}`, "0#1")
 		s.wantNothingReserved()
 	})

@@ -129,7 +129,7 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 	topic := r.PathValue("topic")
 	deadline := time.Now().Add(spec.wait)
 	for {
-		found, release, err := h.fetchNow(r.Context(), topic, spec)
+		found, release, err := h.fetchNow(r.Context(), w, topic, spec)
 		wait := time.Until(deadline)
 		if err != nil || len(found.Records) > 0 || wait <= 0 || h.drained() {
 			return found, release, err
@@ -149,40 +149,27 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 }
 
 // fetchNow fetches without waiting, under a reservation.
-func (h *Handler) fetchNow(ctx context.Context, topic string, spec readSpec) (found seb.Fetched, release func(), err error) {
-	release, err = h.withMemory(ctx, spec, func() ([]seb.Record, error) {
-		found, err = h.broker.Fetch(ctx, topic, spec.partition, spec.from, seb.FetchOptions{
-			Limit: spec.limit, MaxBytes: spec.maxBytes, TopicTag: spec.topicID,
-		})
+func (h *Handler) fetchNow(ctx context.Context, w *response, topic string, spec readSpec) (found seb.Fetched, release func(), err error) {
+	release, err = h.withMemory(ctx, w, spec, func(opts seb.FetchOptions) ([]seb.Record, error) {
+		found, err = h.broker.Fetch(ctx, topic, spec.partition, spec.from, opts)
 		return found.Records, err
 	})
 	return found, release, err
 }
 
-// withMemory reads records as spec bounds them, with the memory they take reserved
-// until release is called.
-func (h *Handler) withMemory(ctx context.Context, spec readSpec, read func() ([]seb.Record, error)) (func(), error) {
-	reserved := spec.maxBytes + int64(spec.limit)*int64(recordStructBytes)
-	release, err := h.broker.Reserve(ctx, reserved)
+// withMemory reads records as spec bounds them, or fewer, with the memory they take
+// reserved until release is called.
+func (h *Handler) withMemory(ctx context.Context, w *response, spec readSpec, read func(seb.FetchOptions) ([]seb.Record, error)) (release func(), err error) {
+	m := h.newAnswerMemory(w)
+	records, err := read(seb.FetchOptions{Limit: spec.limit, MaxBytes: spec.maxBytes, TopicTag: spec.topicID, Reserve: m.reserve})
+	if err == nil {
+		err = m.settle(ctx, heldBytes(records))
+	}
 	if err != nil {
+		m.free()
 		return nil, err
 	}
-	records, err := read()
-	if err != nil {
-		release()
-		return nil, err
-	}
-	more := heldBytes(records) - reserved
-	if more <= 0 {
-		return release, nil
-	}
-	// The first record comes whatever its size.
-	releaseMore, err := h.broker.ReserveMore(ctx, more)
-	if err != nil {
-		release()
-		return nil, err
-	}
-	return func() { release(); releaseMore() }, nil
+	return m.free, nil
 }
 
 func heldBytes(records []seb.Record) int64 {

@@ -32,7 +32,7 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	found, release, err := h.fetchNow(r.Context(), topic.Name, readSpec{
+	found, release, err := h.fetchNow(r.Context(), w, topic.Name, readSpec{
 		partition: partition, from: seb.At(seb.Offset(offset)), limit: 1, maxBytes: 1,
 	})
 	if err != nil {

@@ -27,3 +27,31 @@ func (p *progress) deadline(t tempo, now time.Time) time.Time {
 	}
 	return silence
 }
+
+// pace is how far a body has come that holds memory which others may want.
+type pace struct {
+	bytes int64 // that have come
+
+	paid int64     // of these, what due takes into account
+	due  time.Time // when more must have come; zero before the first deadline
+}
+
+// heldFor is how long a client may take for as much as it has sent: the more the broker
+// holds of a body, the faster the rest of it must come.
+const heldFor = time.Minute
+
+// deadline returns when the next bytes must have moved. What came faster than it had to
+// counts for no more than the longest silence: who has sent much can't stop then.
+func (p *pace) deadline(t tempo, now time.Time) time.Time {
+	latest := now.Add(t.stallMax)
+	if p.due.IsZero() {
+		p.due = latest
+	}
+	rate := max(float64(t.bytesPerSecondMin), float64(p.bytes)/heldFor.Seconds())
+	p.due = p.due.Add(time.Duration(float64(p.bytes-p.paid) / rate * float64(time.Second)))
+	p.paid = p.bytes
+	if p.due.After(latest) {
+		p.due = latest
+	}
+	return p.due
+}

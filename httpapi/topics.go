@@ -92,7 +92,7 @@ func (h *Handler) getTopic(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
-	release, err := h.reserveTopic(r, seb.PartitionBytes, 0)
+	release, err := h.reserveTopic(w, r, seb.PartitionBytes, 0)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (h *Handler) putTopic(w *response, r *http.Request) error {
 	if spec.RetentionBytes != nil {
 		opts.Config.RetentionBytes = *spec.RetentionBytes
 	}
-	release, err := h.reserveTopic(r, seb.PartitionBytes, wantedPartitions(spec, h.limits.Partitions))
+	release, err := h.reserveTopic(w, r, seb.PartitionBytes, wantedPartitions(spec, h.limits.Partitions))
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (h *Handler) patchTopic(w *response, r *http.Request) error {
 	if spec == (seb.TopicUpdate{}) {
 		return invalid(`send {"partitions":4} to have four, or {"config":{"retention":"168h"}} to keep records a week`, "the body says nothing to change")
 	}
-	release, err := h.reserveTopic(r, seb.PartitionBytes, wantedPartitions(spec, h.limits.Partitions))
+	release, err := h.reserveTopic(w, r, seb.PartitionBytes, wantedPartitions(spec, h.limits.Partitions))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,223 @@
+package httpapi
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// upload begins a body of size bytes and sends it at a rate, from that address or with that key,
+// until it is through, or cut off. It returns the status of the answer, 0 for none.
+func (s *server) upload(size, bytesPerSecond int, header string) (status int) {
+	conn := s.dial(postHead + header + fmt.Sprintf("Content-Length: %d\r\n\r\n", size))
+	sent := make(chan struct{})
+	defer func() { _ = conn.Close(); <-sent }()
+	go func() {
+		defer close(sent)
+		piece := strings.Repeat("x", bytesPerSecond/4)
+		for n := 0; n < size; n += len(piece) {
+			if _, err := io.WriteString(conn, piece[:min(len(piece), size-n)]); err != nil {
+				return
+			}
+			time.Sleep(time.Second / 4) // fake
+		}
+	}()
+	return statusOn(conn)
+}
+
+func statusOn(conn net.Conn) (status int) {
+	line := make([]byte, len("HTTP/1.1 nnn"))
+	if _, err := io.ReadFull(conn, line); err != nil {
+		return 0
+	}
+	_, _ = fmt.Sscan(string(line[9:]), &status) // 0 if it is none
+	_, _ = io.Copy(io.Discard, conn)            // or the server would wait for it to be taken
+	return status
+}
+
+// Uploads as slow as a phone's come through, and small appends don't notice them.
+func TestSlowUploadsKeepNoSmallRequestWaiting(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		s.append("orders", "x")
+		const uploads = 64
+		ended := make(chan int, uploads)
+		for range uploads {
+			go func() { ended <- s.upload(8<<20, 320_000, "Connection: close\r\n") }()
+		}
+		began := time.Now()
+		statuses := map[int]int{}
+		for done := 0; done < uploads; {
+			start := time.Now()
+			s.append("orders", "small")
+			s.get(ordersPath+"?offset=-1").want(t, http.StatusOK)
+			if took := time.Since(start); took > 100*time.Millisecond {
+				t.Errorf("a small append and read took %v, %v after the uploads began", took, start.Sub(began))
+			}
+			time.Sleep(100 * time.Millisecond) // fake
+			for len(ended) > 0 {
+				statuses[<-ended]++
+				done++
+			}
+		}
+		// Memory has room for some; the others are told, and none takes all for nothing.
+		if statuses[http.StatusCreated] < 5 || statuses[http.StatusCreated]+statuses[http.StatusTooManyRequests] != uploads {
+			t.Errorf("the uploads ended with %v", statuses)
+		}
+		s.wantNothingReserved()
+	})
+}
+
+// Eight uploads are no load.
+func TestSlowUploadsComeThrough(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		s.append("orders", "x")
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				if status := s.upload(8<<20, 320_000, "Connection: close\r\n"); status != http.StatusCreated {
+					t.Errorf("status %d", status)
+				}
+			})
+		}
+		all.Wait()
+		s.wantNothingReserved()
+	})
+}
+
+// Answers that nobody takes hold no small request up, and others still get large ones.
+func TestSlowReadersKeepNobodyWaiting(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		for range 16 {
+			s.append("orders", strings.Repeat("x", 1<<20))
+		}
+		newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		_, bad := newKey(t, s.broker, "bad", seb.ScopeRead)
+		_, good := newKey(t, s.broker, "good", seb.ScopeRead|seb.ScopeWrite)
+		for range 64 {
+			s.dial("GET " + ordersPath + "?max_bytes=8388608 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + bad + "\r\n\r\n")
+		}
+		synctest.Wait()
+		start := time.Now()
+		s.append("orders", "small", bearer(good)...)
+		s.get(ordersPath+"?offset=-1", bearer(good)...).want(t, http.StatusOK)
+		if a := s.get(ordersPath+"?offset=0&max_bytes=4194304", bearer(good)...); len(a.body) < 4<<20 {
+			t.Errorf("a large read got %d bytes", len(a.body))
+		}
+		s.append("orders", strings.Repeat("y", 4<<20), bearer(good)...)
+		if took := time.Since(start); took > 0 {
+			t.Errorf("appends and reads of others took %v", took)
+		}
+		if used, limit := s.broker.ShareBytes(seb.ShareAnswers); used > limit {
+			t.Errorf("%d bytes of %d are taken by answers", used, limit)
+		}
+		time.Sleep(time.Minute) // fake
+		synctest.Wait()
+		s.wantNothingReserved()
+	})
+}
+
+// What one key holds while others want it goes to them, and it does not get it back at once.
+func TestHostileUploadsCostOthersLittle(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		s.append("orders", "x")
+		newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		_, good := newKey(t, s.broker, "good", seb.ScopeWrite)
+		_, bad := newKey(t, s.broker, "bad", seb.ScopeWrite)
+		over := make(chan struct{})
+		var hostile sync.WaitGroup
+		for range 8 {
+			hostile.Go(func() { // fills what there is, then as slow as it may be
+				for {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					conn, err := s.connect()
+					if err != nil {
+						return
+					}
+					sent := make(chan struct{})
+					go func() {
+						defer close(sent)
+						_, _ = io.WriteString(conn, postHead+"Authorization: Bearer "+bad+"\r\nContent-Length: 33554432\r\n\r\n"+strings.Repeat("x", 7<<20))
+						for range 1000 {
+							time.Sleep(time.Second) // fake
+							if _, err := io.WriteString(conn, strings.Repeat("x", 160<<10)); err != nil {
+								return
+							}
+						}
+					}()
+					statusOn(conn)
+					_ = conn.Close() // whatever became of it
+					<-sent
+				}
+			})
+		}
+		time.Sleep(time.Second) // fake
+		start := time.Now()
+		body := strings.Repeat("y", 1<<20)
+		var slow, slowest time.Duration
+		const appends = 600
+		for range appends {
+			began := time.Now()
+			s.append("orders", body, bearer(good)...)
+			took := time.Since(began)
+			slow, slowest = slow+took, max(slowest, took)
+			s.append("orders", "small", bearer(good)...)
+			time.Sleep(100 * time.Millisecond) // fake
+		}
+		t.Logf("%d appends waited %v of %v, one %v", appends, slow, time.Since(start), slowest)
+		if all := time.Since(start); slow > all/10 || slowest > 2*time.Second {
+			t.Errorf("%d appends waited %v of %v, one %v", appends, slow, all, slowest)
+		}
+		close(over)
+		hostile.Wait()
+	})
+}
+
+// The same where each hostile connection comes from an address, and with a key, of its own.
+func TestEveryHolderHasItsPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := openBroker(t, objstore.NewMemory(), seb.Options{})
+		holder := func(i int) seb.Holder {
+			return seb.Holder{Key: uint64(i + 1), Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 32)}
+		}
+		_, limit := b.ShareBytes(seb.ShareBodies)
+		revoked := make(chan int, 100)
+		for i := range 8 { // together they have all
+			r := new(seb.Reservation)
+			r = b.NewReservation(seb.ShareBodies, holder(i), func() {
+				revoked <- i
+				go r.Shrink(limit / 8)
+			})
+			if err := r.Grow(t.Context(), limit/8); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		r := b.NewReservation(seb.ShareBodies, holder(9), nil)
+		if err := r.Grow(t.Context(), limit/16); err != nil || time.Since(began) > time.Second {
+			t.Errorf("a ninth holder got %v after %v", err, time.Since(began))
+		}
+		if n := len(revoked); n != 1 {
+			t.Errorf("%d requests were ended for it, want one", n)
+		}
+		// Who was ended keeps to its part, and another that has its part is not ended for more.
+		again := b.NewReservation(seb.ShareBodies, holder(<-revoked), nil)
+		if err := again.Grow(t.Context(), limit/8); seb.CodeOf(err) != seb.CodeOverMemoryBudget || !strings.Contains(err.Error(), `"bodies"`) {
+			t.Errorf("it got %v", err)
+		}
+		r.Shrink(limit / 16)
+	})
+}

@@ -1,0 +1,398 @@
+package seb
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Share is a part of the memory budget for what clients make a broker hold: it lasts for as
+// long as they send or read slowly.
+type Share int
+
+const (
+	// ShareSmall is for requests and answers that take little, so that large ones
+	// never keep them waiting.
+	ShareSmall Share = iota
+	// ShareBodies is for large requests while they come.
+	ShareBodies
+	// ShareAnswers is for large answers while they are read.
+	ShareAnswers
+	shareCount
+)
+
+// String returns the share's name, as metrics and refusals have it.
+func (s Share) String() string { return [...]string{"small", "bodies", "answers"}[s] }
+
+// Holder is on whose account memory is held: an API key's, or an address's where none was
+// shown. Many callers may share an address, such as a proxy's, so a key tells them apart better.
+type Holder struct {
+	Key     uint64       // 0: none
+	Address netip.Prefix // zero: not known, or there is a key
+}
+
+const (
+	// shareWaitMin is how long a request waits before memory is taken from others for it.
+	shareWaitMin = time.Second
+	// confinedFor is how long a holder that memory was taken from gets no more than its part.
+	confinedFor = time.Minute
+	// confinedMax bounds how many such holders are remembered.
+	confinedMax = 4096
+)
+
+// share is what its holders compete for. While there is room everybody gets
+// what they ask for. When there is none, the holder that has least is served first, and
+// after shareWaitMin memory is taken from whoever has more than that one would have: the
+// request is ended. Among equals those that wait too, and began later, are ended. So some
+// are always able to end, and nobody has to wait for a client that does not go on.
+type share struct {
+	name    Share
+	limit   int64
+	ceiling int64 // of all that is used of the budget
+	// keep says that what is held can't be taken back. A single holder then leaves a
+	// quarter to those who may come.
+	keep bool
+
+	used     int64
+	leaving  int64 // of used: held by requests that were ended
+	accounts map[Holder]account
+	confined map[Holder]time.Time      // until when
+	holding  map[*Reservation]struct{} // those from which memory can be taken
+	waiting  []*Reservation
+}
+
+type account struct {
+	used     int64
+	requests int // that hold something, or wait
+}
+
+// Reservation is memory that one request holds, and that may grow. It is safe for
+// concurrent use; the zero Reservation is not.
+type Reservation struct {
+	b      *budget
+	share  *share
+	holder Holder
+	began  time.Time
+	revoke func()
+
+	// Guarded by budget.mu.
+	held  int64
+	wants int64         // while it waits
+	ready chan struct{} // while it waits: closed when it has got that, or is ended
+	ended error
+}
+
+func (s *share) setUp(name Share, limit int64) {
+	parts := [...]struct{ limit, ceiling int64 }{ShareSmall: {1, 14}, ShareBodies: {7, 12}, ShareAnswers: {4, 13}}[name]
+	*s = share{
+		name: name, limit: limit / 16 * parts.limit, ceiling: limit / 16 * parts.ceiling, keep: name == ShareAnswers,
+		accounts: map[Holder]account{}, confined: map[Holder]time.Time{}, holding: map[*Reservation]struct{}{},
+	}
+}
+
+// NewReservation returns a reservation of a share, which holds nothing yet, for a request
+// of that holder. Others may need the memory more: then revoke is called, once, and the
+// request must end and give back what it has. It must not block. A nil revoke means that
+// what the request has can't be taken back.
+func (b *Broker) NewReservation(s Share, of Holder, revoke func()) *Reservation {
+	if of.Key != 0 {
+		of.Address = netip.Prefix{}
+	}
+	return &Reservation{b: b.budget, share: &b.budget.shares[s], holder: of, began: time.Now(), revoke: revoke}
+}
+
+// ShareBytes returns how much of a share is held, and how much may be.
+func (b *Broker) ShareBytes(s Share) (used, limit int64) {
+	b.budget.mu.Lock()
+	defer b.budget.mu.Unlock()
+	return b.budget.shares[s].used, b.budget.shares[s].limit
+}
+
+// Grow takes n bytes more. It waits some seconds for room, then returns
+// CodeOverMemoryBudget; what the reservation has it keeps.
+func (r *Reservation) Grow(ctx context.Context, n int64) error {
+	return r.grow(ctx, n, memoryWaitMax)
+}
+
+// GrowSoon is [Reservation.Grow] that waits for d at most.
+func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) error {
+	return r.grow(ctx, n, min(d, memoryWaitMax))
+}
+
+func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration) error {
+	b, s := r.b, r.share
+	if n <= 0 {
+		return r.Ended()
+	}
+	b.mu.Lock()
+	if r.ended != nil || r.held+n > s.limit {
+		defer b.mu.Unlock()
+		if r.ended != nil {
+			return r.ended
+		}
+		return s.refusal(n)
+	}
+	s.enter(r)
+	if len(s.waiting) == 0 && b.mayGrowLocked(r, n) {
+		b.growLocked(r, n)
+		b.resize(b.limit - b.used)
+		b.mu.Unlock()
+		return nil
+	}
+	if patience <= 0 {
+		defer b.mu.Unlock()
+		s.exit(r)
+		return s.refusal(n)
+	}
+	ready := make(chan struct{})
+	r.wants, r.ready = n, ready
+	s.waiting = append(s.waiting, r)
+	b.serveShareLocked(s) // those who wait may not be allowed more
+	b.resize(b.limit - b.used)
+	b.mu.Unlock()
+
+	end, help := time.NewTimer(patience), time.NewTimer(shareWaitMin)
+	defer end.Stop()
+	defer help.Stop()
+	for {
+		select {
+		case <-ready:
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return r.ended
+		case <-help.C:
+			b.takeBack(r)
+			help.Reset(shareWaitMin / 4)
+		case <-end.C:
+			return b.stopWaiting(r, nil)
+		case <-ctx.Done():
+			return b.stopWaiting(r, canceled(ctx, NotCommitted))
+		}
+	}
+}
+
+// stopWaiting returns err, or that there was no room; nil if the reservation has grown.
+func (b *budget) stopWaiting(r *Reservation, err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.wants == 0 {
+		return r.ended
+	}
+	if err == nil {
+		err = r.share.refusal(r.wants)
+	}
+	r.share.dequeue(r)
+	b.serveLocked() // those behind may be smaller
+	return err
+}
+
+// Shrink gives n bytes back.
+func (r *Reservation) Shrink(n int64) {
+	if n == 0 {
+		return
+	}
+	b, s := r.b, r.share
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > r.held {
+		panic("seb: a reservation gives back more than it has")
+	}
+	r.held -= n
+	s.used -= n
+	b.used -= n
+	if r.ended != nil {
+		s.leaving -= n
+	}
+	s.count(r.holder, -n, 0)
+	s.exit(r)
+	b.serveLocked()
+}
+
+// Ended returns why the reservation was taken back, nil if it was not.
+func (r *Reservation) Ended() error {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	return r.ended
+}
+
+// mayGrowLocked tells whether there is room for n bytes more, and r's holder may have them.
+func (b *budget) mayGrowLocked(r *Reservation, n int64) bool {
+	s := r.share
+	return s.used+n <= s.limit && b.used+n <= s.ceiling && s.mayHave(r, n)
+}
+
+func (b *budget) growLocked(r *Reservation, n int64) {
+	s := r.share
+	b.used += n
+	s.used += n
+	r.held += n
+	s.count(r.holder, n, 0)
+	if r.revoke != nil {
+		s.holding[r] = struct{}{}
+	}
+}
+
+// serveShareLocked gives those who wait what there is room for, the holders of least first.
+func (b *budget) serveShareLocked(s *share) {
+	for {
+		r := s.next()
+		if r == nil || !b.mayGrowLocked(r, r.wants) {
+			return
+		}
+		n := r.wants
+		ready := r.ready
+		s.dequeue(r)
+		s.enter(r) // dequeue may have been the last to count it
+		b.growLocked(r, n)
+		close(ready)
+	}
+}
+
+// next returns whose turn it is, of those who may have more.
+func (s *share) next() *Reservation {
+	var best *Reservation
+	var least int64
+	for _, r := range s.waiting {
+		if !s.mayHave(r, r.wants) {
+			continue
+		}
+		if n := s.weight(r, r.wants); best == nil || n < least || n == least && r.began.Before(best.began) {
+			best, least = r, n
+		}
+	}
+	return best
+}
+
+// takeBack ends requests so that r, which has waited, gets what it waits for, if it is r's turn.
+func (b *budget) takeBack(r *Reservation) {
+	b.mu.Lock()
+	s := r.share
+	var revoked []func()
+	if r.wants > 0 && s.next() == r && b.used-s.used+r.wants <= s.ceiling {
+		for s.used-s.leaving+r.wants > s.limit || b.used-s.leaving+r.wants > s.ceiling {
+			v, unfair := s.victim(r)
+			if v == nil {
+				break
+			}
+			if unfair {
+				s.confine(v.holder)
+			}
+			v.ended = overMemory(fmt.Sprintf("the memory for %s is full, %d of %d bytes, and others wait for what the request holds", s.name.what(), s.used, s.limit), s.limit)
+			s.leaving += v.held
+			delete(s.holding, v)
+			if v.wants > 0 {
+				ready := v.ready
+				s.dequeue(v)
+				close(ready)
+			} else {
+				revoked = append(revoked, v.revoke)
+			}
+		}
+	}
+	b.mu.Unlock()
+	for _, revoke := range revoked {
+		revoke()
+	}
+}
+
+// victim returns the request whose memory is taken for r: of the holder that has most,
+// the one that began last. unfair tells that its holder has more than r's would have.
+func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
+	mine, most := s.weight(r, r.wants), int64(-1)
+	for v := range s.holding {
+		n := s.weight(v, 0)
+		if v == r || n <= mine && (v.wants == 0 || !v.began.After(r.began)) {
+			continue
+		}
+		if found == nil || n > most || n == most && v.began.After(found.began) {
+			found, most = v, n
+		}
+	}
+	return found, most > mine
+}
+
+// what says for what a share is.
+func (s Share) what() string {
+	return [...]string{"small requests", "requests that come", "answers that are read"}[s]
+}
+
+func (s *share) refusal(n int64) error {
+	return overMemory(fmt.Sprintf("no room for %d bytes: the memory for %s (share %q) has %d bytes, of which %d are taken", n, s.name.what(), s.name, s.limit, s.used), s.limit)
+}
+
+func (s *share) dequeue(r *Reservation) {
+	for i, x := range s.waiting {
+		if x == r {
+			s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
+			break
+		}
+	}
+	r.wants, r.ready = 0, nil
+	s.exit(r)
+}
+
+// enter counts a request that begins to hold something, or to wait.
+func (s *share) enter(r *Reservation) {
+	if r.held == 0 && r.wants == 0 {
+		s.count(r.holder, 0, 1)
+	}
+}
+
+// exit is its opposite.
+func (s *share) exit(r *Reservation) {
+	if r.held == 0 && r.wants == 0 {
+		s.count(r.holder, 0, -1)
+		delete(s.holding, r)
+	}
+}
+
+func (s *share) count(h Holder, bytes int64, requests int) {
+	x := s.accounts[h]
+	x.used += bytes
+	x.requests += requests
+	if x.requests == 0 {
+		delete(s.accounts, h)
+		return
+	}
+	s.accounts[h] = x
+}
+
+// weight is what r's holder would have with n bytes more.
+func (s *share) weight(r *Reservation, n int64) int64 { return s.accounts[r.holder].used + n }
+
+// mayHave tells whether r's holder may have n bytes more, if there is room.
+func (s *share) mayHave(r *Reservation, n int64) bool {
+	if s.used == r.held || !s.keep && !s.isConfined(r.holder) {
+		return true // the first: nobody else has any
+	}
+	return s.weight(r, n) <= s.part()
+}
+
+// part is what each holder may have where all want some: one that is alone leaves a quarter to
+// those who may come.
+func (s *share) part() int64 {
+	if n := len(s.accounts); n > 1 {
+		return s.limit / int64(n)
+	}
+	return s.limit / 4 * 3
+}
+
+func (s *share) isConfined(h Holder) bool {
+	return len(s.confined) > 0 && time.Now().Before(s.confined[h])
+}
+
+// confine has a holder keep to its part for a while.
+func (s *share) confine(h Holder) {
+	now := time.Now()
+	if len(s.confined) >= confinedMax {
+		for h, until := range s.confined {
+			if !now.Before(until) {
+				delete(s.confined, h)
+			}
+		}
+	}
+	if len(s.confined) < confinedMax {
+		s.confined[h] = now.Add(confinedFor)
+	}
+}
