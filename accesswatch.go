@@ -3,6 +3,7 @@ package seb
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -13,7 +14,10 @@ type accessWatches struct {
 	m  map[uint64]map[*accessWatch]struct{} // by key; 0 for open accesses
 }
 
-type accessWatch struct{ end context.CancelCauseFunc }
+type accessWatch struct {
+	access Access
+	end    context.CancelCauseFunc
+}
 
 func (w *accessWatches) init() { w.m = map[uint64]map[*accessWatch]struct{}{} }
 
@@ -40,20 +44,15 @@ func (w *accessWatches) settle(s *state.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, watches := range w.m {
-		if stillGood(s, key) {
+		if s.HasKey(key) {
 			continue
 		}
 		for watch := range watches {
-			watch.end(unauthorized("the API key was revoked", "get a new one"))
+			if err := watch.access.holds(s, time.Now()); err != nil {
+				watch.end(err)
+			}
 		}
 	}
-}
-
-func stillGood(s *state.State, key uint64) bool {
-	if key == 0 {
-		return s.NextKeyID() == 1
-	}
-	return s.Key(key) != nil
 }
 
 // While returns a context that ends with ctx, when a's time is up, or when this
@@ -61,13 +60,10 @@ func stillGood(s *state.State, key uint64) bool {
 // given. Its cause is then an [Error] with [CodeUnauthorized]. Call leave when done.
 func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
-	watch := &accessWatch{end}
+	watch := &accessWatch{a, end}
 	b.accesses.add(a.Key.ID, watch)
-	b.mu.RLock()
-	good := stillGood(b.state, a.Key.ID)
-	b.mu.RUnlock()
-	if !good {
-		end(unauthorized("the API key was revoked", "get a new one"))
+	if err := b.holdsNow(a); err != nil {
+		end(err)
 	}
 	cancel := func() {}
 	if !a.Until.IsZero() {

@@ -195,6 +195,9 @@ func (b *Broker) send(ctx context.Context, r *request) (*Pending, error) {
 			return nil, err
 		}
 	}
+	if a := accessOf(ctx); a != nil {
+		r.by = []Access{*a}
+	}
 	first, err := b.gather.join(r)
 	if r.bytes > 0 && (err != nil || first != r) {
 		b.budget.give(forBatches, r.bytes)

@@ -88,7 +88,7 @@ func (b *Broker) authenticate(c Credential) (Access, error) {
 	case c.Token != "":
 		a, err = authenticateToken(b.state, c.Token, c.Topic)
 	case c.empty():
-		return Access{}, unauthorized("an API key is needed", "send it as Authorization: Bearer KEY, or give it to seb as SEB_KEY; whoever runs this Seb creates one with `seb key create`")
+		return Access{}, needsKey()
 	default:
 		a, err = authenticateNames(b.state, c.Names)
 	}
@@ -172,6 +172,10 @@ func authenticateNames(s *state.State, names []string) (Access, error) {
 
 func unauthorized(detail, hint string) *Error {
 	return &Error{Code: CodeUnauthorized, Detail: detail, Hint: hint, Outcome: NotCommitted}
+}
+
+func needsKey() *Error {
+	return unauthorized("an API key is needed", "send it as Authorization: Bearer KEY, or give it to seb as SEB_KEY; whoever runs this Seb creates one with `seb key create`")
 }
 
 func malformedKey() *Error {

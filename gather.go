@@ -61,6 +61,10 @@ type request struct {
 	change func(d *state.Draft) ([]commitlog.Item, *Error)
 	looked bool // the end of the log was read after the request came; else it waits its linger
 
+	// by are the callers on whose behalf it is made; none if it is the program's own. One
+	// whose access still holds is enough. Guarded by gather.mu: see [gather.allowed].
+	by []Access
+
 	key      *idempotencyKey // nil if it has none
 	settled  bool            // by the commit loop, before a commit took it: results or err are set
 	doubtful bool            // settled by what is known of its key here; see confirm
@@ -160,6 +164,11 @@ func (g *gather) join(r *request) (*request, error) {
 				return nil, keyReused()
 			}
 			first.holders++
+			if len(r.by) == 0 {
+				first.by = nil
+			} else if len(first.by) > 0 {
+				first.by = append(first.by, r.by...)
+			}
 			return first, nil
 		}
 		g.keyed[r.key.hash()] = r
@@ -177,6 +186,19 @@ func (g *gather) join(r *request) (*request, error) {
 	}
 	g.notify()
 	return r, nil
+}
+
+// allowed returns why nobody may have a request committed on whose behalf it is made, nil
+// if it is the program's own, or an access of one of them holds.
+func (g *gather) allowed(r *request, in keyring, now time.Time) (refusal *Error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, a := range r.by {
+		if refusal = a.holds(in, now); refusal == nil {
+			return nil
+		}
+	}
+	return refusal
 }
 
 // add copies the records of one of r's appends into batches.

@@ -206,14 +206,21 @@ func (b *Broker) foldTime() int64 {
 	return b.state.Time()
 }
 
-// settle answers the requests of groups, which are finished, whose idempotency
-// key another commit has used meanwhile, those which have waited for too long, and
-// those for whose key there is no room. None of them goes into a commit any more.
+// settle answers those requests of groups, which are finished, that no later commit may
+// take: appends of callers whose access has ended, since an API key that is gone never
+// comes back; requests whose idempotency key another commit has used meanwhile; those
+// that have waited for too long; and those for whose key there is no room.
 func (b *Broker) settle(groups []*group, at int64) {
 	room := b.opts.Limits.IdempotencyKeys - b.state.KeyedCount(at)
 	for _, g := range groups {
 		changed := false
 		for _, r := range g.requests {
+			if len(r.appends) > 0 && !r.withdrawn && !r.settled {
+				if refusal := b.gather.allowed(r, b.state, time.Now()); refusal != nil {
+					r.settled, r.err = true, refusal
+					changed = true
+				}
+			}
 			switch {
 			case r.key == nil || r.withdrawn || r.settled:
 			case b.replay(r, at):

@@ -280,7 +280,11 @@ func (b *Broker) buildChange(c *commitlog.Commit, d *state.Draft, r *request) {
 	if r.change == nil {
 		return
 	}
-	items, refusal := r.change(d)
+	refusal := b.gather.allowed(r, d, time.Now())
+	var items []commitlog.Item
+	if refusal == nil {
+		items, refusal = r.change(d)
+	}
 	if refusal != nil {
 		b.building.refusal[r] = refusal
 		return
@@ -294,6 +298,10 @@ func (b *Broker) buildChange(c *commitlog.Commit, d *state.Draft, r *request) {
 // before the first of its batches, or refuses the request: its batches come next,
 // one behind the other, so what holds now will hold for all of them.
 func (b *Broker) buildWhole(c *commitlog.Commit, d *state.Draft, r *request) {
+	if refusal := b.gather.allowed(r, d, time.Now()); refusal != nil {
+		b.building.refusal[r] = refusal
+		return
+	}
 	if refusal := checkEnds(d, r); refusal != nil {
 		b.building.refusal[r] = refusal
 		return

@@ -69,6 +69,9 @@ func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, 
 		return r, nil, err
 	}
 	w.access = access
+	// Whatever is done for the caller from here on is done with a context of these two.
+	w.presence = w.presence.WithContext(seb.WithAccess(w.presence.Context(), access))
+	r = r.WithContext(seb.WithAccess(r.Context(), access))
 	if access.Open() && !w.proven {
 		if err := h.origins.checkName(r); err != nil {
 			return r, nil, err
@@ -84,6 +87,19 @@ func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, 
 	h.watch(w)
 	ctx, leave := linger(w.presence.Context())
 	return r.WithContext(ctx), leave, nil
+}
+
+// stillAdmitted refuses a caller whose access ended while its body came.
+func (h *Handler) stillAdmitted(ctx context.Context, w *response) error {
+	err := h.broker.CheckAccess(ctx, w.access)
+	if seb.CodeOf(err) == seb.CodeUnauthorized {
+		reason := refusedWrong
+		if w.access.Open() {
+			reason = refusedMissing
+		}
+		h.metrics.refusals.WithLabelValues(reason).Inc()
+	}
+	return err
 }
 
 // watch has w's presence end with the access of its sender too, if it doesn't yet.

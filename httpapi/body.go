@@ -76,6 +76,10 @@ func (h *Handler) readRaw(w *response, r *http.Request, limit int) (body, error)
 	}
 	w.bodyRead = true
 	m.done()
+	if err := h.stillAdmitted(r.Context(), w); err != nil {
+		b.free()
+		return body{}, err
+	}
 	return b, nil
 }
 

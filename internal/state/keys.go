@@ -77,6 +77,9 @@ func (s *State) KeysAfter(id uint64, most int) []uint64 {
 // Key returns an API key, nil if there is none of that id.
 func (s *State) Key(id uint64) *Key { return s.keys.byID[id] }
 
+// HasKey tells whether there is an API key of that id.
+func (s *State) HasKey(id uint64) bool { return s.keys.byID[id] != nil }
+
 // KeyNamed returns an API key, nil if there is none of that name.
 func (s *State) KeyNamed(name string) *Key { return s.keys.byName[name] }
 
