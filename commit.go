@@ -67,8 +67,8 @@ type Committed struct {
 // to be checked is checked at the place in the log that the commit gets, so nothing
 // that others do can come between.
 //
-// The only option is [IdempotencyKey], for the whole: within the bucket, a commit of
-// that key happens once. An append creates its topic as [Broker.Append] does, before the
+// The only option is [IdempotencyKey], for the whole: of those who call with one API key
+// (see [WithAccess]), or without any, a commit of that key happens once. An append creates its topic as [Broker.Append] does, before the
 // commit: a topic that was created stays, also if the commit is refused.
 func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (Committed, error) {
 	p, err := b.CommitAsync(ctx, c, opts...)
@@ -144,7 +144,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 		}
 	}
 	if o.keyed {
-		r.key = c.key(o.key, each)
+		r.key = c.key(o.key, each, accessOf(ctx))
 		if b.replay(r, b.logTimeNow()) { // which no later commit takes back
 			return b.sendCommit(ctx, r, moves)
 		}
@@ -212,11 +212,18 @@ func (b *Broker) pieces(c Commit) (each []appendOptions, pieces []*piece, _ erro
 	return each, pieces, b.checkSize(pieces...)
 }
 
-// key returns how the log knows the commit again.
-func (c Commit) key(key string, each []appendOptions) *idempotencyKey {
+// key returns how the log knows the commit again, which by asks for.
+func (c Commit) key(key string, each []appendOptions, by *Access) *idempotencyKey {
 	k := &idempotencyKey{}
 	for i := range max(1, len(c.Appends)) {
-		k.hashes = append(k.hashes, hashKey(int64(-1-i), key))
+		k.hashes = append(k.hashes, hashKey(int64(-1-i), key, 0))
+	}
+	if by != nil && by.Key.ID != 0 {
+		k.unscoped = k.hashes
+		k.hashes = make([]commitlog.Digest, len(k.unscoped))
+		for i := range k.hashes {
+			k.hashes[i] = hashKey(int64(-1-i), key, by.Key.ID)
+		}
 	}
 	d := digester{sha256.New(), nil}
 	d.number(int64(len(c.Appends)))

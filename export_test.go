@@ -111,3 +111,6 @@ func KnownRecords(q *Queue) int {
 	defer d.mu.Unlock()
 	return d.table.Len()
 }
+
+// HashOfKey is what the log keeps of an idempotency key.
+func HashOfKey(scope int64, key string, caller uint64) [16]byte { return hashKey(scope, key, caller) }

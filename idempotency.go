@@ -45,28 +45,35 @@ func (o appendOptions) checkKey() error {
 
 // idempotencyKey is how the log knows a request again.
 type idempotencyKey struct {
-	// hashes are of topic and key; of a [Commit], of the key and the number of an
-	// append, one for each of them, and one if there is none. They are remembered in
-	// one commit of the log, so the first stands for all.
+	// hashes are of topic and key; of a [Commit], of the key, the number of an append
+	// and the caller's API key, one for each append, and one if there is none. They are
+	// remembered in one commit of the log, so the first stands for all.
 	hashes []commitlog.Digest
-	print  commitlog.Digest // of all that was asked for
-	topic  uint64           // the append's, with which the key goes; 0 of a [Commit]
+	// unscoped are what hashes would be without an API key, if the caller has one: so
+	// brokers remembered every commit before they told callers apart. One that is known so
+	// is the same only if print is.
+	unscoped []commitlog.Digest
+	print    commitlog.Digest // of all that was asked for
+	topic    uint64           // the append's, with which the key goes; 0 of a [Commit]
 }
 
 func newIdempotencyKey(topic uint64, records []Record, o appendOptions) *idempotencyKey {
 	d := digester{sha256.New(), nil}
 	d.append(records, o)
-	return &idempotencyKey{hashes: []commitlog.Digest{hashKey(int64(topic), o.key)}, print: d.sum(), topic: topic}
+	return &idempotencyKey{hashes: []commitlog.Digest{hashKey(int64(topic), o.key, 0)}, print: d.sum(), topic: topic}
 }
 
 func (k *idempotencyKey) hash() commitlog.Digest { return k.hashes[0] }
 
 // hashKey returns the hash of a key that means something within scope: a topic's id,
-// or a number below 0.
-func hashKey(scope int64, key string) commitlog.Digest {
+// or a number below 0; and there for the callers with one API key, or for all if that is 0.
+func hashKey(scope int64, key string, caller uint64) commitlog.Digest {
 	d := digester{sha256.New(), nil}
 	d.number(scope)
 	d.bytes([]byte(key))
+	if caller != 0 {
+		d.number(int64(caller))
+	}
 	return d.sum()
 }
 
@@ -136,11 +143,17 @@ func (d *digester) sum() commitlog.Digest {
 // confirm, on a state that is not older than the request.
 func (b *Broker) replay(r *request, at int64) bool {
 	b.mu.RLock()
-	first, known := b.state.Keyed(r.key.hash(), at)
+	hashes := r.key.hashes
+	first, known := b.state.Keyed(hashes[0], at)
+	if !known && len(r.key.unscoped) > 0 {
+		hashes = r.key.unscoped
+		first, known = b.state.Keyed(hashes[0], at)
+		known = known && first.Print == r.key.print // else it was somebody else's
+	}
 	if known && first.Print == r.key.print {
 		r.results = make([]Appended, len(r.appends))
 		for i, a := range r.appends {
-			x, _ := b.state.Keyed(r.key.hashes[i], at) // as known as the first
+			x, _ := b.state.Keyed(hashes[i], at) // as known as the first
 			r.results[i] = appendedBefore(a.topic, x.Ranges)
 		}
 	}

@@ -1,0 +1,114 @@
+package seb_test
+
+import (
+	"crypto/sha256"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+func TestIdempotencyKeyOfACommitIsItsAPIKeysOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := objstore.NewMemory()
+		b := open(t, memory, immediate())
+		_, secretA := createKey(t, b, seb.KeyOptions{Name: "a"})
+		_, secretB := createKey(t, b, seb.KeyOptions{Name: "b"})
+		a, other := asCaller(t, b, bySecret(secretA)), asCaller(t, b, bySecret(secretB))
+		commit := func(topic string) seb.Commit {
+			return seb.Commit{Appends: []seb.CommitAppend{appends(topic, "x"), appends(topic, "y")}}
+		}
+		if done, err := b.Commit(a, commit("a"), seb.IdempotencyKey("k")); err != nil || done.Replayed {
+			t.Fatal(done, err)
+		}
+		if done, err := b.Commit(other, commit("b"), seb.IdempotencyKey("k")); err != nil || done.Replayed {
+			t.Fatal("the other key's commit:", done, err)
+		}
+		for _, b := range []*seb.Broker{b, open(t, memory, immediate())} {
+			a, err := b.Commit(a, commit("a"), seb.IdempotencyKey("k"))
+			if err != nil || !a.Replayed || a.Appends[0].Topic != "a" || a.Appends[1].Ranges[0].Offset != 1 {
+				t.Errorf("the retry: %+v, %v", a, err)
+			}
+			_, err = b.Commit(other, commit("c"), seb.IdempotencyKey("k"))
+			wantCode(t, err, seb.CodeIdempotencyKeyReused)
+			byName, err := b.Commit(asCaller(t, b, seb.Credential{Names: []string{"b"}}), commit("b"), seb.IdempotencyKey("k"))
+			if err != nil || !byName.Replayed {
+				t.Errorf("the same key, shown as a certificate: %+v, %v", byName, err)
+			}
+		}
+		if done, err := b.Commit(t.Context(), commit("program"), seb.IdempotencyKey("k")); err != nil || done.Replayed {
+			t.Errorf("the program's own: %+v, %v", done, err)
+		}
+		wantValues(t, b, "a", "x", "y")
+		wantValues(t, b, "b", "x", "y")
+	})
+}
+
+func TestCommitsOfTwoAPIKeysUnderOneIdempotencyKeyShareASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, faulty := newFaulty()
+		b := open(t, faulty, immediate())
+		var errs [2]error
+		var wg sync.WaitGroup
+		release := make(chan struct{})
+		_, secretA := createKey(t, b, seb.KeyOptions{Name: "a"})
+		_, secretB := createKey(t, b, seb.KeyOptions{Name: "b"})
+		mustAppend(t, b, "t", "v")
+		remove := faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))
+		wg.Go(func() { mustAppend(t, b, "t", "holds the slot") })
+		synctest.Wait()
+		for i, secret := range []string{secretA, secretB} {
+			ctx := asCaller(t, b, bySecret(secret))
+			wg.Go(func() {
+				_, errs[i] = b.Commit(ctx, seb.Commit{Appends: []seb.CommitAppend{appends("t", []string{"a", "b"}[i])}}, seb.IdempotencyKey("k"))
+			})
+			synctest.Wait()
+		}
+		remove()
+		close(release)
+		wg.Wait()
+		if errs[0] != nil || errs[1] != nil {
+			t.Error(errs)
+		}
+		wantValues(t, b, "t", "v", "holds the slot", "a", "b")
+	})
+}
+
+// Brokers once remembered commits without regard to who sent them, as they still do those
+// that the program itself makes, or callers of a log without keys. A retry that comes with an API
+// key is known all the same; another commit under the key is nobody's concern.
+func TestRetryOfACommitFromBeforeItsCallerHadAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, objstore.NewMemory(), immediate())
+		c := func(v string) seb.Commit { return seb.Commit{Appends: []seb.CommitAppend{appends("t", v)}} }
+		if _, err := b.Commit(asCaller(t, b, seb.Credential{}), c("first"), seb.IdempotencyKey("k")); err != nil {
+			t.Fatal(err)
+		}
+		_, secret := createKey(t, b, seb.KeyOptions{Name: "a"})
+		ctx := asCaller(t, b, bySecret(secret))
+		if done, err := b.Commit(ctx, c("first"), seb.IdempotencyKey("k")); err != nil || !done.Replayed {
+			t.Errorf("the retry: %+v, %v", done, err)
+		}
+		if done, err := b.Commit(ctx, c("another"), seb.IdempotencyKey("k")); err != nil || done.Replayed {
+			t.Errorf("another commit: %+v, %v", done, err)
+		}
+		wantValues(t, b, "t", "first", "another")
+	})
+}
+
+// What buckets have remembered must be found again.
+func TestHashesOfIdempotencyKeysNeverChange(t *testing.T) {
+	for want, got := range map[string][16]byte{
+		"\x01\x02k":     seb.HashOfKey(-1, "k", 0),
+		"\x0e\x02k":     seb.HashOfKey(7, "k", 0),
+		"\x03\x02k\x04": seb.HashOfKey(-2, "k", 2),
+	} {
+		if sum := sha256.Sum256([]byte(want)); [16]byte(sum[:16]) != got {
+			t.Errorf("%q is hashed to %x", want, got)
+		}
+	}
+}
