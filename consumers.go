@@ -1,7 +1,6 @@
 package seb
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -281,7 +280,7 @@ func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo
 
 // set sets the consumer to positions, unless to returns none, and creates it if need be.
 func (c *Consumer) set(ctx context.Context, to func(d *state.Draft, topic uint64, partitions uint32) ([]commitlog.Position, *Error)) (_ ConsumerInfo, created bool, _ error) {
-	if err := cmp.Or(c.check(), c.b.stateRoom()); err != nil {
+	if err := c.check(); err != nil {
 		return ConsumerInfo{}, false, err
 	}
 	var creates bool // the commit loop's until the outcome is known

@@ -114,3 +114,10 @@ func KnownRecords(q *Queue) int {
 
 // HashOfKey is what the log keeps of an idempotency key.
 func HashOfKey(scope int64, key string, caller uint64) [16]byte { return hashKey(scope, key, caller) }
+
+// StateBytes is what the broker's state takes, by its own account.
+func (b *Broker) StateBytes() int64 {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.state.Memory()
+}

@@ -89,6 +89,18 @@ func (r *request) whole() bool {
 // of its batches stand behind each other in their group, and this one before them.
 func (r *request) first() *batch { return r.appends[0].parts[0].batch }
 
+// batches returns the batches of a request that is whole.
+func (r *request) batches() (bs []*batch) {
+	for _, a := range r.appends {
+		for _, p := range a.parts {
+			if len(bs) == 0 || bs[len(bs)-1] != p.batch {
+				bs = append(bs, p.batch)
+			}
+		}
+	}
+	return bs
+}
+
 // group is what waits for a commit together.
 type group struct {
 	requests []*request

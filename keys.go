@@ -53,9 +53,6 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (Key, string, e
 	if err := opts.check(b.storeNow()); err != nil {
 		return Key{}, "", err
 	}
-	if err := b.stateRoom(); err != nil {
-		return Key{}, "", err
-	}
 	s, item := newSecret(), opts.item()
 	rand.Read(item.Salt[:])
 	item.Hash, item.Public = s.hash(item.Salt), s.public()

@@ -76,20 +76,24 @@ type building struct {
 	groups  []*group
 	commit  *commitlog.Commit
 	refusal map[*request]error
+	// promised is what the state is to take for requests that are in the commit, of items that
+	// come behind all batches.
+	promised int64
 }
 
 // doubtful tells whether only the end of the log can tell what to answer: an append
 // was refused for where its partition ends as far as is known here, which other
 // brokers may have moved; or it was settled by what is known of its key here; or a
-// change was refused for what was the case before the request came.
-func (x *building) doubtful() bool {
+// change was refused for what was the case before the request came; or the state had no
+// room, as of a look that is not fresh, and other brokers may have made some.
+func (x *building) doubtful(fresh bool) bool {
 	for _, g := range x.groups {
 		if slices.ContainsFunc(g.requests, func(r *request) bool { return r.doubtful }) {
 			return true
 		}
 	}
 	for r, err := range x.refusal {
-		if CodeOf(err) == CodeOffsetConflict || r.change != nil && !r.looked {
+		if CodeOf(err) == CodeOffsetConflict || CodeOf(err) == CodeOverStateBudget && !fresh || r.change != nil && !r.looked {
 			return true
 		}
 	}
@@ -118,7 +122,7 @@ func (b *Broker) commit(looks []*look) {
 	b.building = &building{groups: groups, refusal: map[*request]error{}}
 	defer func() { b.building = nil }()
 	c, err := b.log.Commit(b.life, b.build, b.reportCommit)
-	if c == nil && err == nil && !slices.ContainsFunc(groups, b.useless) && b.building.doubtful() {
+	if c == nil && err == nil && !slices.ContainsFunc(groups, b.useless) && b.building.doubtful(b.fresh()) {
 		if err = b.log.Look(b.life); err == nil {
 			c, err = b.log.Commit(b.life, b.build, b.reportCommit)
 		}
@@ -222,11 +226,12 @@ func (b *Broker) build(next commitlog.Next) (*commitlog.Commit, [][]byte) {
 	var (
 		x       = b.building
 		c       = &commitlog.Commit{Time: max(next.Now, b.state.Time())}
-		d       = b.state.Draft(c.Time)
+		d       = b.state.Draft(c.Time).Measure()
 		payload [][]byte
 	)
 	rand.Read(c.Nonce[:])
 	clear(x.refusal) // after a lost race everything is checked again
+	x.promised = 0
 	b.settle(x.groups, c.Time)
 	if slices.ContainsFunc(x.groups, b.useless) {
 		return nil, nil
@@ -239,6 +244,7 @@ func (b *Broker) build(next commitlog.Next) (*commitlog.Commit, [][]byte) {
 		}
 	}
 	for _, g := range x.groups {
+		b.buildShared(d, g)
 		if !g.upload {
 			for _, t := range g.batches {
 				if b.buildBatch(c, d, t) {
@@ -285,12 +291,40 @@ func (b *Broker) buildChange(c *commitlog.Commit, d *state.Draft, r *request) {
 	if refusal == nil {
 		items, refusal = r.change(d)
 	}
+	if refusal == nil {
+		refusal = b.roomForItems(d, r, items)
+	}
 	if refusal != nil {
 		b.building.refusal[r] = refusal
 		return
 	}
 	for _, it := range items {
 		b.take(c, d, it)
+	}
+}
+
+// buildShared refuses the appends of a group that share batches, all of them, if the
+// state has no room for these.
+func (b *Broker) buildShared(d *state.Draft, g *group) {
+	var requests []*request
+	for _, r := range g.requests {
+		if len(r.appends) > 0 && !r.whole() && !r.withdrawn && !r.settled {
+			requests = append(requests, r)
+		}
+	}
+	var batches []*batch
+	for _, t := range g.batches {
+		if t.only == nil {
+			batches = append(batches, t)
+		}
+	}
+	if len(requests) == 0 {
+		return
+	}
+	if refusal := b.roomForAppends(d, batches, requests, nil); refusal != nil {
+		for _, r := range requests {
+			b.building.refusal[r] = refusal
+		}
 	}
 }
 
@@ -306,7 +340,21 @@ func (b *Broker) buildWhole(c *commitlog.Commit, d *state.Draft, r *request) {
 		b.building.refusal[r] = refusal
 		return
 	}
-	b.buildChange(c, d, r)
+	var items []commitlog.Item
+	if r.change != nil {
+		var refusal *Error
+		if items, refusal = r.change(d); refusal != nil {
+			b.building.refusal[r] = refusal
+			return
+		}
+	}
+	if refusal := b.roomForAppends(d, r.batches(), []*request{r}, items); refusal != nil {
+		b.building.refusal[r] = refusal
+		return
+	}
+	for _, it := range items {
+		b.take(c, d, it)
+	}
 }
 
 // checkEnds refuses a request whose topics are gone, or whose conditions don't hold.
@@ -348,6 +396,8 @@ func (b *Broker) buildBatch(c *commitlog.Commit, d *state.Draft, t *batch) bool 
 		if b.building.refusal[r] != nil {
 			return false
 		}
+	} else if b.building.refusal[t.parts[0].request] != nil { // then those of the others too: see buildShared
+		return false
 	}
 	end, ok := d.End(t.key.topic, uint32(t.key.partition))
 	if !ok {

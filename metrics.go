@@ -101,7 +101,7 @@ func (m *metrics) register(r prometheus.Registerer, b *Broker) error {
 	})
 	gauge("seb_memory_limit_bytes", "Memory that requests, open batches and the cache may take together.", func() float64 { return float64(b.opts.Memory) })
 	gauge("seb_state_bytes", "Memory taken by what the broker knows about the log.", state(func() float64 { return float64(b.state.Memory()) }))
-	gauge("seb_state_limit_bytes", "Memory that the state may take before appends are refused.", func() float64 { return float64(b.opts.StateMemory) })
+	gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused a sixteenth before that.", func() float64 { return float64(b.opts.StateMemory) })
 	gauge("seb_topics", "Topics.", state(func() float64 { return float64(b.state.TopicCount()) }))
 	gauge("seb_consumers", "Consumers of all topics.", state(func() float64 { return float64(b.state.ConsumerCount()) }))
 	gauge("seb_queues", "Queues of all topics.", state(func() float64 { return float64(b.state.QueueCount()) }))

@@ -32,8 +32,10 @@ type Options struct {
 	// Memory bounds the buffers of requests, open batches and the cache
 	// together, in bytes. Default 128 MiB, at least 8 MiB.
 	Memory int64
-	// StateMemory bounds what the broker knows about the log, in bytes; past
-	// it appends are refused. Default 256 MiB.
+	// StateMemory bounds what the broker knows about the log, in bytes. What would grow it
+	// further is refused. The last sixteenth is a reserve: appends and new topics are
+	// refused before consumers are, those before answers of workers, and these before API
+	// keys. Default 256 MiB.
 	StateMemory int64
 	// CacheDir holds a cache of what was read from the store. It may be
 	// deleted at any time. It has to belong to the user that runs this process,

@@ -49,7 +49,7 @@ type PushInfo struct {
 // [Broker.DeliverPushed]. What was stopped goes on. secret is the one that was made for a
 // target that is new, "" if none was: nobody tells it again.
 func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret string, created bool, _ error) {
-	if err := cmp.Or(q.check(), u.check(), q.b.stateRoom()); err != nil {
+	if err := cmp.Or(q.check(), u.check()); err != nil {
 		return PushInfo{}, "", false, err
 	}
 	var ( // the commit loop's until the outcome is known

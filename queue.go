@@ -161,7 +161,7 @@ func (q *Queue) check() error {
 // in every partition: [Earliest], [Latest], or [At] an offset in a topic of one partition. One
 // that exists stays where it is.
 func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueInfo, created bool, _ error) {
-	if err := cmp.Or(q.check(), q.b.stateRoom(), q.checkFrom(from)); err != nil {
+	if err := cmp.Or(q.check(), q.checkFrom(from)); err != nil {
 		return QueueInfo{}, false, err
 	}
 	return q.set(ctx, u, &from)

@@ -38,12 +38,16 @@ func TestQueueIsPausedAndResumedWithoutRoomInTheState(t *testing.T) {
 	kill(t, b)
 	opts := immediate()
 	opts.StateMemory = 1
-	q := open(t, store, opts).Queue("t", "work")
+	b = open(t, store, opts)
+	q := b.Queue("t", "work")
 	for _, paused := range []bool{true, false} {
 		if info, err := q.Update(t.Context(), seb.QueueUpdate{Paused: &paused}); err != nil || info.Config.Paused != paused {
 			t.Errorf("%+v, %v", info, err)
 		}
 	}
-	_, _, err := q.Set(t.Context(), seb.QueueUpdate{}, seb.Earliest)
+	if _, created, err := q.Set(t.Context(), seb.QueueUpdate{}, seb.Earliest); err != nil || created {
+		t.Errorf("what changes nothing: %v", err)
+	}
+	_, _, err := b.Queue("t", "more").Set(t.Context(), seb.QueueUpdate{}, seb.Earliest)
 	wantCode(t, err, seb.CodeOverStateBudget)
 }

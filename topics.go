@@ -138,9 +138,6 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 	if err := cmp.Or(b.checkPartitionCount(opts.Partitions), opts.Config.check()); err != nil {
 		return Topic{}, false, err
 	}
-	if err := b.stateRoom(); err != nil {
-		return Topic{}, false, err
-	}
 	var creates bool // the commit loop's until the outcome is known
 	err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
 		creates = false
@@ -212,9 +209,6 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (T
 		}
 	}
 	if err := cmp.Or(u.apply(TopicConfig{}).check(), CheckTopicName(name)); err != nil {
-		return Topic{}, err
-	}
-	if err := b.stateRoom(); err != nil {
 		return Topic{}, err
 	}
 	err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
@@ -344,22 +338,6 @@ func (b *Broker) change(ctx context.Context, f func(*state.Draft) ([]commitlog.I
 	return b.join(ctx, &request{change: f, looked: true})
 }
 
-// stateRoom refuses what would grow the state beyond its budget.
-func (b *Broker) stateRoom() error {
-	b.mu.RLock()
-	used := b.state.Memory()
-	b.mu.RUnlock()
-	if used < b.opts.StateMemory {
-		return nil
-	}
-	return &Error{
-		Code:    CodeOverStateBudget,
-		Detail:  fmt.Sprintf("what the broker knows about the log takes %d bytes of the %d it may", used, b.opts.StateMemory),
-		Hint:    "delete topics that are no longer needed, or give the broker more --state-memory; fewer, larger commits (--linger) make it grow slower",
-		Outcome: NotCommitted, RetryAfter: time.Minute, Limit: b.opts.StateMemory,
-	}
-}
-
 func topicNotFound(name string) *Error {
 	return refused(CodeTopicNotFound, "there is no topic %q", name)
 }
@@ -417,7 +395,7 @@ func (b *Broker) lookUpThe(ctx context.Context, name, want string) (id uint64, p
 
 // topicForAppend finds a topic, or creates it if that is allowed.
 func (b *Broker) topicForAppend(ctx context.Context, name string, o appendOptions) (id uint64, partitions int, err error) {
-	if err := b.stateRoom(); err != nil {
+	if err := b.stateRoom(ctx); err != nil {
 		return 0, 0, err
 	}
 	id, partitions, err = b.lookUp(ctx, name)

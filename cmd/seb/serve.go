@@ -52,7 +52,7 @@ type serveCmd struct {
 	CheckpointCommits int            `group:"commits" default:"1000" placeholder:"N" help:"Commits between two checkpoints, 1 to 1024 (default ${default})."`
 
 	Memory      size   `group:"memory" default:"128MiB" help:"Memory for requests, open batches and the cache together (default ${default})."`
-	StateMemory size   `group:"memory" default:"256MiB" help:"Memory for what the broker knows about the log; when full, appends are refused (default ${default})."`
+	StateMemory size   `group:"memory" default:"256MiB" help:"Memory for what the broker knows about the log; appends are refused when a sixteenth of it is left (default ${default})."`
 	CacheDir    string `group:"memory" placeholder:"DIR" help:"Where to cache what was read from the store (default: nowhere). Nobody else may write to it."`
 	CacheBytes  size   `group:"memory" default:"1GiB" help:"Largest size of the cache directory (default ${default})."`
 

@@ -24,6 +24,7 @@ type Draft struct {
 	consumers draftConsumers
 	queues    draftQueues
 	delayed   draftDelayed
+	meter     *meter // nil if the draft does not measure
 }
 
 type draftTopic struct {
@@ -138,6 +139,9 @@ func (d *Draft) CheckData(r commitlog.DataRef) error {
 
 // Take checks an item and counts it as a part of the commit.
 func (d *Draft) Take(it commitlog.Item) error {
+	if d.meter != nil {
+		d.meter.add(it)
+	}
 	switch x := it.(type) {
 	case *commitlog.Batch:
 		return d.takeBatch(x)

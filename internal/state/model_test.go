@@ -198,7 +198,7 @@ type writer struct {
 func (w *writer) commit(t *rapid.T) (*commitlog.Commit, *Draft) {
 	w.tag++
 	c := &commitlog.Commit{Seq: w.Seq() + 1, Time: w.Time() + rapid.SampledFrom([]int64{0, 1, 3, KeyedFor.Microseconds() / 2, KeyedFor.Microseconds()}).Draw(t, "time"), Items: []commitlog.Item{}}
-	d := w.Draft(c.Time)
+	d := w.Draft(c.Time).Measure()
 	c.Nonce[0], c.Nonce[1] = byte(w.tag), byte(w.tag>>8)
 	for range rapid.IntRange(0, 2).Draw(t, "data objects") {
 		w.tag++

@@ -305,7 +305,7 @@ func (s *State) applyItems(c *commitlog.Commit) {
 		case *commitlog.PartitionsAdded:
 			t := s.topics[x.Topic]
 			s.memory += int64(int(x.Partitions)-len(t.Partitions)) * partitionMemory
-			t.Partitions = append(t.Partitions, make([]Partition, int(x.Partitions)-len(t.Partitions))...)
+			t.Partitions = append(make([]Partition, 0, x.Partitions), t.Partitions...)[:x.Partitions] // no larger than it says
 		case *commitlog.DataFloor:
 			s.dataFloor = x.Seq
 		case *commitlog.StartMoved:
@@ -389,6 +389,9 @@ func (s *State) push(p *Partition, index uint64, b batch) {
 	}
 	c := &p.chunks[last]
 	before := cap(c.batches)
+	if len(c.batches) == before {
+		c.batches = append(make([]batch, 0, roomFor(before)), c.batches...)
+	}
 	b.object = uint32(index - c.object)
 	c.maxTime = max(c.maxTime, b.maxTime)
 	c.batches = append(c.batches, b)

@@ -1,0 +1,259 @@
+package state
+
+import (
+	"sort"
+	"unsafe"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// Memory returns what the state takes at most behind the commit, as far as that is
+// drafted: what it takes now, less what expires by the commit's time, and what the items
+// taken so far add. What these free counts only for the next commit. The draft must measure:
+// see [Draft.Measure].
+func (d *Draft) Memory() int64 {
+	if d.meter.expires < 0 {
+		d.meter.expires = d.s.Expiring(d.time)
+	}
+	return d.s.memory - d.meter.expires + d.meter.grown
+}
+
+// Measure has the draft count what its items add, from the first on.
+func (d *Draft) Measure() *Draft {
+	d.meter = &meter{d: d, expires: -1}
+	return d
+}
+
+// Growth returns what items would add at most to what the state takes, if the draft took
+// them next. They need not be sound.
+func (d *Draft) Growth(items ...commitlog.Item) int64 {
+	m := meter{d: d, before: d.meter}
+	for _, it := range items {
+		m.add(it)
+	}
+	return m.grown
+}
+
+// Expiring returns how much of what the state takes a commit with that time will free,
+// whatever else is in it: the state forgets by the time of commits alone.
+func (s *State) Expiring(at int64) (bytes int64) {
+	for i := range len(s.keyed.list) - s.KeyedCount(at) {
+		bytes += s.keyed.list[i].memory()
+	}
+	return bytes + int64(s.delayed.due(at, 0))*delayedMemory
+}
+
+// KeyedMemory is what the state takes to remember an append of so many ranges by its
+// idempotency key.
+func KeyedMemory(ranges int) int64 {
+	return keyedMemory + int64(ranges)*int64(unsafe.Sizeof(commitlog.KeyedRange{}))
+}
+
+// DelayedMemory is what the state takes for a run of delayed records.
+const DelayedMemory = delayedMemory
+
+// meter sums up what items add to what the state takes. It never says less than the fold
+// will take, and more only where an item frees something as well, or where several meet.
+type meter struct {
+	d       *Draft
+	before  *meter // of the items before these; nil if there are none
+	grown   int64
+	expires int64 // at the draft's time; below 0 while that is not known
+
+	lists map[batchKey]batchList // of partitions that batches were added to
+	parts map[uint64]int         // how many partitions of a queue are kept, by queue
+}
+
+// batchList is the last chunk of a partition: how many batches it holds, and could.
+type batchList struct{ count, room int }
+
+func (m *meter) add(it commitlog.Item) {
+	switch x := it.(type) {
+	case *commitlog.Batch:
+		m.batch(batchKey{x.Topic, x.Partition})
+	case *commitlog.TopicCreated:
+		m.grown += topicMemory + int64(len(x.Name)) + int64(x.Partitions)*partitionMemory
+	case *commitlog.PartitionsAdded:
+		had := uint32(0)
+		if t := m.d.topic(x.Topic); t != nil {
+			had = t.partitions
+		}
+		m.grown += int64(x.Partitions-min(x.Partitions, had)) * partitionMemory
+	case *commitlog.AppendKeyed:
+		m.grown += KeyedMemory(len(x.Ranges))
+	case *commitlog.KeyCreated:
+		m.grown += keyOf(x, 0).memory()
+	case *commitlog.ConsumerCreated:
+		m.grown += (&Consumer{Name: x.Name}).memory()
+	case *commitlog.PositionsMoved:
+		m.positions(x)
+	default:
+		m.queueItem(it)
+	}
+}
+
+// batch counts a batch, and the object that it may be the first in. If the commit has
+// another batch of the partition it may begin a chunk, since chunks count objects upwards.
+func (m *meter) batch(key batchKey) {
+	l, more := m.list(key)
+	grown := int64(0)
+	if l.count == chunkBatches {
+		l = batchList{}
+	}
+	if l.count == 0 {
+		grown += chunkMemory
+	}
+	if l.count == l.room {
+		room := roomFor(l.room)
+		grown += int64(room-l.room) * batchMemory
+		l.room = room
+	}
+	if more {
+		grown = max(grown, chunkMemory+batchMemory)
+	}
+	m.grown += grown + objectMemory
+	l.count++
+	if m.lists == nil {
+		m.lists = map[batchKey]batchList{}
+	}
+	m.lists[key] = l
+}
+
+// roomFor returns how many batches a full chunk of so many has room for next.
+func roomFor(room int) int { return min(max(1, 2*room), chunkBatches) }
+
+// list returns the last chunk of a partition; more tells whether the commit has added to it.
+func (m *meter) list(key batchKey) (l batchList, more bool) {
+	for x := m; x != nil; x = x.before {
+		if l, more = x.lists[key]; more {
+			return l, true
+		}
+	}
+	t := m.d.s.topics[key.topic]
+	if t == nil || int(key.partition) >= len(t.Partitions) || len(t.Partitions[key.partition].chunks) == 0 {
+		return batchList{}, false
+	}
+	chunks := t.Partitions[key.partition].chunks
+	last := chunks[len(chunks)-1].batches
+	return batchList{count: len(last), room: cap(last)}, false
+}
+
+func (m *meter) positions(x *commitlog.PositionsMoved) {
+	had := 0
+	if c := m.d.s.consumers.byID[x.Consumer]; c != nil {
+		had = len(c.positions)
+	}
+	if n := len(x.Positions); n > 0 {
+		m.grown += int64(max(0, int(x.Positions[n-1].Partition)+1-had)) * positionMemory
+	}
+}
+
+func (m *meter) queueItem(it commitlog.Item) {
+	switch x := it.(type) {
+	case *commitlog.QueueSet:
+		if q := m.d.queue(x.ID); q != nil {
+			m.grown += int64(max(0, len(x.Config.DeadLetterTopic)-len(q.config.DeadLetterTopic)))
+			return
+		}
+		m.grown += (&Queue{Name: x.Name, Config: x.Config}).memory()
+	case *commitlog.QueueOwned:
+		m.grown += int64(len(x.Address))
+		m.reach(x.Queue, len(x.Windows))
+	case *commitlog.WindowMoved:
+		m.reach(x.Queue, int(x.Partition)+1)
+	case *commitlog.QueuePurged:
+		m.reach(x.Queue, int(x.Partition)+1)
+	case *commitlog.RecordsAttempted:
+		m.reach(x.Queue, int(x.Partition)+1)
+		for _, a := range x.Attempts {
+			m.attempt(x.Queue, x.Partition, a.Offset, "")
+		}
+	case *commitlog.RecordPutBack:
+		m.reach(x.Queue, int(x.Partition)+1)
+		m.attempt(x.Queue, x.Partition, x.Offset, x.Reason)
+	case *commitlog.RecordsDone:
+		m.reach(x.Queue, int(x.Partition)+1)
+		m.done(x)
+	case *commitlog.RecordsDelayed:
+		if x.Due > m.d.time {
+			m.grown += delayedMemory
+		}
+	case *commitlog.QueuePushSet:
+		before := int64(0)
+		if q := m.d.queue(x.Queue); q != nil {
+			before = pushMemory(q.push)
+		}
+		m.grown += max(0, pushMemory(x.Push)-before)
+	}
+}
+
+// reach counts the partitions of a queue that are kept from now on.
+func (m *meter) reach(queue uint64, count int) {
+	had, known := 0, false
+	for x := m; x != nil && !known; x = x.before {
+		had, known = x.parts[queue]
+	}
+	if q := m.d.s.queues.byID[queue]; q != nil && !known {
+		had = len(q.partitions)
+	}
+	if count <= had {
+		return
+	}
+	m.grown += int64(count-had) * queuePartitionMemory
+	if m.parts == nil {
+		m.parts = map[uint64]int{}
+	}
+	m.parts[queue] = count
+}
+
+// work returns a queue's part of a partition as the draft has it, nil if there is none.
+func (m *meter) work(queue uint64, partition uint32) *draftQueuePartition {
+	p, _, err := m.d.workedOn(queue, partition)
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// attempt counts a record that is listed from now on, with the reason why it was put back.
+func (m *meter) attempt(queue uint64, partition uint32, offset int64, reason string) {
+	var old Attempt
+	listed := false
+	if p := m.work(queue, partition); p != nil {
+		if old, listed = p.attempts[offset]; !listed {
+			old, listed = p.base.attempts[offset]
+		}
+	}
+	if !listed {
+		m.grown += attemptMemory
+	}
+	m.grown += int64(max(0, len(reason)-len(old.Reason)))
+}
+
+// done counts the gaps that records which are done leave before them.
+func (m *meter) done(x *commitlog.RecordsDone) {
+	p := m.work(x.Queue, x.Partition)
+	var drafted done // in the commit
+	if p != nil {
+		drafted = p.done
+		if drafted.floor <= m.d.Start(m.d.queue(x.Queue).topic, x.Partition) {
+			drafted.floor = 0 // the fold keeps no floor where the work has not begun
+		}
+	}
+	last := int64(-1) // where the run before ends
+	for _, r := range x.Runs {
+		if r.Offset != last && (p == nil || !p.base.done.touches(r.Offset, r.End()) && !drafted.touches(r.Offset, r.End())) {
+			m.grown += spanMemory
+		}
+		last = r.End()
+	}
+}
+
+// touches tells whether offsets from from to to-1 make no span of their own.
+func (d *done) touches(from, to int64) bool {
+	if from <= d.floor {
+		return true
+	}
+	i := sort.Search(len(d.above), func(i int) bool { return d.above[i].to >= from })
+	return i < len(d.above) && d.above[i].from <= to
+}

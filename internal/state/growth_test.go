@@ -1,0 +1,73 @@
+package state
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+// What a draft says that the state will take, it takes at most.
+func TestDraftNeverSaysTooLittleOfMemory(t *testing.T) {
+	for _, queues := range []bool{false, true} {
+		rapid.Check(t, func(t *rapid.T) {
+			w := &writer{State: New(), queues: queues}
+			for range rapid.IntRange(1, 25).Draw(t, "commits") {
+				before := w.Memory()
+				c, d := w.commit(t)
+				unused := int64(len(c.Data)) * objectMemory // brokers name none that no batch is in
+				one := d.Memory() + unused
+				all := w.Draft(c.Time).Measure()
+				together := all.Memory() + all.Growth(c.Items...) + unused
+				if all.Memory() != before-w.Expiring(c.Time) {
+					t.Fatalf("an empty draft takes %d of %d bytes", all.Memory(), before)
+				}
+				mustApply(t, w.State, c)
+				if took := w.Memory(); took > one || took > together {
+					t.Fatalf("%d bytes; the draft said %d item by item, %d of all", took, one, together)
+				}
+			}
+		})
+	}
+}
+
+// Near the bound an append must not be refused for what it does not take.
+func TestGrowthIsExactForWhatComesAlone(t *testing.T) {
+	s := New()
+	seq := commitlog.Seq(0)
+	apply := func(name string, at int64, items ...commitlog.Item) {
+		t.Helper()
+		seq++
+		d := s.Draft(at).Measure()
+		want := s.Memory() - s.Expiring(at) + d.Growth(items...)
+		for _, it := range items {
+			if err := d.Take(it); err != nil {
+				t.Fatal(name, err)
+			}
+		}
+		taken := d.Memory()
+		mustApply(t, s, &commitlog.Commit{Seq: seq, Time: at, PayloadSize: 61, Items: items})
+		if s.Memory() != want || taken != want {
+			t.Errorf("%s: %d bytes; said to be %d, and %d when taken", name, s.Memory(), want, taken)
+		}
+	}
+	apply("topic", 1, &commitlog.TopicCreated{ID: 1, Partitions: 3, Name: "a"})
+	for i := range int64(600) {
+		apply("batch", 1, &commitlog.Batch{Topic: 1, Count: 10, Size: 61, Base: 10 * i})
+	}
+	apply("partitions", 1, &commitlog.PartitionsAdded{Topic: 1, Partitions: 5})
+	apply("consumer", 1, &commitlog.ConsumerCreated{ID: 1, Topic: 1, Name: "c"}, moved(1, 0, 5))
+	apply("the same position", 1, moved(1, 0, 7))
+	apply("queue", 1, queueSet(1, 1, "q"), &commitlog.QueuePurged{Queue: 1, Partition: 0, Before: 10})
+	apply("owner", 1, owned(1, 1, 8000))
+	apply("done in order", 1, runs(1, 0, 10, 5, 1))
+	apply("done with a gap", 1, runs(1, 0, 20, 5, 1))
+	apply("done beside it", 1, runs(1, 0, 25, 5, 1))
+	apply("put back", 1, back(1, 0, 17, 1, false))
+	apply("parked", 1, back(1, 0, 18, 1, true))
+	apply("delayed", 1, &commitlog.Batch{Topic: 1, Count: 10, Size: 61, Base: 6000}, delayedRun(1, 0, 6000, 10, 50))
+	apply("keyed", 1, &commitlog.AppendKeyed{Key: commitlog.Digest{1}, Topic: 1, Ranges: []commitlog.KeyedRange{{Count: 10}}})
+	apply("what is due goes", 100, &commitlog.TopicConfigured{Topic: 1})
+	apply("what is old goes", 100+KeyedFor.Microseconds(), &commitlog.TopicConfigured{Topic: 1})
+}

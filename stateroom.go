@@ -1,0 +1,155 @@
+package seb
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// stateUse is what part of [Options.StateMemory] something may fill, the smallest part
+// first. The last bytes are a reserve: a log that is full can still be read by consumers,
+// worked off, and locked.
+type stateUse int
+
+const (
+	forRecords   stateUse = iota // appends, topics, queues, push targets
+	forConsumers                 // consumers and their positions
+	forWork                      // what became of records that a queue has handed out
+	forKeys                      // API keys
+	// forOwners is not bounded: whoever can't own a queue can't work it off either. It takes 64
+	// bytes for each partition of a queue, once.
+	forOwners
+)
+
+var stateUseNames = [...]string{"appends, topics and queues", "consumers", "answers of workers", "API keys", "owners of queues"}
+
+// Of small bounds, as tests have them, the reserve is a larger part.
+const stateReserveMin = 64 << 10
+
+// stateLimit returns up to where a use may fill the state.
+func (o Options) stateLimit(use stateUse) int64 {
+	reserve := max(o.StateMemory/16, min(stateReserveMin, o.StateMemory/4))
+	switch use {
+	case forRecords:
+		return o.StateMemory - reserve
+	case forConsumers:
+		return o.StateMemory - reserve*3/4
+	case forWork:
+		return o.StateMemory - reserve/4
+	case forKeys:
+		return o.StateMemory
+	default:
+		return math.MaxInt64
+	}
+}
+
+// useOf returns what an item uses the state for.
+func useOf(it commitlog.Item) stateUse {
+	switch it.(type) {
+	case *commitlog.ConsumerCreated, *commitlog.PositionsMoved:
+		return forConsumers
+	case *commitlog.RecordsDone, *commitlog.RecordPutBack, *commitlog.RecordsAttempted, *commitlog.RecordsRedriven, *commitlog.QueuePurged:
+		return forWork
+	case *commitlog.KeyCreated:
+		return forKeys
+	case *commitlog.QueueOwned, *commitlog.WindowMoved, *commitlog.QueueReleased:
+		return forOwners
+	default:
+		return forRecords
+	}
+}
+
+// roomForItems refuses the items of a request that appends nothing if the state has no room
+// for them. What adds nothing, such as a deletion, always has room.
+func (b *Broker) roomForItems(d *state.Draft, r *request, items []commitlog.Item) *Error {
+	use := forOwners
+	for _, it := range items {
+		use = min(use, useOf(it))
+	}
+	if r.key != nil {
+		use = forRecords
+	}
+	return b.room(d, use, d.Growth(items...), r)
+}
+
+// roomForAppends refuses requests if the state has no room for all of what they append,
+// in these batches, and the items that come with it.
+func (b *Broker) roomForAppends(d *state.Draft, batches []*batch, requests []*request, items []commitlog.Item) *Error {
+	for _, t := range batches {
+		items = append(items, &commitlog.Batch{Topic: t.key.topic, Partition: uint32(t.key.partition)})
+	}
+	return b.room(d, forRecords, d.Growth(items...), requests...)
+}
+
+// room refuses requests whose items would grow the state beyond what their use may take;
+// else it promises them room for what comes behind all batches.
+func (b *Broker) room(d *state.Draft, use stateUse, growth int64, requests ...*request) *Error {
+	later := int64(0)
+	for _, r := range requests {
+		later += r.remembered()
+	}
+	growth += later
+	limit, used := b.opts.stateLimit(use), d.Memory()+b.building.promised
+	if growth > 0 && used > limit-growth {
+		return b.stateFull(use, used)
+	}
+	b.building.promised += later
+	return nil
+}
+
+// remembered returns what the state takes at most for a request's idempotency key and delays.
+func (r *request) remembered() (bytes int64) {
+	if r.key != nil {
+		bytes += int64(len(r.key.hashes)) * state.KeyedMemory(0)
+	}
+	for _, a := range r.appends {
+		if a.due > 0 {
+			bytes += int64(len(a.parts)) * state.DelayedMemory
+		}
+		if r.key != nil {
+			bytes += state.KeyedMemory(len(a.parts)) - state.KeyedMemory(0)
+		}
+	}
+	return bytes
+}
+
+// stateRoom refuses an append early, before it takes memory, if the state has no room for
+// any: as of a look that is no older than [Options.StaleMax], since another broker may have
+// made room. Whether there is room for this one is decided when its commit is built.
+func (b *Broker) stateRoom(ctx context.Context) error {
+	limit := b.opts.stateLimit(forRecords)
+	if b.stateUsed() < limit {
+		return nil
+	}
+	if err := b.freshen(ctx); err != nil {
+		return err
+	}
+	if used := b.stateUsed(); used >= limit {
+		return b.stateFull(forRecords, used)
+	}
+	return nil
+}
+
+// stateUsed returns what the state takes, without what the next commit makes it forget.
+func (b *Broker) stateUsed() int64 {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	used := b.state.Memory()
+	if used < b.opts.stateLimit(forRecords) {
+		return used
+	}
+	return used - b.state.Expiring(max(b.state.Time(), b.log.StoreNow().UnixMicro()))
+}
+
+func (b *Broker) stateFull(use stateUse, used int64) *Error {
+	return &Error{
+		Code:    CodeOverStateBudget,
+		Detail:  fmt.Sprintf("state uses %d of %d bytes (--state-memory); %s may use %d", used, b.opts.StateMemory, stateUseNames[use], b.opts.stateLimit(use)),
+		Hint:    "delete topics, or records at the start of partitions, that are no longer needed, or give the broker more --state-memory; fewer, larger commits (--linger) make it grow slower",
+		Outcome: NotCommitted, RetryAfter: time.Minute, Limit: b.opts.StateMemory,
+	}
+}
