@@ -56,7 +56,7 @@ func useOf(it commitlog.Item) stateUse {
 		return forWork
 	case *commitlog.KeyCreated:
 		return forKeys
-	case *commitlog.QueueOwned, *commitlog.WindowMoved, *commitlog.QueueReleased:
+	case *commitlog.QueueOwned, *commitlog.SessionNamed, *commitlog.WindowMoved, *commitlog.QueueReleased:
 		return forOwners
 	default:
 		return forRecords
@@ -107,7 +107,7 @@ func (r *request) remembered() (bytes int64) {
 		bytes += int64(len(r.key.hashes)) * state.KeyedMemory(0)
 	}
 	for _, a := range r.appends {
-		if a.due > 0 {
+		if a.delay > 0 || !a.due.IsZero() {
 			bytes += int64(len(a.parts)) * state.DelayedMemory
 		}
 		if r.key != nil {

@@ -51,7 +51,8 @@ type consumers struct {
 	next   uint64
 	byID   map[uint64]*Consumer
 	byName map[consumerName]*Consumer
-	sorted sorted[*Consumer] // by topic and name
+	sorted sorted[*Consumer]        // by topic and name
+	most   struct{ ids, names int } // that the maps held: see shrunkMap
 }
 
 func newConsumers() consumers {
@@ -119,6 +120,7 @@ func (s *State) dropConsumer(c *Consumer) {
 	delete(s.consumers.byID, c.ID)
 	delete(s.consumers.byName, consumerName{c.Topic, c.Name})
 	s.consumers.sorted.remove(c, consumersByName)
+	s.consumers.byID, s.consumers.byName = shrunkMap(s.consumers.byID, &s.consumers.most.ids), shrunkMap(s.consumers.byName, &s.consumers.most.names)
 }
 
 // dropConsumers forgets the consumers of a topic.

@@ -91,12 +91,14 @@ func (s *State) expireDelayed() {
 		heap.Pop(&s.delayed)
 		s.memory -= delayedMemory
 	}
+	s.delayed = shrunkList(s.delayed)
 }
 
 // dropDelayed forgets what is of a topic. What of it was deleted stays until it is due.
 func (s *State) dropDelayed(topic uint64) {
 	before := len(s.delayed)
 	s.delayed = slices.DeleteFunc(s.delayed, func(d Delayed) bool { return d.Topic == topic })
+	s.delayed = shrunkList(s.delayed)
 	heap.Init(&s.delayed)
 	s.memory -= int64(before-len(s.delayed)) * delayedMemory
 }

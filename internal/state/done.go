@@ -56,11 +56,11 @@ func (d *done) add(from, to int64) {
 		last++
 	}
 	if from > d.floor {
-		d.above = slices.Replace(d.above, first, last, span{from, to})
+		d.above = shrunkList(slices.Replace(d.above, first, last, span{from, to}))
 		return
 	}
 	d.floor = to
-	d.above = slices.Delete(d.above, 0, last)
+	d.above = shrunkList(slices.Delete(d.above, 0, last))
 }
 
 // raise adds all offsets below floor.

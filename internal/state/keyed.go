@@ -1,7 +1,6 @@
 package state
 
 import (
-	"maps"
 	"slices"
 	"sort"
 	"time"
@@ -33,6 +32,7 @@ type keyed struct {
 	first uint64 // number of list[0], counted from the first that ever was
 	list  []Keyed
 	index map[commitlog.Digest]uint64 // number by key
+	gone  int                         // from the list, whose memory it may still have
 }
 
 // keyedMemory is about what an append that is remembered takes, with its place in the map.
@@ -79,8 +79,10 @@ func (s *State) expireKeyed() {
 	}
 	s.keyed.first += uint64(n)
 	s.keyed.list = s.keyed.list[n:]
-	if len(s.keyed.list) < cap(s.keyed.list)/4 {
+	s.keyed.gone += n
+	if s.keyed.gone > 3*len(s.keyed.list) {
 		s.keyed.list = slices.Clone(s.keyed.list) // a map and a list keep what they once grew to
-		s.keyed.index = maps.Clone(s.keyed.index)
+		s.keyed.index = rebuilt(s.keyed.index)
+		s.keyed.gone = 0
 	}
 }

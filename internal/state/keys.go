@@ -49,6 +49,7 @@ type keys struct {
 	next   uint64
 	byID   map[uint64]*Key
 	byName map[string]*Key
+	most   struct{ ids, names int } // that the maps held: see shrunkMap
 }
 
 func newKeys() keys { return keys{next: 1, byID: map[uint64]*Key{}, byName: map[string]*Key{}} }
@@ -104,6 +105,7 @@ func (s *State) dropKey(id uint64) {
 	s.memory -= k.memory()
 	delete(s.keys.byID, id)
 	delete(s.keys.byName, k.Name)
+	s.keys.byID, s.keys.byName = shrunkMap(s.keys.byID, &s.keys.most.ids), shrunkMap(s.keys.byName, &s.keys.most.names)
 }
 
 func (k *Key) memory() int64 {

@@ -138,6 +138,8 @@ func (p *queuePartition) forget(from, to int64) {
 		}
 		delete(p.attempts, offset)
 	}
+	defer func() { p.attempts = shrunkMap(p.attempts, &p.most) }()
+	p.most = max(p.most, len(p.attempts))
 	if to-from > int64(len(p.attempts)) {
 		for o, a := range p.attempts {
 			if from <= o && o < to {
@@ -222,7 +224,7 @@ func (q *queues) view() []Queue {
 		for i := range c.partitions {
 			p := &c.partitions[i]
 			p.done.above = slices.Clone(p.done.above)
-			p.attempts = maps.Clone(p.attempts)
+			p.attempts, p.most = maps.Clone(p.attempts), 0
 			p.parked = sorted[int64]{} // attempts tell as well
 		}
 		list = append(list, c)

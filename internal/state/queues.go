@@ -53,6 +53,7 @@ type queuePartition struct {
 	attempts map[int64]Attempt
 	parked   sorted[int64] // offsets of those in attempts that are
 	reasons  int64         // size in bytes of those in attempts
+	most     int           // that attempts held: see shrunkMap
 	// window is where what the owner may hand out for the first time ends.
 	window int64
 	// doubt is where those end that an owner which was lost may have handed out once.
@@ -120,7 +121,8 @@ type queues struct {
 	next    uint64
 	byID    map[uint64]*Queue
 	byName  map[queueName]*Queue
-	byTopic map[uint64][]*Queue // by name
+	byTopic map[uint64][]*Queue              // by name
+	most    struct{ ids, names, topics int } // that the maps held: see shrunkMap
 }
 
 func newQueues() queues {
@@ -195,9 +197,11 @@ func (s *State) dropQueue(q *Queue) {
 	delete(s.queues.byID, q.ID)
 	delete(s.queues.byName, queueName{q.Topic, q.Name})
 	rest := slices.DeleteFunc(s.queues.byTopic[q.Topic], func(x *Queue) bool { return x == q })
-	if s.queues.byTopic[q.Topic] = rest; len(rest) == 0 {
+	if s.queues.byTopic[q.Topic] = shrunkList(rest); len(rest) == 0 {
 		delete(s.queues.byTopic, q.Topic)
 	}
+	m := &s.queues.most
+	s.queues.byID, s.queues.byName, s.queues.byTopic = shrunkMap(s.queues.byID, &m.ids), shrunkMap(s.queues.byName, &m.names), shrunkMap(s.queues.byTopic, &m.topics)
 }
 
 // dropQueues forgets the queues of a topic.

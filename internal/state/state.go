@@ -34,6 +34,7 @@ type State struct {
 	topics    map[uint64]*Topic
 	names     map[string]*Topic
 	byName    sorted[*Topic]
+	most      struct{ topics, names int } // that the maps held: see shrunkMap
 	objects   objects
 	keyed     keyed
 	keys      keys
@@ -364,6 +365,7 @@ func (s *State) dropTopic(t *Topic) {
 	delete(s.topics, t.ID)
 	delete(s.names, t.Name)
 	s.byName.remove(t, topicsByName)
+	s.topics, s.names = shrunkMap(s.topics, &s.most.topics), shrunkMap(s.names, &s.most.names)
 }
 
 func (s *State) addBatch(x *commitlog.Batch, index uint64, payloadStart uint32) {
@@ -424,13 +426,16 @@ func (s *State) moveStart(p *Partition, start int64) {
 
 // dropFront gives up the first n batches of a partition's first chunk.
 func (s *State) dropFront(p *Partition, n int) {
+	if n == 0 {
+		return
+	}
 	c := &p.chunks[0]
 	before := cap(c.batches)
 	for _, b := range c.batches[:n] {
 		s.objects.release(c.object + uint64(b.object))
 		p.Bytes -= int64(b.size)
 	}
-	c.batches = c.batches[n:]
+	c.batches = slices.Clone(c.batches[n:]) // a part of the list would keep all of its memory
 	s.memory -= int64(before-cap(c.batches)) * batchMemory
 	s.batches -= n
 }
