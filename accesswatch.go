@@ -14,10 +14,7 @@ type accessWatches struct {
 	m  map[uint64]map[*accessWatch]struct{} // by key; 0 for open accesses
 }
 
-type accessWatch struct {
-	access Access
-	end    context.CancelCauseFunc
-}
+type accessWatch struct{ end context.CancelCauseFunc }
 
 func (w *accessWatches) init() { w.m = map[uint64]map[*accessWatch]struct{}{} }
 
@@ -44,11 +41,9 @@ func (w *accessWatches) settle(s *state.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, watches := range w.m {
-		if s.HasKey(key) {
-			continue
-		}
-		for watch := range watches {
-			if err := watch.access.holds(s, time.Now()); err != nil {
+		c := caller{key: key, open: key == 0} // when its time is over its context knows
+		if err := c.holds(s, time.Time{}); err != nil {
+			for watch := range watches {
 				watch.end(err)
 			}
 		}
@@ -60,7 +55,7 @@ func (w *accessWatches) settle(s *state.State) {
 // given. Its cause is then an [Error] with [CodeUnauthorized]. Call leave when done.
 func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
-	watch := &accessWatch{a, end}
+	watch := &accessWatch{end}
 	b.accesses.add(a.Key.ID, watch)
 	if err := b.holdsNow(a); err != nil {
 		end(err)

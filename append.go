@@ -195,8 +195,8 @@ func (b *Broker) send(ctx context.Context, r *request) (*Pending, error) {
 			return nil, err
 		}
 	}
-	if a := accessOf(ctx); a != nil {
-		r.by = []Access{*a}
+	if c, ok := callerOf(ctx); ok {
+		r.by = []caller{c}
 	}
 	first, err := b.gather.join(r)
 	if r.bytes > 0 && (err != nil || first != r) {

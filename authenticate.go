@@ -182,12 +182,14 @@ func malformedKey() *Error {
 	return unauthorized("that is no API key", "a key is seb_, a number, _ and 64 hex digits, as `seb key create` showed it")
 }
 
-func expired(a Access) *Error {
+func expired(a Access) *Error { return expiredAt(a.caller().signed, a.Until) }
+
+func expiredAt(signed bool, at time.Time) *Error {
 	what := "the API key expired"
-	if a.Topic != "" && !a.Until.Equal(a.Key.Expires) {
+	if signed {
 		what = "the signed URL expired"
 	}
-	return unauthorized(what+" at "+a.Until.UTC().Format(time.RFC3339), "get a new one")
+	return unauthorized(what+" at "+at.UTC().Format(time.RFC3339), "get a new one")
 }
 
 // keyLookInterval is how often unknown keys make a broker look at the log.

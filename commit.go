@@ -144,7 +144,8 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 		}
 	}
 	if o.keyed {
-		r.key = c.key(o.key, each, accessOf(ctx))
+		by, _ := callerOf(ctx)
+		r.key = c.key(o.key, each, by)
 		if b.replay(r, b.logTimeNow()) { // which no later commit takes back
 			return b.sendCommit(ctx, r, moves)
 		}
@@ -213,16 +214,16 @@ func (b *Broker) pieces(c Commit) (each []appendOptions, pieces []*piece, _ erro
 }
 
 // key returns how the log knows the commit again, which by asks for.
-func (c Commit) key(key string, each []appendOptions, by *Access) *idempotencyKey {
+func (c Commit) key(key string, each []appendOptions, by caller) *idempotencyKey {
 	k := &idempotencyKey{}
 	for i := range max(1, len(c.Appends)) {
 		k.hashes = append(k.hashes, hashKey(int64(-1-i), key, 0))
 	}
-	if by != nil && by.Key.ID != 0 {
+	if by.key != 0 {
 		k.unscoped = k.hashes
 		k.hashes = make([]commitlog.Digest, len(k.unscoped))
 		for i := range k.hashes {
-			k.hashes[i] = hashKey(int64(-1-i), key, by.Key.ID)
+			k.hashes[i] = hashKey(int64(-1-i), key, by.key)
 		}
 	}
 	d := digester{sha256.New(), nil}

@@ -63,7 +63,7 @@ type request struct {
 
 	// by are the callers on whose behalf it is made; none if it is the program's own. One
 	// whose access still holds is enough. Guarded by gather.mu: see [gather.allowed].
-	by []Access
+	by []caller
 
 	key      *idempotencyKey // nil if it has none
 	settled  bool            // by the commit loop, before a commit took it: results or err are set
@@ -205,8 +205,8 @@ func (g *gather) join(r *request) (*request, error) {
 func (g *gather) allowed(r *request, in keyring, now time.Time) (refusal *Error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, a := range r.by {
-		if refusal = a.holds(in, now); refusal == nil {
+	for _, c := range r.by {
+		if refusal = c.holds(in, now); refusal == nil {
 			return nil
 		}
 	}

@@ -229,7 +229,7 @@ func (b *Broker) settle(groups []*group, at int64) {
 		changed := false
 		for _, r := range g.requests {
 			if len(r.appends) > 0 && !r.withdrawn && !r.settled {
-				if refusal := b.gather.allowed(r, b.state, time.Now()); refusal != nil {
+				if refusal := b.gather.allowed(r, b.state, b.storeNow()); refusal != nil {
 					r.settled, r.err = true, refusal
 					changed = true
 				}

@@ -286,7 +286,7 @@ func (b *Broker) buildChange(c *commitlog.Commit, d *state.Draft, r *request) {
 	if r.change == nil {
 		return
 	}
-	refusal := b.gather.allowed(r, d, time.Now())
+	refusal := b.gather.allowed(r, d, b.storeNow())
 	var items []commitlog.Item
 	if refusal == nil {
 		items, refusal = r.change(d)
@@ -332,7 +332,7 @@ func (b *Broker) buildShared(d *state.Draft, g *group) {
 // before the first of its batches, or refuses the request: its batches come next,
 // one behind the other, so what holds now will hold for all of them.
 func (b *Broker) buildWhole(c *commitlog.Commit, d *state.Draft, r *request) {
-	if refusal := b.gather.allowed(r, d, time.Now()); refusal != nil {
+	if refusal := b.gather.allowed(r, d, b.storeNow()); refusal != nil {
 		b.building.refusal[r] = refusal
 		return
 	}

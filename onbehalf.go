@@ -16,15 +16,26 @@ type accessKey struct{}
 //
 // An adapter calls it in one place: right after [Broker.Authenticate].
 func WithAccess(ctx context.Context, a Access) context.Context {
-	return context.WithValue(ctx, accessKey{}, a)
+	return context.WithValue(ctx, accessKey{}, a.caller())
 }
 
-// accessOf returns the access that [WithAccess] has put into ctx; nil if there is none.
-func accessOf(ctx context.Context) *Access {
-	if a, ok := ctx.Value(accessKey{}).(Access); ok {
-		return &a
-	}
-	return nil
+// caller is on whose behalf something is asked for: what of an [Access] can end. It is small,
+// since every request that waits keeps one.
+type caller struct {
+	key    uint64    // id of the API key; 0 if there is none
+	until  time.Time // zero means that it does not expire
+	open   bool      // needs no key as long as the log has none
+	signed bool      // by a signed URL
+}
+
+func (a Access) caller() caller {
+	return caller{key: a.Key.ID, until: a.Until, open: a.open, signed: a.Topic != "" && !a.Until.Equal(a.Key.Expires)}
+}
+
+// callerOf returns the caller that [WithAccess] has put into ctx; ok is false if there is none.
+func callerOf(ctx context.Context) (c caller, ok bool) {
+	c, ok = ctx.Value(accessKey{}).(caller)
+	return c, ok
 }
 
 // CheckAccess returns an error with [CodeUnauthorized] if a, which [Broker.Authenticate]
@@ -50,7 +61,7 @@ func (b *Broker) CheckAccess(ctx context.Context, a Access) error {
 func (b *Broker) holdsNow(a Access) error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	if e := a.holds(b.state, time.Now()); e != nil {
+	if e := a.caller().holds(b.state, b.storeNow()); e != nil {
 		return e
 	}
 	return nil
@@ -62,18 +73,18 @@ type keyring interface {
 	HasKey(id uint64) bool
 }
 
-// holds returns why a has ended: keys never change until they are revoked, so whatever a
-// allowed at first it allows until then.
-func (a Access) holds(in keyring, now time.Time) *Error {
+// holds returns why c's access has ended: keys never change until they are revoked, so
+// whatever it allowed at first it allows until then.
+func (c caller) holds(in keyring, now time.Time) *Error {
 	switch {
-	case a.open && in.NextKeyID() == 1:
+	case c.open && in.NextKeyID() == 1:
 		return nil
-	case a.open:
+	case c.open:
 		return needsKey()
-	case !in.HasKey(a.Key.ID):
+	case !in.HasKey(c.key):
 		return unauthorized("the API key was revoked", "get a new one")
-	case !a.Until.IsZero() && !now.Before(a.Until):
-		return expired(a)
+	case !c.until.IsZero() && !now.Before(c.until):
+		return expiredAt(c.signed, c.until)
 	}
 	return nil
 }

@@ -69,9 +69,9 @@ func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, 
 		return r, nil, err
 	}
 	w.access = access
-	// Whatever is done for the caller from here on is done with a context of these two.
+	// Whatever is done for the caller from here on is done with this context or that of the request
+	// that is returned. A GET's is made of this one.
 	w.presence = w.presence.WithContext(seb.WithAccess(w.presence.Context(), access))
-	r = r.WithContext(seb.WithAccess(r.Context(), access))
 	if access.Open() && !w.proven {
 		if err := h.origins.checkName(r); err != nil {
 			return r, nil, err
@@ -82,7 +82,7 @@ func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, 
 		return r, nil, err
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return r, func() {}, nil // what was admitted is carried out: nobody should have to guess how far it came
+		return r.WithContext(seb.WithAccess(r.Context(), access)), func() {}, nil // what was admitted is carried out: nobody should have to guess how far it came
 	}
 	h.watch(w)
 	ctx, leave := linger(w.presence.Context())
