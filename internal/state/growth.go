@@ -166,11 +166,11 @@ func (m *meter) queueItem(it commitlog.Item) {
 	case *commitlog.RecordsAttempted:
 		m.reach(x.Queue, int(x.Partition)+1)
 		for _, a := range x.Attempts {
-			m.attempt(x.Queue, x.Partition, a.Offset, "")
+			m.attempt(x.Queue, x.Partition, a.Offset, Attempt{})
 		}
 	case *commitlog.RecordPutBack:
 		m.reach(x.Queue, int(x.Partition)+1)
-		m.attempt(x.Queue, x.Partition, x.Offset, x.Reason)
+		m.attempt(x.Queue, x.Partition, x.Offset, Attempt{Parked: x.Parked, Reason: x.Reason})
 	case *commitlog.RecordsDone:
 		m.reach(x.Queue, int(x.Partition)+1)
 		m.done(x)
@@ -215,8 +215,8 @@ func (m *meter) work(queue uint64, partition uint32) *draftQueuePartition {
 	return p
 }
 
-// attempt counts a record that is listed from now on, with the reason why it was put back.
-func (m *meter) attempt(queue uint64, partition uint32, offset int64, reason string) {
+// attempt counts a record that is listed from now on: why it was put back, and whether it is parked.
+func (m *meter) attempt(queue uint64, partition uint32, offset int64, now Attempt) {
 	var old Attempt
 	listed := false
 	if p := m.work(queue, partition); p != nil {
@@ -227,7 +227,10 @@ func (m *meter) attempt(queue uint64, partition uint32, offset int64, reason str
 	if !listed {
 		m.grown += attemptMemory
 	}
-	m.grown += int64(max(0, len(reason)-len(old.Reason)))
+	if now.Parked && !old.Parked {
+		m.grown += sortedMemory
+	}
+	m.grown += int64(max(0, len(now.Reason)-len(old.Reason)))
 }
 
 // done counts the gaps that records which are done leave before them.
