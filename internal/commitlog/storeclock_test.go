@@ -15,7 +15,7 @@ func TestWildDatesMoveNothing(t *testing.T) {
 			time.Sleep(time.Second)
 			c.note(Stamp{Store: time.Now().Add(ahead), Boot: boot()}, time.Now())
 		}
-		ahead := func() time.Duration { return c.now(boot(), time.Now()).Sub(time.Now()) }
+		ahead := func() time.Duration { return time.Until(c.now(boot(), time.Now())) }
 		for range 3 {
 			tell(0)
 		}

@@ -116,12 +116,10 @@ func (n Networks) CheckTarget(t Target) error {
 	if err != nil {
 		return err
 	}
-	a, err := netip.ParseAddr(u.Hostname())
-	if err != nil {
-		return nil // it is a name
-	}
-	if why := n.against(a); why != "" {
-		return invalid("url", "use a public one, or have its network allowed with --push-allow of seb serve", "the URL's address %s %s", a, why)
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil { // else it is a host's name
+		if why := n.against(a); why != "" {
+			return invalid("url", "use a public one, or have its network allowed with --push-allow of seb serve", "the URL's address %s %s", a, why)
+		}
 	}
 	return nil
 }
