@@ -19,7 +19,7 @@ type desks struct {
 	chunks    keptChunks
 
 	mu      sync.Mutex
-	over    bool // the broker goes: it takes nothing over any more
+	over    bool // the broker shuts down: it takes over no more queues
 	byID    map[uint64]*desk
 	byTopic map[uint64]map[uint64]*desk // by queue
 	marked  map[uint64]*desk            // those whose dispatch limits should move

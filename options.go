@@ -204,9 +204,9 @@ func (o Options) check() error {
 	case len(o.Address) > state.AddressBytesMax:
 		return bad("the address has %d bytes; it may have %d", len(o.Address), state.AddressBytesMax)
 	case slices.ContainsFunc(o.PushNetworks, isNoNetwork):
-		return bad("one of the networks that may be pushed to is none, such as 10.2.0.0/16: %v", o.PushNetworks)
+		return bad("PushNetworks holds an invalid network: %v; write networks as 10.2.0.0/16", o.PushNetworks)
 	case slices.ContainsFunc(o.PushDenied, isNoNetwork):
-		return bad("one of the networks that are never pushed to is none, such as 10.2.0.0/16: %v", o.PushDenied)
+		return bad("PushDenied holds an invalid network: %v; write networks as 10.2.0.0/16", o.PushDenied)
 	case o.Cluster.Margin < marginMin:
 		return bad("the margin is %v; it must be at least %v, since stores tell whole seconds", o.Cluster.Margin, marginMin)
 	case o.Cluster.DeleteDelay/4 < o.Cluster.Margin:
