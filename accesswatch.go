@@ -56,7 +56,8 @@ func (w *accessWatches) settle(s *state.State) {
 func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	watch := &accessWatch{end}
-	b.accesses.add(a.Key.ID, watch)
+	key := a.Key.ID // the function that is returned keeps this, and not all of a
+	b.accesses.add(key, watch)
 	if err := b.holdsNow(a); err != nil {
 		end(err)
 	}
@@ -65,7 +66,7 @@ func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave 
 		ctx, cancel = context.WithTimeoutCause(ctx, a.Until.Sub(b.storeNow()), expired(a))
 	}
 	return ctx, func() {
-		b.accesses.remove(a.Key.ID, watch)
+		b.accesses.remove(key, watch)
 		cancel()
 		end(nil)
 	}

@@ -57,6 +57,9 @@ const (
 // cache are read side by side: one after the other, a thousand small commits would take
 // a thousand round trips.
 func (b *Broker) readBatches(ctx context.Context, c *cursor) ([][]byte, error) {
+	if len(c.locations) == 0 {
+		return nil, nil // at the end: a context would stay with ctx for as long as the caller waits there
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (

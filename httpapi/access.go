@@ -45,16 +45,28 @@ func topicOfPath(r *http.Request) string { return r.PathValue("topic") }
 // tokenParameter carries the token of a signed URL.
 const tokenParameter = "token"
 
-// admit finds out who sends r, whose context lingers, and returns r as the action
-// should see it: without a token, and, if it is a read, with a context that ends
-// when the caller's access does. Call leave when it is served.
+// admit finds out who sends r, and returns r as the action should see it: without a token,
+// with a context that lingers and, if it is a read, ends when the caller's access does.
+// Call leave when it is served.
 func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, leave func(), err error) {
-	if n.nobody {
-		return r, func() {}, nil
+	if !n.nobody {
+		if r, err = h.identify(w, r, n); err != nil {
+			return r, nil, err
+		}
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			h.watch(w) // anything else that was admitted is carried out: nobody should have to guess how far it came
+		}
 	}
+	ctx, leave := linger(w.presence)
+	return r.WithContext(ctx), leave, nil
+}
+
+// identify finds out who sends r, and refuses a sender that may not do what needs n. It
+// returns r without a token.
+func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request, error) {
 	if n.signed {
-		if token, without := takeToken(w.presence); token != "" {
-			w.presence, r = without, without.WithContext(r.Context())
+		if token, without := takeToken(r); token != "" {
+			w.request, r = without, without
 			w.token = token
 		}
 	}
@@ -66,27 +78,22 @@ func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, 
 		w.Header().Set("Access-Control-Expose-Headers", "Seb-Next-Offset, Seb-End-Offset, Seb-Offset, "+topicIDHeader+", "+requestIDHeader)
 	}
 	if err != nil {
-		return r, nil, err
+		return r, err
 	}
 	w.access = access
-	// Whatever is done for the caller from here on is done with this context or that of the request
-	// that is returned. A GET's is made of this one.
-	w.presence = w.presence.WithContext(seb.WithAccess(w.presence.Context(), access))
+	// Whatever is done for the caller from here on is done with this context, or with one
+	// that is made of it.
+	w.presence = seb.WithAccess(w.presence, access)
 	if access.Open() && !w.proven {
 		if err := h.origins.checkName(r); err != nil {
-			return r, nil, err
+			return r, err
 		}
 	}
 	if err := n.check(access, r); err != nil {
 		h.metrics.refusals.WithLabelValues(refusedForbidden).Inc()
-		return r, nil, err
+		return r, err
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return r.WithContext(seb.WithAccess(r.Context(), access)), func() {}, nil // what was admitted is carried out: nobody should have to guess how far it came
-	}
-	h.watch(w)
-	ctx, leave := linger(w.presence.Context())
-	return r.WithContext(ctx), leave, nil
+	return r, nil
 }
 
 // stillAdmitted refuses a caller whose access ended while its body came.
@@ -105,9 +112,7 @@ func (h *Handler) stillAdmitted(ctx context.Context, w *response) error {
 // watch has w's presence end with the access of its sender too, if it doesn't yet.
 func (h *Handler) watch(w *response) {
 	if w.unwatch == nil {
-		var ctx context.Context
-		ctx, w.unwatch = h.broker.While(w.presence.Context(), w.access)
-		w.presence = w.presence.WithContext(ctx)
+		w.presence, w.unwatch = h.broker.While(w.presence, w.access)
 	}
 }
 
@@ -147,7 +152,9 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 	case n.anyKey && !h.broker.KeysExist():
 		a, err = h.broker.AuthenticateKnown(c)
 	default:
-		a, err = h.broker.Authenticate(r.Context(), c)
+		ctx, leave := linger(r.Context())
+		a, err = h.broker.Authenticate(ctx, c)
+		leave()
 		if n.anyKey && isOver(err) {
 			// What it did is still worth telling, and it will never know more of keys
 			// than now; it is the same while the store can't be reached.

@@ -40,7 +40,7 @@ const (
 // who gives up and tries again while the store is slow would otherwise append
 // as many copies as tries. A client that only shut down its sending side is told.
 func (h *Handler) appendRecords(w *response, _ *http.Request) error {
-	r := w.presence // whose context ends when the client has left
+	r := w.present()
 	spec, err := parseAppend(r)
 	if err != nil {
 		return err

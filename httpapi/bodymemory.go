@@ -20,7 +20,7 @@ const (
 
 // holder is on whose account the request holds memory.
 func (w *response) holder() seb.Holder {
-	return seb.Holder{Key: w.access.Key.ID, Address: attemptsOf(w.presence.RemoteAddr)}
+	return seb.Holder{Key: w.access.Key.ID, Address: attemptsOf(w.request.RemoteAddr)}
 }
 
 // bodyMemory is what a body holds while it comes. It may be taken back: then reading ends.

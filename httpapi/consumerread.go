@@ -106,7 +106,7 @@ func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec rea
 			return records, release, err
 		}
 		release()
-		err = h.untilDrained(w.presence.Context(), func(ctx context.Context) error {
+		err = h.untilDrained(w.presence, func(ctx context.Context) error {
 			_, err := f.Wait(ctx, wait)
 			return err
 		})

@@ -52,7 +52,7 @@ func (h *Handler) stream(w *response, r *http.Request, f *seb.Follower) error {
 	}
 	h.metrics.streams.Inc()
 	defer h.metrics.streams.Dec()
-	return s.run(w.presence.Context())
+	return s.run(w.presence)
 }
 
 // follower returns one that goes on behind the last event that the client has

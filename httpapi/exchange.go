@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -36,17 +37,18 @@ type response struct {
 	conn  *http.ResponseController
 	tempo tempo
 	sent  progress
-	// presence is the request as it came. Its context ends when the client has
-	// left, or has shut down its sending side, which looks the same though it still
-	// waits for the answer. So only what may take long, and what no client that is
-	// left wants, ends with it; everything else goes on for a moment.
-	presence *http.Request
-	access   seb.Access // what the sender may do; zero where anyone may
-	proven   bool       // another broker of this log has passed the request on
-	keyID    uint64     // which it has authenticated the sender by; 0 for none
-	unwatch  func()     // ends the watch on access; nil if there is none
-	token    string     // of a signed URL
-	did      string     // what an admin did, for the audit log
+	// request is as it came, but for the token of a signed URL.
+	request *http.Request
+	// presence ends when the client has left, or has shut down its sending side, which
+	// looks the same though it still waits for the answer. So only what may take long, and
+	// what no client that is left wants, ends with it; everything else goes on for a moment.
+	presence context.Context //nolint:containedctx // a copy of the request for each context would be kept by all that wait
+	access   seb.Access      // what the sender may do; zero where anyone may
+	proven   bool            // another broker of this log has passed the request on
+	keyID    uint64          // which it has authenticated the sender by; 0 for none
+	unwatch  func()          // ends the watch on access; nil if there is none
+	token    string          // of a signed URL
+	did      string          // what an admin did, for the audit log
 
 	release func() // gives back memory that is reserved until the answer is written
 
@@ -60,6 +62,9 @@ type response struct {
 	bytesOut int64
 	err      error // what the answer tells of
 }
+
+// present returns the request, whose context ends when the client has left.
+func (w *response) present() *http.Request { return w.request.WithContext(w.presence) }
 
 // Unwrap is for [http.ResponseController].
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -112,7 +117,8 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		head:           r.Method == http.MethodHead,
 		original:       slices.Contains(originalPaths, r.URL.Path),
 		bodyRead:       r.ContentLength == 0,
-		presence:       r,
+		request:        r,
+		presence:       r.Context(),
 		release:        func() {},
 	}
 	// The deadline of the answer before this one on the same connection would

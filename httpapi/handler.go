@@ -247,9 +247,7 @@ func (h *Handler) serve(w *response, r *http.Request, s served) {
 	if w.proven {
 		w.sign() // before anything that may take long
 	}
-	ctx, leave := linger(r.Context())
-	defer leave()
-	r, leave, err = h.admit(w, r.WithContext(ctx), s.need)
+	r, leave, err := h.admit(w, r, s.need)
 	if err != nil {
 		h.fail(w, r, err)
 		return

@@ -135,7 +135,7 @@ func (h *Handler) originalFetch(w *response, r *http.Request, spec originalSpec)
 			return spec.cut(found.Records), release, nil
 		}
 		release()
-		there, err := h.awaitOffset(w.presence.Context(), spec, found.End, deadline)
+		there, err := h.awaitOffset(w.presence, spec, found.End, deadline)
 		if err != nil || !there {
 			return nil, func() {}, err
 		}

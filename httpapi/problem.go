@@ -202,9 +202,9 @@ func problemOf(err error) problem {
 // one, it cuts the connection instead, so that neither a part nor an empty 200 is
 // taken for success. What became of a write is told in any case.
 func (h *Handler) fail(w *response, r *http.Request, err error) {
-	err = ended(w.presence.Context(), err)
+	err = ended(w.presence, err)
 	p := problemOf(err)
-	gone := w.presence.Context().Err() != nil && errors.Is(err, context.Canceled)
+	gone := w.presence.Err() != nil && errors.Is(err, context.Canceled)
 	if w.status != 0 || gone && p.Outcome == "" {
 		w.err = err
 		panic(http.ErrAbortHandler)

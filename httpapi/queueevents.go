@@ -66,7 +66,7 @@ func (h *Handler) receiveEvents(w *response, r *http.Request) error {
 	if s.forwarded, err = h.takeForwarded(w, r, s.queue); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(w.presence.Context())
+	ctx, cancel := context.WithCancel(w.presence)
 	defer cancel()
 	defer context.AfterFunc(h.draining, cancel)()
 	h.metrics.streams.Inc()
@@ -139,7 +139,7 @@ func (s *queueStream) ended(ctx context.Context, err error) error {
 		return s.end()
 	case s.passed.within: // what follows would seem to be of the same event
 		return errors.Join(errors.New("the owner's stream broke off within an event"), err)
-	case s.w.status == 0 && s.w.presence.Context().Err() != nil:
+	case s.w.status == 0 && s.w.presence.Err() != nil:
 		return err
 	case seb.CodeOf(cause) == seb.CodeUnauthorized:
 		return s.fail(cause) // the key was revoked, or its time is up
@@ -266,7 +266,7 @@ func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 	s.passed = eventsPassed{}
 	for {
 		quiet := bodySignMax
-		parting := !s.passed.within && s.placeWanted(s.w.presence.Context())
+		parting := !s.passed.within && s.placeWanted(s.w.presence)
 		if parting {
 			quiet = partingQuiet
 		}

@@ -64,7 +64,7 @@ type ownerCall struct {
 // that; else it goes on for a moment.
 func (c ownerCall) ends(w *response, r *http.Request) context.Context {
 	if c.waits {
-		return w.presence.Context()
+		return w.presence
 	}
 	return r.Context()
 }
@@ -156,7 +156,7 @@ func (h *Handler) takeForwarded(w *response, r *http.Request, q *seb.Queue) (boo
 // sign tells the broker that has passed a request on that it is being worked on: as
 // information ahead of the answer (RFC 9110, section 15.2).
 func (w *response) sign() {
-	if w.presence.ProtoAtLeast(1, 1) {
+	if w.request.ProtoAtLeast(1, 1) {
 		w.sent = progress{}
 		w.extendDeadline()
 		w.ResponseWriter.WriteHeader(http.StatusProcessing)

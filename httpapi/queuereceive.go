@@ -175,16 +175,16 @@ func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline 
 			w.sign()
 			wait = min(wait, signInterval)
 		}
-		err = h.untilDrained(w.presence.Context(), func(ctx context.Context) error {
+		err = h.untilDrained(w.presence, func(ctx context.Context) error {
 			messages, release, err = h.takeWithin(ctx, w, h.queue(r), spec, wait)
 			return err
 		})
-		if len(messages) > 0 && w.presence.Context().Err() != nil { // nobody will see them
+		if len(messages) > 0 && w.presence.Err() != nil { // nobody will see them
 			release()
 			if err := h.queue(r).Return(messages); err != nil {
 				return nil, nil, err
 			}
-			return nil, nil, context.Cause(w.presence.Context())
+			return nil, nil, context.Cause(w.presence)
 		}
 	}
 	return messages, release, err

@@ -142,8 +142,8 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 		if _, named := spec.from.Offset(); !named {
 			spec.from = seb.AtOrAfter(found.Next)
 		}
-		if err := h.waitFor(w.presence.Context(), topic, spec, wait); err != nil {
-			return found, nil, err
+		if err := h.waitFor(w.presence, topic, spec, wait); err != nil {
+			return seb.Fetched{}, nil, err // to return found would keep it meanwhile
 		}
 	}
 }
