@@ -313,15 +313,7 @@ func TestForgedMarkCostsNoStoreRequest(t *testing.T) {
 // A broker that goes answers what others have passed on to it, and waits for that.
 func TestShutdownAnswersWhatWasPassedOn(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 0)
-	// The request that begins their connection is served too, so to count what is served does
-	// not tell that a request was passed on.
-	passedOn := make(chan struct{})
-	tell := sync.OnceFunc(func() { close(passedOn) })
-	peers[0].handler.peerServer.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateActive {
-			tell()
-		}
-	}
+	passedOn := peers[0].passedOn()
 	got := make(chan answer)
 	go func() { got <- peers[1].post(mailPath+"/receive", `{"wait":"30s"}`) }()
 	<-passedOn

@@ -16,6 +16,7 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -129,6 +130,20 @@ func TestLongPollThroughAnotherBrokerGetsWhatComes(t *testing.T) {
 		}
 	}
 	peers[0].wantOwner(1)
+}
+
+// passedOn returns a channel that is closed when another broker has passed a request on to s;
+// none may have been before. To count what is served does not tell that: the request that
+// begins a connection between brokers is served too.
+func (s *server) passedOn() <-chan struct{} {
+	came := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(came) })
+	s.handler.peerServer.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateActive {
+			tell()
+		}
+	}
+	return came
 }
 
 // untilWaiting returns when so many requests are being served.
@@ -429,6 +444,7 @@ func TestRequestIsPassedOnOnce(t *testing.T) {
 
 func TestReceiveThroughAnotherBrokerEndsWithItsClient(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 0)
+	passedOn := peers[0].passedOn()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
@@ -438,6 +454,7 @@ func TestReceiveThroughAnotherBrokerEndsWithItsClient(t *testing.T) {
 		}
 		done <- err
 	}()
+	<-passedOn
 	peers[0].untilWaiting(1)
 	cancel()
 	if err := <-done; err == nil {
@@ -478,8 +495,10 @@ func TestHalfClosedClientIsAnsweredThroughAnotherBroker(t *testing.T) {
 
 func TestDrainEndsReceivesThroughAnotherBroker(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 0)
+	passedOn := peers[0].passedOn()
 	got := make(chan answer)
 	go func() { got <- peers[1].post(mailPath+"/receive", `{"wait":"5m"}`) }()
+	<-passedOn
 	peers[0].untilWaiting(1)
 	peers[1].handler.Drain()
 	if a := <-got; a.StatusCode != 200 || a.body != `{"messages":[]}`+"\n" {
