@@ -73,6 +73,7 @@ func (b *Broker) giveUpAll() {
 
 // building is the commit under construction.
 type building struct {
+	begun   time.Time
 	groups  []*group
 	commit  *commitlog.Commit
 	refusal map[*request]error
@@ -119,7 +120,7 @@ func (b *Broker) commit(looks []*look) {
 	for _, g := range groups {
 		g.finish()
 	}
-	b.building = &building{groups: groups, refusal: map[*request]error{}}
+	b.building = &building{begun: begun, groups: groups, refusal: map[*request]error{}}
 	defer func() { b.building = nil }()
 	c, err := b.log.Commit(b.life, b.build, b.reportCommit)
 	if c == nil && err == nil && !slices.ContainsFunc(groups, b.useless) && b.building.doubtful(b.fresh()) {
@@ -151,7 +152,6 @@ func (b *Broker) commit(looks []*look) {
 		return
 	}
 	b.metrics.commit(c, time.Since(begun))
-	b.tail.proven(begun)
 	for _, l := range looks {
 		l.done <- nil
 	}
@@ -519,6 +519,9 @@ func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
 	f.mu.Unlock()
 	if err != nil {
 		return err
+	}
+	if own { // before anybody wakes, who would otherwise ask the store for this proof
+		f.tail.proven(f.building.begun)
 	}
 	for _, it := range c.Items {
 		switch x := it.(type) {

@@ -211,6 +211,9 @@ func (r *receiver) wait(ctx context.Context, d *desk, turn chan struct{}) error 
 	var opened <-chan struct{}
 	if !now.Before(deadline) {
 		opened, deadline = d.opening(), deadline.Add(openingMax)
+		if opened == nil && now.Before(deadline) && isClosed(turn) {
+			return nil // the limit has moved since this receiver found nothing
+		}
 		if opened == nil || !now.Before(deadline) {
 			r.over = true
 			return nil
@@ -404,4 +407,14 @@ func (d *desk) putBack(out []leases.Delivery, err error) {
 
 func (d *desk) receipt(x leases.Delivery) receipt {
 	return receipt{cluster: d.b.clusterTag(), queue: d.queue, partition: x.Partition, offset: x.Offset, number: x.Number}
+}
+
+// isClosed tells whether a channel that carries no values is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
