@@ -20,6 +20,7 @@ import (
 // broker is a seb serve in a process of its own.
 type broker struct {
 	url    string
+	key    string        // the API key that requests are sent with, if any
 	ready  time.Duration // from the start of the process until it was ready
 	cmd    *exec.Cmd
 	client *http.Client
@@ -34,6 +35,7 @@ func startBroker(ctx context.Context, seb, store string, flags ...string) (*brok
 		stderr: new(bytes.Buffer),
 		done:   make(chan struct{}),
 	}
+	b.cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID="+slowStoreUser, "AWS_SECRET_ACCESS_KEY="+slowStoreSecret, "AWS_SESSION_TOKEN=")
 	b.cmd.Stderr = b.stderr
 	stdout, err := b.cmd.StdoutPipe()
 	if err != nil {
@@ -84,6 +86,9 @@ func (b *broker) ask(ctx context.Context, method, path, body string) ([]byte, er
 	req, err := http.NewRequestWithContext(ctx, method, b.url+path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
+	}
+	if b.key != "" {
+		req.Header.Set("Authorization", "Bearer "+b.key)
 	}
 	resp, err := b.client.Do(req)
 	if err != nil {

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// slowClients measures small appends alone, then while others send or read slowly.
+func slowClients(ctx context.Context, r *run) error {
+	store, err := r.store()
+	if err != nil {
+		return err
+	}
+	b, err := r.serve(ctx, store)
+	if err != nil {
+		return err
+	}
+	const uploadBytes, phoneRate = 8_000_000, 320_000
+	large := strings.Repeat("x", 1<<20)
+	for range 16 {
+		if _, err := b.ask(ctx, http.MethodPost, "/v1/topics/large/records", large); err != nil {
+			return err
+		}
+	}
+	const aloneFor = 10 * time.Second
+	withFor := time.Duration(r.size(30, 90)) * time.Second // an upload takes 25 s
+	small := func(during time.Duration) latencies {
+		return load(ctx, loadWorkers, during, func(ctx context.Context, _, _ int) error {
+			_, err := b.ask(ctx, http.MethodPost, "/v1/topics/small/records", "small")
+			return err
+		})
+	}
+	upload := throttled{
+		method: http.MethodPost, path: "/v1/topics/uploads/records", contentType: "application/octet-stream",
+		size: uploadBytes, sendRate: phoneRate,
+	}
+	// A little faster than the slowest reader that the broker goes on with.
+	read := throttled{method: http.MethodGet, path: "/v1/topics/large/records?limit=16&max_bytes=8388608", readRate: 160_000}
+	for _, others := range []struct {
+		what   string
+		n      int
+		client throttled
+	}{
+		{"8 uploads of 8 MB at 320 KB/s", 8, upload},
+		{"64 uploads of 8 MB at 320 KB/s", 64, upload},
+		{"64 readers of 8 MiB at 160 KB/s", 64, read},
+	} {
+		alone := small(aloneFor)
+		r.row(fmt.Sprintf("small appends, %d clients, alone", loadWorkers), alone.figures()...)
+		var with latencies
+		theirs := beset(ctx, b, others.n, others.client, func() { with = small(withFor) })
+		r.row("  with "+others.what, append(with.figures(), compared(with, alone), theirs)...)
+	}
+	now, peak, err := b.memory()
+	if err != nil {
+		return err
+	}
+	r.row("memory: now, peak", mib(now), mib(peak))
+	return nil
+}
+
+// compared tells how many times as long as alone the slowest took, and the median.
+func compared(with, alone latencies) string {
+	return fmt.Sprintf("p50 %.2f, p99 %.2f of alone", float64(with.at(0.50))/float64(alone.at(0.50)), float64(with.at(0.99))/float64(alone.at(0.99)))
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+const (
+	versitygwVariable = "SEB_TEST_VERSITYGW"
+	slowStoreUser     = "seb-growth"
+	slowStoreSecret   = "seb-growth-secret"
+)
+
+var errNoVersitygw = errors.New("it needs versitygw, an S3 server: run `make versitygw`, then set " + versitygwVariable + " to the binary")
+
+// slowStore is an S3 server on this machine, and a way to it that takes longer.
+type slowStore struct {
+	direct, slow string // URLs of one store
+	stop         func()
+}
+
+// startSlowStore starts versitygw on a new directory. The slow way to it adds delay to
+// each request. It returns errNoVersitygw if the environment names no versitygw.
+func startSlowStore(ctx context.Context, r *run, delay time.Duration) (*slowStore, error) {
+	binary := os.Getenv(versitygwVariable)
+	if binary == "" {
+		return nil, errNoVersitygw
+	}
+	const bucket = "growth"
+	dir, err := r.store()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(filepath.Join(dir, bucket), 0o700); err != nil {
+		return nil, err
+	}
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gateway := exec.CommandContext(ctx, binary, "--port", address, "--region", "us-east-1", "--keep-alive", "--quiet", "posix", dir)
+	gateway.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+slowStoreUser, "ROOT_SECRET_ACCESS_KEY="+slowStoreSecret)
+	if err := gateway.Start(); err != nil {
+		return nil, fmt.Errorf("start versitygw: %w", err)
+	}
+	endGateway := func() {
+		_ = gateway.Process.Kill() // it may have ended
+		_ = gateway.Wait()         // which says that it was killed
+	}
+	if err := answers(ctx, "http://"+address); err != nil {
+		endGateway()
+		return nil, err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		endGateway()
+		return nil, err
+	}
+	proxy := &http.Server{Handler: delayed(address, delay), ReadHeaderTimeout: time.Minute}
+	go func() { _ = proxy.Serve(listener) }() // until it is closed
+	storeURL := func(address string) string {
+		return fmt.Sprintf("s3://%s/store?%s", bucket, url.Values{"endpoint": {"http://" + address}, "region": {"us-east-1"}}.Encode())
+	}
+	return &slowStore{
+		direct: storeURL(address), slow: storeURL(listener.Addr().String()),
+		stop: func() { _ = proxy.Close(); endGateway() }, // nothing listens to the proxy afterwards
+	}, nil
+}
+
+// delayed passes requests on to address as they are, each after a delay.
+func delayed(address string, delay time.Duration) http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			pause(p.In.Context(), delay)
+			p.SetURL(&url.URL{Scheme: "http", Host: address})
+			p.Out.Host = p.In.Host // it is signed
+		},
+		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+	}
+}
+
+// answers waits until a server gives any answer.
+func answers(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+			return errors.Join(err, resp.Body.Close())
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("versitygw does not answer: %w", err)
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
+}
+
+func freeAddress(ctx context.Context) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}

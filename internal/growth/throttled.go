@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// throttledSteps is how many times in a second a throttled client sends or reads a piece.
+const throttledSteps = 4
+
+// throttled is a client that sends a body, or reads an answer, slowly.
+type throttled struct {
+	method, path, contentType string
+	start                     string // of the body
+	size                      int    // of the body, in bytes
+	atOnce                    int    // bytes of the body that go out without a limit
+	sendRate, readRate        int    // bytes in a second; a readRate of 0 is no limit
+}
+
+// once sends one request to b over a connection of its own, and returns the status of
+// the answer once the client has read all of it.
+func (t throttled) once(ctx context.Context, b *broker) (status int, err error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(b.url, "http://"))
+	if err != nil {
+		return 0, err
+	}
+	closeConn := func() { _ = conn.Close() } // what is not sent or read by then is given up
+	defer closeConn()
+	defer context.AfterFunc(ctx, closeConn)()
+	if t.readRate > 0 {
+		// The kernel would take most of the answer in the client's place.
+		if err := conn.(*net.TCPConn).SetReadBuffer(t.readRate / throttledSteps); err != nil {
+			return 0, err
+		}
+	}
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	ended, end := context.WithCancel(ctx)
+	defer end()
+	sending.Go(func() { _ = t.send(ended, conn, b.key) }) // the answer tells why the broker took no more
+	answer := io.Reader(conn)
+	if t.readRate > 0 {
+		answer = &slowReader{ctx: ctx, conn: conn, most: t.readRate / throttledSteps}
+	}
+	resp, err := http.ReadResponse(bufio.NewReaderSize(answer, 4096), nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, err
+}
+
+func (t throttled) send(ctx context.Context, conn net.Conn, key string) error {
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: growth\r\nConnection: close\r\n", t.method, t.path)
+	if key != "" {
+		head += "Authorization: Bearer " + key + "\r\n"
+	}
+	if t.size > 0 {
+		head += fmt.Sprintf("Content-Type: %s\r\nContent-Length: %d\r\n", t.contentType, t.size)
+	}
+	if _, err := io.WriteString(conn, head+"\r\n"+t.start); err != nil {
+		return err
+	}
+	piece := strings.Repeat("x", 64<<10)
+	for sent := len(t.start); sent < t.size; {
+		n := min(len(piece), t.size-sent)
+		if sent >= t.atOnce {
+			n = min(n, t.sendRate/throttledSteps)
+			pause(ctx, time.Duration(float64(n)/float64(t.sendRate)*float64(time.Second)))
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+		if _, err := io.WriteString(conn, piece[:n]); err != nil {
+			return err
+		}
+		sent += n
+	}
+	return nil
+}
+
+// slowReader reads pieces of most bytes, throttledSteps of them in a second.
+type slowReader struct {
+	ctx  context.Context //nolint:containedctx // io.Reader takes none, and the reader lasts as long as its request
+	conn net.Conn
+	most int
+	left int // of the piece
+}
+
+func (r *slowReader) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		pause(r.ctx, time.Second/throttledSteps)
+		r.left = r.most
+	}
+	n, err := r.conn.Read(p[:min(len(p), r.left)])
+	r.left -= n
+	return n, err
+}
+
+// statuses counts the answers that throttled clients got; 0 stands for a lost connection.
+type statuses struct {
+	mu     sync.Mutex
+	counts map[int]int
+}
+
+// beset runs do while n throttled clients send one request after the other, each
+// over a new connection. A client that was refused waits for a second. It returns
+// the statuses of the requests that ended before do did.
+func beset(ctx context.Context, b *broker, n int, client throttled, do func()) string {
+	ctx, cancel := context.WithCancel(ctx)
+	all := statuses{counts: map[int]int{}}
+	var clients sync.WaitGroup
+	for range n {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				status, _ := client.once(ctx, b) // a lost connection has no status
+				if ctx.Err() != nil {
+					return
+				}
+				all.mu.Lock()
+				all.counts[status]++
+				all.mu.Unlock()
+				if status >= 400 || status == 0 {
+					pause(ctx, time.Second)
+				}
+			}
+		})
+	}
+	pause(ctx, 2*time.Second) // until they hold what they can get
+	do()
+	cancel()
+	clients.Wait()
+	return fmt.Sprintf("answers of theirs %v", all.counts)
+}
