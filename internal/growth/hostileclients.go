@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -12,11 +13,29 @@ import (
 // hostileClients measures the clients of one API key alone, then while connections of
 // another key hold as much memory as they can for as long as they can.
 func hostileClients(ctx context.Context, r *run) error {
+	const atOnce, rate = 8 << 20, 320_000
+	r.row("good clients", "2 that append 1 MiB, 8 that append 5 bytes")
+	for _, client := range []throttled{
+		{path: "/v1/topics/bad/records", contentType: "application/x-ndjson", size: 32 << 20},
+		{path: "/v1/commits", contentType: "application/json", size: 16 << 20, start: `{"appends":[{"topic":"bad","records":[{"value":"`},
+	} {
+		client.method, client.atOnce, client.sendRate = http.MethodPost, atOnce, rate
+		if err := besiege(ctx, r, client); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// besiege measures good clients alone and with hostile ones, in turns. Its store is
+// removed at once, since it is large.
+func besiege(ctx context.Context, r *run, client throttled) error {
 	store, err := r.store()
 	if err != nil {
 		return err
 	}
-	b, err := r.serve(ctx, store)
+	// A linger such that waits count for more than what the machine can do, and the store stays small.
+	b, err := r.serve(ctx, store, "--linger", "50ms")
 	if err != nil {
 		return err
 	}
@@ -32,28 +51,28 @@ func hostileClients(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	during := time.Duration(r.size(5, 20)) * time.Second
-	const hostile, bodyBytes, atOnce, rate = 8, 32 << 20, 8 << 20, 320_000
-	r.row("good clients", "2 that append 1 MiB, 8 that append 5 bytes")
-	for _, others := range []struct{ path, contentType, start string }{
-		{"/v1/topics/bad/records", "application/x-ndjson", ""},
-		{"/v1/commits", "application/json", `{"appends":[{"topic":"bad","records":[{"value":"`},
-	} {
-		largeAlone, smallAlone := goodClients(ctx, good, during)
-		r.row("1 MiB appends, alone", largeAlone.figures()...)
-		r.row("small appends, alone", smallAlone.figures()...)
-		client := throttled{
-			method: http.MethodPost, path: others.path, contentType: others.contentType, start: others.start,
-			size: bodyBytes, atOnce: atOnce, sendRate: rate,
-		}
-		var large, small latencies
-		theirs := beset(ctx, bad, hostile, client, func() { large, small = goodClients(ctx, good, during) })
-		r.row(fmt.Sprintf("with %d hostile bodies to %s", hostile, others.path), theirs)
-		r.row("  1 MiB appends", append(large.figures(), fmt.Sprintf("%.2f of the rate alone", large.rate()/largeAlone.rate()), compared(large, largeAlone))...)
-		r.row("  small appends", append(small.figures(), fmt.Sprintf("%.2f of the rate alone", small.rate()/smallAlone.rate()), compared(small, smallAlone))...)
+	const hostile, rounds = 8, 2
+	during := time.Duration(r.size(10, 30)) * time.Second
+	var largeAlone, smallAlone, large, small latencies
+	theirs := make([]string, rounds)
+	for i := range rounds {
+		l, s := goodClients(ctx, good, during)
+		largeAlone, smallAlone = largeAlone.and(l), smallAlone.and(s)
+		theirs[i] = beset(ctx, bad, hostile, client, func() {
+			l, s := goodClients(ctx, good, during)
+			large, small = large.and(l), small.and(s)
+		})
 	}
-	return nil
+	r.row(fmt.Sprintf("%d hostile bodies to %s", hostile, client.path), theirs...)
+	r.row("  1 MiB appends, alone", append(largeAlone.figures(), longest(largeAlone))...)
+	r.row("  1 MiB appends, with", append(large.figures(), longest(large), fmt.Sprintf("%.2f of the rate alone", large.rate()/largeAlone.rate()))...)
+	r.row("  small appends, alone", append(smallAlone.figures(), longest(smallAlone))...)
+	r.row("  small appends, with", append(small.figures(), longest(small), fmt.Sprintf("%.2f of the rate alone", small.rate()/smallAlone.rate()))...)
+	b.kill()
+	return os.RemoveAll(store)
 }
+
+func longest(l latencies) string { return fmt.Sprintf("longest %.0f ms", float64(l.at(1))/1e6) }
 
 // goodClients appends large and small records at the same time.
 func goodClients(ctx context.Context, b *broker, during time.Duration) (large, small latencies) {

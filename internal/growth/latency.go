@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -72,6 +73,13 @@ func (l latencies) at(share float64) time.Duration {
 		return 0
 	}
 	return l.took[min(len(l.took)-1, int(share*float64(len(l.took))))]
+}
+
+// and returns what l and more are together.
+func (l latencies) and(more latencies) latencies {
+	took := slices.Concat(l.took, more.took)
+	slices.Sort(took)
+	return latencies{took: took, failed: l.failed + more.failed, first: cmp.Or(l.first, more.first), over: l.over + more.over}
 }
 
 func (l latencies) rate() float64 { return float64(len(l.took)) / l.over.Seconds() }
