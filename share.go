@@ -249,14 +249,19 @@ func (b *budget) serveShareLocked(s *share) {
 	}
 }
 
-// next returns whose turn it is, of those who may have more.
+// next returns whose turn it is, of those who may have more: the oldest request of the
+// holder that would have least. If the smallest went first, new requests would take
+// what the old ones need to come to their end.
 func (s *share) next() *Reservation {
+	oldest := map[Holder]*Reservation{}
+	for _, r := range s.waiting {
+		if x := oldest[r.holder]; s.mayHave(r, r.wants) && (x == nil || r.began.Before(x.began)) {
+			oldest[r.holder] = r
+		}
+	}
 	var best *Reservation
 	var least int64
-	for _, r := range s.waiting {
-		if !s.mayHave(r, r.wants) {
-			continue
-		}
+	for _, r := range oldest {
 		if n := s.weight(r, r.wants); best == nil || n < least || n == least && r.began.Before(best.began) {
 			best, least = r, n
 		}

@@ -77,6 +77,45 @@ func TestSlowUploadsKeepNoSmallRequestWaiting(t *testing.T) {
 	})
 }
 
+// Of one holder's requests that wait the oldest is served first, however little the others
+// want: else new requests would take what the old ones need to come to their end.
+func TestSmallNewRequestsDontOvertakeALargeOldOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := openBroker(t, objstore.NewMemory(), seb.Options{})
+		_, limit := b.ShareBytes(seb.ShareBodies)
+		first := b.NewReservation(seb.ShareBodies, seb.Holder{}, nil)
+		if err := first.Grow(t.Context(), limit); err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan int64, 3)
+		wait := func(n int64) {
+			time.Sleep(time.Millisecond) // fake
+			r := b.NewReservation(seb.ShareBodies, seb.Holder{}, nil)
+			go func() {
+				if err := r.Grow(t.Context(), n); err != nil {
+					t.Errorf("the request for %d bytes got %v", n, err)
+				}
+				served <- n
+				r.Shrink(n)
+			}()
+			synctest.Wait()
+		}
+		wait(limit / 2)
+		wait(limit / 8)
+		first.Shrink(limit / 4)
+		synctest.Wait()
+		if len(served) > 0 {
+			t.Errorf("a request for %d bytes overtook an older one", <-served)
+		}
+		first.Shrink(limit / 4)
+		synctest.Wait()
+		if len(served) != 2 {
+			t.Errorf("%d requests were served once there was room for the oldest", len(served))
+		}
+		first.Shrink(limit - 2*(limit/4))
+	})
+}
+
 // Eight uploads are no load.
 func TestSlowUploadsComeThrough(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
