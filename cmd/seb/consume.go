@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ type consumeCmd struct {
 	Consumer  string `placeholder:"NAME" help:"Begin where the consumer of this name is, and commit what was written, so that the next call goes on behind it (default: none)."`
 	Follow    bool   `short:"f" help:"Wait for records to come instead of stopping at the end."`
 	Limit     int64  `placeholder:"N" help:"Stop after N records (default: no limit)."`
+	Raw       bool   `help:"Write control characters to a terminal as they are (default: escaped, such as \\x1b)."`
 	// What other commands write their result with, and this one has none of.
 	Output *string `short:"o" env:"-" hidden:"" help:"Not here: see --format."`
 }
@@ -32,6 +34,9 @@ start. With --follow it goes on until it is interrupted, also across restarts of
 that are added, too. A position counts in each partition for itself. Without --consumer nothing is remembered between
 calls: say where to begin with --from. If the topic is deleted, it ends with exit code 4, also when another topic has
 its name by then.
+
+On a terminal, control characters are shown escaped, such as \x1b; --raw writes them as they are. Files and pipes get
+records as they are in any case.
 
 With --consumer it begins where the consumer of that name is, which it makes, at the beginning, if there is none, and
 commits what the output took, after it did: each record is written at least once, whatever is killed. See seb consumer
@@ -61,9 +66,13 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
+	form := c.output()
+	if isTerminal(std.out) && !c.Raw {
+		form = form.visible()
+	}
 	r := &copier{
-		cmd: c, broker: broker, form: c.output(), from: from, warn: std.err, lookEvery: lookEvery,
-		out: bufio.NewWriterSize(std.out, 64<<10), progress: newProgress(std.err, 0),
+		cmd: c, broker: broker, form: form, from: from, warn: std.err, lookEvery: lookEvery,
+		out: bufio.NewWriterSize(fileOf(std.out), 64<<10), progress: newProgress(std.err, 0),
 	}
 	if c.Consumer != "" {
 		r.keeper = newKeeper(broker, c.Topic, c.Consumer)
@@ -200,6 +209,20 @@ func (f *formatFlags) output() outputForm {
 	default:
 		return outputForm{batchType, writeLine}
 	}
+}
+
+// visible returns the form with control characters escaped, for a terminal: records are
+// anybody's, and could otherwise do with it what they like.
+func (f outputForm) visible() outputForm {
+	return outputForm{f.accept, func(out *bufio.Writer, record []byte) error {
+		var whole bytes.Buffer
+		w := bufio.NewWriter(&whole)
+		if err := errors.Join(f.write(w, record), w.Flush()); err != nil {
+			return err
+		}
+		_, err := out.Write(appendVisible(nil, whole.Bytes(), nil))
+		return err
+	}}
 }
 
 func writeLine(out *bufio.Writer, record []byte) error {

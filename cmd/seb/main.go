@@ -122,7 +122,7 @@ func main() {
 	// A reader that went away shows as an error of Write instead of a kill,
 	// so that `seb consume | head` succeeds.
 	signal.Ignore(syscall.SIGPIPE)
-	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, shown(os.Stdout), shown(os.Stderr)}))
 }
 
 // secondSignal is what a second signal does before a third ends the process: nothing as

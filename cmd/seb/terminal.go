@@ -1,16 +1,86 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"os"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
 
+// terminal is standard output or error where a person sees it. It shows control characters
+// escaped, since text of strangers, such as names and errors of a server, could otherwise
+// do with the terminal what it likes.
+type terminal struct{ file *os.File }
+
+// shown returns f, as a terminal if it is one.
+func shown(f *os.File) io.Writer {
+	if term.IsTerminal(int(f.Fd())) {
+		return terminal{f}
+	}
+	return f
+}
+
+// Write implements [io.Writer]. A call must not end within a character.
+func (t terminal) Write(p []byte) (int, error) {
+	if _, err := t.file.Write(appendVisible(nil, p, ownSequences)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// fileOf returns the file behind a terminal, else w itself: for what is to pass as it is.
+func fileOf(w io.Writer) io.Writer {
+	if t, ok := w.(terminal); ok {
+		return t.file
+	}
+	return w
+}
+
 // isTerminal tells whether a person sees what is written to w.
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := fileOf(w).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// ownSequences are the control sequences that seb itself writes.
+var ownSequences = []string{
+	"\r", toTopLeft, eraseToEnd, eraseBelow, eraseScreen, startColor(red), startColor(green), endColor,
+}
+
+// appendVisible appends text with its control characters escaped, also those that change
+// the direction of what follows, and bytes that are no text. LF and tabs stay, and so do
+// those sequences.
+func appendVisible(dst, text []byte, sequences []string) []byte {
+next:
+	for len(text) > 0 {
+		for _, s := range sequences {
+			if bytes.HasPrefix(text, []byte(s)) {
+				dst, text = append(dst, s...), text[len(s):]
+				continue next
+			}
+		}
+		r, n := utf8.DecodeRune(text)
+		switch {
+		case r == '\n' || r == '\t':
+			dst = append(dst, text[0])
+		case r == utf8.RuneError && n == 1, r < 0x100 && unicode.IsControl(r):
+			code := byte(r)
+			if r == utf8.RuneError {
+				code = text[0]
+			}
+			dst = fmt.Appendf(dst, `\x%02x`, code)
+		case unicode.Is(unicode.Bidi_Control, r):
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		default:
+			dst = append(dst, text[:n]...)
+		}
+		text = text[n:]
+	}
+	return dst
 }
 
 // color is the parameter of an ANSI escape; "" changes nothing.
@@ -19,7 +89,11 @@ type color string
 const (
 	red   color = "1;31"
 	green color = "32"
+
+	endColor = "\x1b[0m"
 )
+
+func startColor(c color) string { return "\x1b[" + string(c) + "m" }
 
 // painter colours text for terminals that want it.
 type painter bool
@@ -34,5 +108,5 @@ func (p painter) paint(c color, text string) string {
 	if !p || c == "" || text == "" {
 		return text
 	}
-	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
+	return startColor(c) + text + endColor
 }

@@ -110,7 +110,7 @@ func (c *topCmd) screen(std streams) (show func(*topView) error, once bool) {
 
 // sizeOf returns the columns and rows of the terminal w.
 func sizeOf(w io.Writer) (columns, rows int) {
-	if f, ok := w.(*os.File); ok {
+	if f, ok := fileOf(w).(*os.File); ok {
 		if columns, rows, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 && rows > 0 {
 			return columns, rows
 		}

@@ -56,15 +56,15 @@ func (h *handler) run(ctx context.Context, m seb.Message) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }() // there is nothing to lose: it has no name
-	tail := &tailWriter{w: h.std.err}
+	defer func() { _ = in.Close() }()         // there is nothing to lose: it has no name
+	tail := &tailWriter{w: fileOf(h.std.err)} // what the command writes is its own
 	stderr, passOn, err := tail.pipe()
 	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", h.cmd.Exec)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), ofRecord), h.environment(m)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, h.std.out, stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, fileOf(h.std.out), stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var kill *time.Timer
 	cmd.Cancel = func() error {
