@@ -26,8 +26,10 @@ const (
 	// that died.
 	tempAgeMax = 24 * time.Hour
 
-	dirMode  = 0o750
-	fileMode = 0o640
+	// The objects hold records, and what signs pushed ones: they are the
+	// owner's, whatever the umask.
+	dirMode  = 0o700
+	fileMode = 0o600
 )
 
 // Dir is a store in a local directory: the object "log/1" is the file log/1

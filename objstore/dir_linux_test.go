@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"testing"
 )
@@ -37,4 +38,21 @@ func TestDirGoesOnAfterWriteErrors(t *testing.T) {
 	}
 	mustCreate(t, d, "log/1")
 	mustGet(t, d, "log/1")
+}
+
+// Objects hold records and secrets, such as those that sign pushed records.
+func TestDirFilesAreTheOwnersWhateverTheUmask(t *testing.T) {
+	old := syscall.Umask(0)
+	defer syscall.Umask(old)
+	root := filepath.Join(t.TempDir(), "above", "store")
+	d := openTestDir(t, root, (*os.File).Sync)
+	mustCreate(t, d, "log/1")
+	for name, want := range map[string]os.FileMode{
+		"..": 0o700, ".": 0o700, ".tmp": 0o700, "log": 0o700, "log/1": 0o600,
+	} {
+		info, err := os.Stat(filepath.Join(root, name))
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want mode %o", name, info.Mode(), err, want)
+		}
+	}
 }
