@@ -79,8 +79,13 @@ func (o *output) lineAfter(prefix string, giveUp <-chan struct{}) (string, bool)
 
 // launch starts a broker on a free port, and does not wait for it.
 func launch(ctx context.Context, dir string, env []string, args ...string) (*process, error) {
+	return launchBinary(ctx, "seb", dir, env, args...)
+}
+
+// launchBinary is launch of another binary than the one under test.
+func launchBinary(ctx context.Context, binary, dir string, env []string, args ...string) (*process, error) {
 	p := &process{
-		cmd:    exec.CommandContext(ctx, "seb", append([]string{"serve", "--http", "127.0.0.1:0"}, args...)...),
+		cmd:    exec.CommandContext(ctx, binary, append([]string{"serve", "--http", "127.0.0.1:0"}, args...)...),
 		stdout: newOutput(),
 		stderr: newOutput(),
 		done:   make(chan struct{}),
@@ -103,6 +108,11 @@ func startServe(ctx context.Context, dir string, env []string, args ...string) (
 	if err != nil {
 		return nil, err
 	}
+	return p.ready()
+}
+
+// ready returns the broker once it is ready.
+func (p *process) ready() (*process, error) {
 	var ok bool
 	if p.url, ok = p.stdout.lineAfter("Seb is ready at ", p.done); !ok {
 		p.kill()
