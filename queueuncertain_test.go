@@ -106,6 +106,7 @@ func TestDispatchLimitMovesWithOtherCommits(t *testing.T) {
 				}
 				time.Sleep(work)
 				mustAck(t, q, ms...)
+				synctest.Wait() // so that the broker knows that its commit proves the log's end, and looks no more
 			}
 			if n := faulty.Count(objstore.VerbCreate, "log/") - before; n != 200 {
 				t.Errorf("200 acknowledgements took %d commits, with %v of work each", n, work)
@@ -197,6 +198,7 @@ func TestHeldBackRecordsAreShown(t *testing.T) {
 				}
 				for again.Attempt == 1 { // what the log lists by itself is held back as well
 					again = mustReceive(t, q, 1, time.Second)[0]
+					time.Sleep(time.Second) // its attempt is in the log before more are asked for
 				}
 				kill(t, b)
 				q = open(t, store, seb.InVirtualTime(immediate())).Queue("t", "work")
