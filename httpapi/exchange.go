@@ -156,7 +156,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		h.fail(w, r, err)
 	case done:
-	case r.URL.Path == peer.Path && peer.Asks(r):
+	case r.URL.Path == peer.Path && peer.Asks(r) && !passedOn(r): // one within another would be a way to take memory without end
 		h.acceptPeer(w, r)
 	case !isClean(r.URL) && !slices.Contains(originalPaths, path.Clean(r.URL.Path)):
 		h.fail(w, r, errNoRoute(r)) // the mux would redirect to what may be another topic

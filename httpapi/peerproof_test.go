@@ -249,6 +249,25 @@ func TestOwnerAuthorizesWhomABrokerNames(t *testing.T) {
 }
 
 // What was said on a connection between brokers is worth nothing on another one.
+// A stranger who nests connections in each other would take memory that no budget counts.
+func TestConnectionBetweenBrokersHoldsNoOther(t *testing.T) {
+	s := newPeer(t, objstore.NewMemory())
+	stranger := identityOf(newPeer(t, objstore.NewMemory()).broker)
+	host := strings.TrimPrefix(s.url, "http://")
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer, err := stranger.Ask(t.Context(), conn, host, peer.Key(s.broker.Session()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = outer.Close() }()
+	if _, err := stranger.Ask(t.Context(), outer, host, peer.Key(s.broker.Session())); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("a connection within the connection: %v", err)
+	}
+}
+
 func TestReplayedRequestIsRefused(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 2)
 	e := newEavesdropper(t, func(conn net.Conn) {

@@ -34,7 +34,7 @@ func (h *Handler) newPeerServer() *http.Server {
 	return &http.Server{
 		Handler:           http.HandlerFunc(h.servePeer),
 		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       idleTimeout,
+		IdleTimeout:       2 * ownerIdle, // the broker that asks lets go before that
 		MaxHeaderBytes:    headerBytesMax,
 		// Anybody may begin a handshake: that one fails is no news.
 		ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
@@ -82,6 +82,9 @@ func (h *Handler) acceptPeer(w *response, r *http.Request) {
 // peerKey is of a request's context: the session that passed it on, proved, but not yet known
 // to be of this log.
 type peerKey struct{}
+
+// passedOn tells whether a request came on a connection between brokers.
+func passedOn(r *http.Request) bool { return r.Context().Value(peerKey{}) != nil }
 
 func (h *Handler) servePeer(rw http.ResponseWriter, r *http.Request) {
 	if placeWanted(r.Context()) {

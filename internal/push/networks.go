@@ -76,10 +76,8 @@ func (n Networks) against(a netip.Addr) string {
 	holds := func(p netip.Prefix) bool { return p.Contains(a) }
 	inner, embeds := embedded(a)
 	switch {
-	case slices.ContainsFunc(n.Denied, holds):
-		return "is in a network that is never pushed to"
-	case embeds && slices.ContainsFunc(n.Denied, func(p netip.Prefix) bool { return p.Contains(inner) }):
-		return "holds one of a network that is never pushed to"
+	case n.denies(a):
+		return "is in a network that the broker never pushes to"
 	case slices.ContainsFunc(n.Allowed, holds):
 		return ""
 	case embeds:
@@ -90,6 +88,13 @@ func (n Networks) against(a netip.Addr) string {
 		return "is one of the broker's own machine"
 	}
 	return ""
+}
+
+// denies tells whether the operator has denied an address, or the one that it embeds.
+func (n Networks) denies(a netip.Addr) bool {
+	a = a.WithZone("").Unmap()
+	inner, embeds := embedded(a)
+	return slices.ContainsFunc(n.Denied, func(p netip.Prefix) bool { return p.Contains(a) || embeds && p.Contains(inner) })
 }
 
 func (n Networks) isOwn(a netip.Addr) bool {
@@ -117,8 +122,12 @@ func (n Networks) CheckTarget(t Target) error {
 		return err
 	}
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil { // else it is a host's name
+		hint := "use a public one, or have its network allowed with --push-allow of seb serve"
+		if n.denies(a) {
+			hint = "use another one, or have its network taken out of --push-deny of seb serve"
+		}
 		if why := n.against(a); why != "" {
-			return invalid("url", "use a public one, or have its network allowed with --push-allow of seb serve", "the URL's address %s %s", a, why)
+			return invalid("url", hint, "the URL's address %s %s", a, why)
 		}
 	}
 	return nil
