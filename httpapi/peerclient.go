@@ -103,7 +103,7 @@ func (p *peerClient) secure(ctx context.Context, conn net.Conn, name string) (ne
 		_ = conn.Close()
 		return nil, fmt.Errorf("connect to a broker: %w", err)
 	}
-	return outer, nil
+	return peer.Abrupt(outer), nil
 }
 
 const ownerDialMax = 2 * time.Second

@@ -48,7 +48,7 @@ func (i *Identity) ask(ctx context.Context, conn net.Conn, host string, owner Ke
 	if err := inner.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("prove sessions to each other: %w", err)
 	}
-	return inner, nil
+	return Abrupt(inner), nil
 }
 
 // answerBytesMax is what the header of an answer may have.

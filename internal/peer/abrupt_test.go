@@ -1,0 +1,34 @@
+package peer
+
+import (
+	"crypto/tls"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestConnectionClosesWithoutWaitingForTheOtherSide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asks, _ := newIdentity(t)
+		owns, owner := newIdentity(t)
+		near, far := net.Pipe() // takes nothing that nobody reads
+		defer func() { _ = far.Close() }()
+		served := make(chan error, 1)
+		go func() { served <- tls.Server(far, owns.Accepting()).Handshake() }()
+		conn := tls.Client(near, asks.asking(owner))
+		if err := conn.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-served; err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := Abrupt(conn).Close(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("closing took %v", took)
+		}
+	})
+}
