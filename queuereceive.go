@@ -230,6 +230,8 @@ func (r *receiver) wait(ctx context.Context, d *desk, turn chan struct{}) error 
 	defer timer.Stop()
 	select {
 	case <-turn:
+		// Others that give up pass their turn on: that is no reason to go on when the time is over.
+		r.over = opened != nil && !time.Now().Before(deadline)
 	case <-opened:
 		d.giveTurn(turn)
 	case <-timer.C:
