@@ -156,7 +156,7 @@ func (w *delayedWork) left() int {
 // off by a quarter of an hour; and on a directory the wall clock is the store's, and the same.
 func TestKillNineOfBrokersWhoseWallClocksJump(t *testing.T) {
 	if os.Getenv("SEB_KILL_CYCLES") == "" {
-		t.Skip("it builds Go's library anew: set SEB_KILL_CYCLES, or see make crash")
+		t.Skip("it rebuilds Go's standard library: set SEB_KILL_CYCLES, or see make crash")
 	}
 	binary := sebWithJumpingWallClock(t)
 	onStores(t, func(t *testing.T, env []string, store string) {
