@@ -91,9 +91,9 @@ prove: race explore simulate crash ## show at large bounds that nothing acknowle
 
 .PHONY: explore
 explore: ## explore the log's decisions, and queues, up to STATES states of each large bound
-	go test ./internal/explore -count=1 -run 'TestSmall|RuleIsNeeded' -v
-	go test ./internal/explore -count=1 -run TestLarge -explore.states=$(STATES) -timeout 5h -v
-	go test ./internal/explore -count=1 -run Walks -explore.walks=20000 -timeout 5h -v
+	go test ./internal/test/explore -count=1 -run 'TestSmall|RuleIsNeeded' -v
+	go test ./internal/test/explore -count=1 -run TestLarge -explore.states=$(STATES) -timeout 5h -v
+	go test ./internal/test/explore -count=1 -run Walks -explore.walks=20000 -timeout 5h -v
 
 .PHONY: simulate
 simulate: ## simulate SEEDS runs of whole brokers, and stores that break their word

@@ -78,7 +78,11 @@ func (a Access) CheckScope(s Scopes) error {
 	if a.open || s != 0 && s&^has == 0 {
 		return nil
 	}
-	return forbidden("%s is not for %s", a.who(), s)
+	if a.Topic != "" {
+		return forbidden("use an API key with the scope "+s.String(), "%s is for reading its topic, and this needs the scope %s", a.who(), s)
+	}
+	return forbidden("use a key that has it; an admin creates one with `seb key create NAME --scope "+s.String()+"`",
+		"%s has the scope %s, and this needs the scope %s", a.who(), a.Key.Scopes, s)
 }
 
 // CheckTopic returns an error with [CodeForbidden] unless s is among the scopes
@@ -88,7 +92,8 @@ func (a Access) CheckTopic(s Scopes, topic string) error {
 		return err
 	}
 	if !a.MaySee(topic) {
-		return forbidden("%s is not for topic %q", a.who(), topic)
+		return forbidden("use a key for that topic; an admin creates one with `seb key create NAME --scope "+s.String()+" --topic TOPIC`",
+			"%s is not for topic %q", a.who(), topic)
 	}
 	return nil
 }
@@ -100,7 +105,7 @@ func (a Access) CheckAll(s Scopes) error {
 		return err
 	}
 	if !a.open && !slices.Contains(a.Key.Topics, "*") {
-		return forbidden("%s is not for all topics", a.who())
+		return forbidden("use a key for all topics, which is one that was created without --topic", "%s is not for all topics", a.who())
 	}
 	return nil
 }
@@ -126,9 +131,9 @@ func (a Access) who() string {
 	return fmt.Sprintf("the API key %q", a.Key.Name)
 }
 
-func forbidden(format string, args ...any) error {
+func forbidden(hint, format string, args ...any) error {
 	return &Error{
 		Code: CodeForbidden, Detail: fmt.Sprintf(format, args...), Outcome: NotCommitted,
-		Hint: "use a key with that scope for that topic; `seb key list` shows which there are",
+		Hint: hint,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/auth"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -128,15 +129,15 @@ func authenticateID(s *state.State, id uint64) (Access, error) {
 }
 
 func authenticateSecret(s *state.State, text string) (Access, error) {
-	given, ok := parseSecret(text)
+	given, ok := auth.ParseSecret(text)
 	if !ok {
 		return Access{}, malformedKey()
 	}
-	k, err := findKey(s, given.id)
+	k, err := findKey(s, given.ID)
 	if err != nil {
 		return Access{}, err
 	}
-	hash := given.hash(k.Salt)
+	hash := given.Hash(k.Salt)
 	if subtle.ConstantTimeCompare(hash[:], k.Hash[:]) != 1 {
 		return Access{}, unauthorized("the API key is wrong", "check that it is whole, and of this Seb")
 	}
@@ -144,18 +145,18 @@ func authenticateSecret(s *state.State, text string) (Access, error) {
 }
 
 func authenticateToken(s *state.State, text, topic string) (Access, error) {
-	t, ok := parseToken(text)
+	t, ok := auth.ParseToken(text)
 	if !ok || topic == "" {
 		return Access{}, unauthorized("the signed URL is malformed", "make a new one with `seb url`; it is good for reading records, and nothing else")
 	}
-	k, err := findKey(s, t.key)
+	k, err := findKey(s, t.Key)
 	if err != nil {
 		return Access{}, err
 	}
-	if !t.signedBy(k.Public, topic) {
+	if !t.SignedBy(k.Public, topic) {
 		return Access{}, unauthorized("the signature is wrong", "the token is good for the topic it was made for only; make a new one with `seb url`")
 	}
-	return Access{Key: describeKey(k), Topic: topic, Until: t.expires}, nil
+	return Access{Key: describeKey(k), Topic: topic, Until: t.Expires}, nil
 }
 
 func authenticateNames(s *state.State, names []string) (Access, error) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/cache"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
@@ -26,9 +26,9 @@ const (
 type flightKey cache.Range
 
 func rangeOf(l state.Location) cache.Range {
-	kind := commitlog.KindCommit
+	kind := format.KindCommit
 	if l.Object.Data {
-		kind = commitlog.KindData
+		kind = format.KindData
 	}
 	return cache.Range{
 		Object: cache.Object{Kind: byte(kind), Seq: l.Object.Seq, Tag: l.Object.Tag},
@@ -38,9 +38,9 @@ func rangeOf(l state.Location) cache.Range {
 
 func objectKey(o state.Object) string {
 	if o.Data {
-		return commitlog.DataRef{Seq: commitlog.Seq(o.Seq), ID: o.Tag}.Key()
+		return format.DataRef{Seq: format.Seq(o.Seq), ID: o.Tag}.Key()
 	}
-	return commitlog.LogKey(commitlog.Seq(o.Seq))
+	return format.LogKey(format.Seq(o.Seq))
 }
 
 // readWaitsFor is how long a read waits for more once its first batch is there. Its caller
@@ -198,8 +198,8 @@ var errMoved = errors.New("the state was loaded anew")
 // lost tells whether err says that an object isn't what the log says it is. Every
 // batch of the log had the magic that is known here when it was committed.
 func lost(err error) bool {
-	return errors.Is(err, objstore.ErrNotFound) || errors.Is(err, record.ErrCorrupt) ||
-		errors.Is(err, record.ErrMagic) || errors.Is(err, commitlog.ErrCorrupt)
+	return errors.Is(err, objstore.ErrNotFound) || errors.Is(err, objstore.ErrNotRegular) || errors.Is(err, record.ErrCorrupt) ||
+		errors.Is(err, record.ErrMagic) || errors.Is(err, format.ErrCorrupt)
 }
 
 func (b *Broker) dataLost(l state.Location, err error) error {
@@ -260,7 +260,7 @@ func (b *Broker) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 		return nil, err
 	}
 	if o.Size != int64(l.Object.Size) || int64(len(o.Body)) != n {
-		return nil, fmt.Errorf("%s: %w: %d of %d bytes, not %d of %d", key, commitlog.ErrCorrupt, len(o.Body), o.Size, n, l.Object.Size)
+		return nil, fmt.Errorf("%s: %w: %d of %d bytes, not %d of %d", key, format.ErrCorrupt, len(o.Body), o.Size, n, l.Object.Size)
 	}
 	at := int64(l.Pos) - off
 	raw := o.Body[at : at+int64(l.Size) : at+int64(l.Size)]
@@ -297,7 +297,7 @@ func (b *Broker) loadCount() uint64 {
 func (b *Broker) cacheAround(r cache.Range, window []byte, off int64) {
 	at := int64(r.Pos) - off
 	if off == 0 {
-		p, err := commitlog.DecodePrologue(window)
+		p, err := format.DecodePrologue(window)
 		if err != nil {
 			return
 		}

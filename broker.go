@@ -61,6 +61,7 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/cache"
 	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -69,7 +70,7 @@ import (
 type Broker struct {
 	opts    Options
 	store   objstore.Store
-	cluster commitlog.Cluster
+	cluster format.Cluster
 	logger  *slog.Logger
 	log     *commitlog.Log
 	cache   *cache.Cache
@@ -115,8 +116,9 @@ type Broker struct {
 	building       *building
 	recovered      bool
 	recovery       recovery // until recovered
-	lastCheckpoint commitlog.Seq
+	lastCheckpoint format.Seq
 	checkpointing  atomic.Bool
+	nextCheckpoint time.Time     // a checkpoint that is due before waits until then; owned by who is checkpointing
 	sound          atomic.Uint64 // the slot up to which no hole was found when one was last looked for
 	contendedUntil time.Time
 }
@@ -169,6 +171,11 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 
 func (b *Broker) open(ctx context.Context) error {
 	var err error
+	if b.opts.CacheDir != "" && b.opts.CacheBytes > 0 {
+		if err := cache.CheckDir(b.opts.CacheDir); err != nil { // before the store is touched
+			return unsafeCache(err)
+		}
+	}
 	b.cluster, err = commitlog.OpenCluster(ctx, b.store, b.opts.Cluster.DeleteDelay, b.opts.Cluster.Margin, b.opts.wall())
 	if err != nil {
 		return openError("open the bucket", err, err)
@@ -184,12 +191,12 @@ func (b *Broker) open(ctx context.Context) error {
 		Logger:    b.logger,
 	})
 	if err != nil {
-		return fmt.Errorf("open the cache: %w", err)
+		return unsafeCache(err)
 	}
 	b.budget = newBudget(b.opts.Memory, b.cache.SetMemoryMax)
 	b.pushed = newPushMemory(b)
 	b.permits = newPushPermits()
-	b.gather = &gather{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put, keyed: map[commitlog.Digest]*request{}}
+	b.gather = &gather{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put, keyed: map[format.Digest]*request{}}
 	b.log = commitlog.NewLog(b.store, b.cluster, (*fold)(b), commitlog.Clock{Now: b.opts.wall, Boot: b.opts.boot})
 	begun := time.Now()
 	b.recovery = newRecovery(b.logger)
@@ -203,6 +210,11 @@ func (b *Broker) open(ctx context.Context) error {
 	b.logger.Info("recovered", "cluster", b.cluster.ID.String(), "commits", uint64(applied),
 		"topics", b.state.TopicCount(), "batches", b.state.Batches(), "took", time.Since(begun).Round(time.Millisecond))
 	return nil
+}
+
+// unsafeCache refuses options with a cache directory that others may write to, which no restart mends.
+func unsafeCache(err error) error {
+	return &Error{Code: CodeInvalidRequest, Detail: "CacheDir", Err: err}
 }
 
 // openError says what to do about the errors that a bucket can meet Open with.
@@ -219,10 +231,12 @@ func openError(doing string, err, damage error) error {
 // not about that.
 func damageHint(err error) string {
 	switch {
-	case errors.Is(err, commitlog.ErrVersion):
+	case errors.Is(err, format.ErrVersion):
 		return "the bucket was written by a newer seb: run that version or a later one"
-	case errors.Is(err, commitlog.ErrForeign):
+	case errors.Is(err, format.ErrForeign):
 		return "the bucket holds an object that is not of this log: find out who wrote it, and restore or remove it; seb touches nothing"
+	case errors.Is(err, objstore.ErrNotRegular):
+		return "no object can be what stands there: move it away, and put the object back if there was one; seb fsck names all that is damaged; then start again"
 	case errors.Is(err, commitlog.ErrLoss), errors.Is(err, commitlog.ErrRolledBack):
 		return "objects of the log are gone: restore them (a bucket with versioning still has them) or restore the whole bucket to one point in time, then start again"
 	case errors.Is(err, commitlog.ErrFork):
@@ -231,7 +245,7 @@ func damageHint(err error) string {
 		return "the store's clock went back by more than the margin: set it right, then start again"
 	case errors.Is(err, objstore.ErrStopped):
 		return "the store gave up, as a directory does after an fsync that failed, or once it was moved or replaced: set that right, then start again"
-	case errors.Is(err, commitlog.ErrCorrupt), errors.Is(err, state.ErrNonsense):
+	case errors.Is(err, format.ErrCorrupt), errors.Is(err, state.ErrNonsense):
 		return "an object of the log is damaged: restore it from a copy or an earlier version, then start again"
 	}
 	return ""

@@ -53,8 +53,8 @@ func newBudget(limit int64, resize func(cacheMax int64)) *budget {
 	return b
 }
 
-// of returns so many sixteenths of the budget.
-func (b *budget) of(sixteenths int64) int64 { return b.limit / 16 * sixteenths }
+// of returns n/16 of the budget.
+func (b *budget) of(n int64) int64 { return b.limit / 16 * n }
 
 // max returns what a class may have when nothing else is taken.
 func (b *budget) max(c budgetClass) int64 {

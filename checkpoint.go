@@ -8,15 +8,22 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// maybeCheckpoint writes a checkpoint beside the commit loop when one is due.
-// Of several brokers, the one that won a slot divisible by CheckpointCommits
-// writes it; when that one died over it, whoever wins once twice as many have passed.
-func (b *Broker) maybeCheckpoint(won commitlog.Seq) {
-	every := commitlog.Seq(b.opts.CheckpointCommits)
+// A checkpoint holds the whole state, so it costs more as the log grows, and a
+// directory may take thousands of commits each second. Large checkpoints take at
+// most about 1/checkpointShare of the time: one that is due too early waits.
+const checkpointShare = 8
+
+// maybeCheckpoint looks for holes and writes a checkpoint beside the commit loop
+// when one is due. Of several brokers, the one that won a slot divisible by
+// CheckpointCommits does; when that one died over it, whoever wins once twice as
+// many have passed.
+func (b *Broker) maybeCheckpoint(won format.Seq) {
+	every := format.Seq(b.opts.CheckpointCommits)
 	if won%every != 0 && won < b.lastCheckpoint+2*every || b.stopped.Load() != nil {
 		return
 	}
@@ -28,7 +35,13 @@ func (b *Broker) maybeCheckpoint(won commitlog.Seq) {
 	b.tasks.Go(func() {
 		defer b.checkpointing.Store(false)
 		for tries := 0; b.life.Err() == nil; tries++ {
-			err := b.writeCheckpoint(b.life, view, hash)
+			err := b.findHole(b.life, view.Seq())
+			if err == nil && time.Now().Before(b.nextCheckpoint) {
+				return
+			}
+			if err == nil {
+				err = b.writeCheckpoint(b.life, view, hash)
+			}
 			if err == nil {
 				return
 			}
@@ -41,6 +54,15 @@ func (b *Broker) maybeCheckpoint(won commitlog.Seq) {
 				b.logger.Error("a checkpoint is not what this broker would have written", "slot", uint64(view.Seq()), "err", err)
 				return
 			}
+			if errors.Is(err, objstore.ErrTooLarge) {
+				b.logger.Error("the state is too large for a checkpoint, so the next start replays all commits since the last one: delete topics, and lower --state-memory",
+					"slot", uint64(view.Seq()), "err", err)
+				return
+			}
+			if errors.Is(err, objstore.ErrNotRegular) { // the next one has another key
+				b.logger.Error("a checkpoint can't be written", "slot", uint64(view.Seq()), "err", err, "hint", damageHint(err))
+				return
+			}
 			b.logger.Warn("writing a checkpoint", "slot", uint64(view.Seq()), "tries", tries+1, "err", err)
 			pause(b.life, tries)
 		}
@@ -49,7 +71,7 @@ func (b *Broker) maybeCheckpoint(won commitlog.Seq) {
 
 // snapshot returns the state and the hash of the head it stands on. Only the
 // commit loop moves either.
-func (b *Broker) snapshot() (*state.View, commitlog.Hash) {
+func (b *Broker) snapshot() (*state.View, format.Hash) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	_, hash := b.log.Position()
@@ -63,7 +85,10 @@ func (b *Broker) finalCheckpoint(ctx context.Context) error {
 		return nil
 	}
 	view, hash := b.snapshot()
-	err := b.writeCheckpoint(ctx, view, hash)
+	err := b.findHole(ctx, view.Seq())
+	if err == nil {
+		err = b.writeCheckpoint(ctx, view, hash)
+	}
 	if contradicts(err) {
 		b.stop(err)
 		return nil // Shutdown tells
@@ -85,40 +110,45 @@ func contradicts(err error) bool {
 // again won't change.
 var errOtherState = errors.New("it is not the state as of its slot")
 
-// writeCheckpoint creates a checkpoint and reads it back: only one that
-// verifies counts. If slots are gone that this broker has applied, a checkpoint
-// would only cover that up.
-func (b *Broker) writeCheckpoint(ctx context.Context, view *state.View, hash commitlog.Hash) error {
-	begun := time.Now()
-	sound := commitlog.Seq(b.sound.Load())
-	if window := 2 * commitlog.Seq(b.opts.CheckpointCommits); view.Seq() > window {
-		sound = max(sound, view.Seq()-window) // others have looked below that
+// findHole returns an error if slots up to s are gone that this broker has
+// applied: a checkpoint would only cover that up.
+func (b *Broker) findHole(ctx context.Context, s format.Seq) error {
+	sound := format.Seq(b.sound.Load())
+	if window := 2 * format.Seq(b.opts.CheckpointCommits); s > window {
+		sound = max(sound, s-window) // others have looked below that
 	}
-	if err := b.log.FindHole(ctx, sound+1, view.Seq()); err != nil {
+	if err := b.log.FindHole(ctx, sound+1, s); err != nil {
 		return err
 	}
-	b.sound.Store(uint64(view.Seq()))
-	c := &commitlog.Checkpoint{
+	b.sound.Store(uint64(s))
+	return nil
+}
+
+// writeCheckpoint creates a checkpoint and reads it back: only one that
+// verifies counts. What lies below it must have no hole.
+func (b *Broker) writeCheckpoint(ctx context.Context, view *state.View, hash format.Hash) error {
+	begun := time.Now()
+	c := &format.Checkpoint{
 		Cluster: b.cluster.ID,
 		Seq:     view.Seq(),
 		Hash:    hash,
 		Created: b.opts.wall().UnixMicro(),
 		Body:    view.Encode(),
 	}
-	key, head := commitlog.CheckpointKey(c.Seq), commitlog.EncodeCheckpoint(c)
-	if size := int64(len(head)) + int64(len(c.Body)); size > commitlog.CheckpointBytesMax {
-		return fmt.Errorf("write %s: %w: it would have %d bytes, and may have %d", key, objstore.ErrTooLarge, size, commitlog.CheckpointBytesMax)
+	key, head := format.CheckpointKey(c.Seq), format.EncodeCheckpoint(c)
+	if size := int64(len(head)) + int64(len(c.Body)); size > format.CheckpointBytesMax {
+		return fmt.Errorf("write %s: %w: it would have %d bytes, and may have %d", key, objstore.ErrTooLarge, size, format.CheckpointBytesMax)
 	}
 	ctx, cancel := storeContext(ctx, 2*int64(len(c.Body)))
 	defer cancel()
 	if _, err := b.store.Create(ctx, key, head, c.Body); err != nil && !errors.Is(err, objstore.ErrExists) {
 		return err
 	}
-	o, err := objstore.GetWhole(ctx, b.store, key, commitlog.CheckpointBytesMax)
+	o, err := objstore.GetWhole(ctx, b.store, key, format.CheckpointBytesMax)
 	if err != nil {
 		return fmt.Errorf("read back %s: %w", key, err)
 	}
-	got, err := commitlog.DecodeCheckpoint(o.Body)
+	got, err := format.DecodeCheckpoint(o.Body)
 	if err != nil {
 		return fmt.Errorf("read back %s: %w", key, err)
 	}
@@ -130,7 +160,11 @@ func (b *Broker) writeCheckpoint(ctx context.Context, view *state.View, hash com
 	if got.Cluster != c.Cluster || got.Seq != c.Seq || !bytes.Equal(got.Body, c.Body) && !view.Is(got.Body) {
 		return fmt.Errorf("read back %s: %w", key, errOtherState)
 	}
-	b.metrics.checkpoint(len(c.Body), time.Since(begun))
-	b.logger.Debug("checkpoint", "slot", uint64(c.Seq), "bytes", len(c.Body), "took", time.Since(begun))
+	took := time.Since(begun)
+	if len(c.Body) >= b.opts.checkpointLarge {
+		b.nextCheckpoint = time.Now().Add((checkpointShare - 1) * took)
+	}
+	b.metrics.checkpoint(len(c.Body), took)
+	b.logger.Debug("checkpoint", "slot", uint64(c.Seq), "bytes", len(c.Body), "took", took)
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -134,7 +134,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 		r.bytes += int64(len(a.answers)) * ackBytes
 	}
 	if len(moves)+len(acks) > 0 {
-		r.change = func(d *state.Draft) ([]commitlog.Item, *Error) {
+		r.change = func(d *state.Draft) ([]format.Item, *Error) {
 			moved, refusal := move(d, moves)
 			if refusal != nil {
 				return nil, refusal
@@ -221,7 +221,7 @@ func (c Commit) key(key string, each []appendOptions, by caller) *idempotencyKey
 	}
 	if by.key != 0 {
 		k.unscoped = k.hashes
-		k.hashes = make([]commitlog.Digest, len(k.unscoped))
+		k.hashes = make([]format.Digest, len(k.unscoped))
 		for i := range k.hashes {
 			k.hashes[i] = hashKey(int64(-1-i), key, by.key)
 		}

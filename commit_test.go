@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -61,7 +61,7 @@ func TestCommitDoesAllOfItInOneSlot(t *testing.T) {
 		worker := withWorker(t, b, 3)
 		mustCreateTopic(t, b, "a", 3)
 		mustCreateTopic(t, b, "b", 1)
-		before := len(keys(t, memory, commitlog.LogPrefix))
+		before := len(keys(t, memory, format.LogPrefix))
 		c := counted(0, 2, appends("b", "x"), appends("a", "1", "2"), appends("b", "y", "z"))
 		c.Appends[1].Options = []seb.AppendOption{seb.ToPartitions([]int32{2, 1})}
 		got := mustCommitAll(t, b, c)
@@ -73,7 +73,7 @@ func TestCommitDoesAllOfItInOneSlot(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("the answer (-want +got):\n%s", diff)
 		}
-		if n := len(keys(t, memory, commitlog.LogPrefix)) - before; n != 1 {
+		if n := len(keys(t, memory, format.LogPrefix)) - before; n != 1 {
 			t.Errorf("it took %d slots", n)
 		}
 		for _, b := range []*seb.Broker{b, open(t, memory, immediate())} {
@@ -185,7 +185,7 @@ func TestCommitLeavesItsNeighboursAlone(t *testing.T) {
 				mustCreateTopic(t, b, "a", 1)
 				mustCreateTopic(t, b, "b", 1)
 				release := make(chan struct{})
-				undo := faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))
+				undo := faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))
 				var (
 					wg     sync.WaitGroup
 					served [11]error
@@ -374,7 +374,7 @@ func TestRetriesJoinTheCommitThatIsUnderWay(t *testing.T) {
 		worker := withWorker(t, b, 3)
 		mustCreateTopic(t, b, "out", 1)
 		release := make(chan struct{})
-		defer faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))()
+		defer faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))()
 		var (
 			wg       sync.WaitGroup
 			mu       sync.Mutex
@@ -414,7 +414,7 @@ func TestCommitOfAllThatIsGivenUp(t *testing.T) {
 		worker := withWorker(t, b, 3)
 		mustCreateTopic(t, b, "out", 1)
 		release := make(chan struct{})
-		undo := faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))
+		undo := faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))
 		brief := func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Second) }
 		for i, want := range []seb.Outcome{seb.Unknown, seb.NotCommitted} { // sent, and waiting behind it
 			ctx, cancel := brief()

@@ -3,7 +3,7 @@ package seb
 import (
 	"fmt"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -52,7 +52,7 @@ func (a *queueAck) token(index int) string { return fmt.Sprintf("%s/tokens/%d", 
 
 // acknowledge returns the items that say that deliveries were done, or the refusal of the
 // first that can't be.
-func acknowledge(d *state.Draft, acks []queueAck) (items []commitlog.Item, _ *Error) {
+func acknowledge(d *state.Draft, acks []queueAck) (items []format.Item, _ *Error) {
 	for _, a := range acks {
 		topic, id, refusal := a.queue.find(d)
 		if refusal != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -36,12 +36,12 @@ func TestCommitAcknowledgesTogetherWithTheRest(t *testing.T) {
 		withWorker(t, b, 1) // of the same topic, which has six records now
 		ms := mustReceive(t, q, 3, 0)
 		wantHanded(t, ms, "[0#1 1#1 2#1]")
-		before := len(keys(t, memory, commitlog.LogPrefix))
+		before := len(keys(t, memory, format.LogPrefix))
 		c := worked([]seb.Message{ms[2], ms[0], ms[2]}, appends("out", "a"))
 		c.Positions = counted(0, 4).Positions
 		mustCreateTopic(t, b, "out", 1)
 		mustCommitAll(t, other, c) // any broker takes it
-		if n := len(keys(t, memory, commitlog.LogPrefix)) - before; n != 2 {
+		if n := len(keys(t, memory, format.LogPrefix)) - before; n != 2 {
 			t.Errorf("it took %d slots, want 2: the topic and the commit", n)
 		}
 		time.Sleep(time.Minute)

@@ -3,7 +3,7 @@ package seb
 import (
 	"fmt"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -14,7 +14,7 @@ type consumerMove struct {
 	name       string // of the part
 	consumer   *Consumer
 	version    string
-	expect, to []commitlog.Position
+	expect, to []format.Position
 	moved      string // its version behind the commit
 }
 
@@ -46,8 +46,8 @@ func (b *Broker) moves(c Commit) ([]consumerMove, error) {
 }
 
 // move returns the items that move consumers, or the refusal of the first that can't be.
-func move(d *state.Draft, moves []consumerMove) ([]commitlog.Item, *Error) {
-	items := make([]commitlog.Item, len(moves))
+func move(d *state.Draft, moves []consumerMove) ([]format.Item, *Error) {
+	items := make([]format.Item, len(moves))
 	for i := range moves {
 		m := &moves[i]
 		id, refusal := m.consumer.mayCommit(d, m.to, commitOptions{version: m.version, expect: m.expect})
@@ -55,7 +55,7 @@ func move(d *state.Draft, moves []consumerMove) ([]commitlog.Item, *Error) {
 			return nil, refusal.of(m.name)
 		}
 		m.moved = versionOf(id, d.ConsumerVersion(id)+1)
-		items[i] = &commitlog.PositionsMoved{Consumer: id, Positions: m.to}
+		items[i] = &format.PositionsMoved{Consumer: id, Positions: m.to}
 	}
 	return items, nil
 }

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -58,7 +58,7 @@ func TestCommitsOfTwoAPIKeysUnderOneIdempotencyKeyShareASlot(t *testing.T) {
 		_, secretA := createKey(t, b, seb.KeyOptions{Name: "a"})
 		_, secretB := createKey(t, b, seb.KeyOptions{Name: "b"})
 		mustAppend(t, b, "t", "v")
-		remove := faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))
+		remove := faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))
 		wg.Go(func() { mustAppend(t, b, "t", "holds the slot") })
 		synctest.Wait()
 		for i, secret := range []string{secretA, secretB} {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -70,7 +70,7 @@ func TestAppendIfOffsetLeavesItsNeighboursAlone(t *testing.T) {
 				mustCreateTopic(t, b, "t", 1)
 				other := open(t, memory, immediate())
 				release := make(chan struct{})
-				undo := faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))
+				undo := faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))
 				var pending []*seb.Pending
 				async := func(v string, opts ...seb.AppendOption) {
 					t.Helper()
@@ -127,7 +127,7 @@ func TestConditionIsDecidedAnewAfterALostRace(t *testing.T) {
 				mustCreateTopic(t, b, "t", 1)
 				other := open(t, memory, immediate())
 				release := make(chan struct{})
-				faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Times(1, storetest.Hold(release)))
+				faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Times(1, storetest.Hold(release)))
 				first, err := b.AppendAsync(t.Context(), "t", values("a"))
 				if err != nil {
 					t.Fatal(err)
@@ -161,7 +161,7 @@ func TestConflictTellsTheEndOfTheLog(t *testing.T) {
 		mustCreateTopic(t, b, "t", 1)
 		other := open(t, memory, immediate())
 		release := make(chan struct{})
-		faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Times(1, storetest.HoldReply(release)))
+		faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Times(1, storetest.HoldReply(release)))
 		first, err := b.AppendAsync(t.Context(), "t", values("a"))
 		if err != nil {
 			t.Fatal(err)

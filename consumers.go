@@ -8,7 +8,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -74,7 +74,7 @@ func (b *Broker) Consumers(ctx context.Context, topic string, o ListOptions) ite
 			yield(ConsumerInfo{}, asRead(err))
 			return
 		}
-		b.consumersOf(id).list(ctx, b, o.After, o.may)(yield)
+		b.consumersOf(id).list(ctx, b, o.After, o.may, o.Reserve)(yield)
 	}
 }
 
@@ -158,7 +158,7 @@ func (c *Consumer) Delete(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return c.b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	return c.b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		topic, _, ok := d.TopicID(c.topic)
 		if !ok {
 			return nil, topicNotFound(c.topic)
@@ -167,7 +167,7 @@ func (c *Consumer) Delete(ctx context.Context) error {
 		if !ok {
 			return nil, consumerNotFound(c.topic, c.name)
 		}
-		return []commitlog.Item{&commitlog.ConsumerDeleted{ID: id}}, nil
+		return []format.Item{&format.ConsumerDeleted{ID: id}}, nil
 	})
 }
 
@@ -185,7 +185,7 @@ func (c *Consumer) check() error {
 
 // Create creates the consumer at the start of every partition, unless it exists.
 func (c *Consumer) Create(ctx context.Context) (_ ConsumerInfo, created bool, _ error) {
-	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]commitlog.Position, *Error) {
+	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]format.Position, *Error) {
 		if _, exists := d.ConsumerID(topic, c.name); exists {
 			return nil, nil
 		}
@@ -194,19 +194,19 @@ func (c *Consumer) Create(ctx context.Context) (_ ConsumerInfo, created bool, _ 
 }
 
 // created returns the item that creates the consumer.
-func (c *Consumer) created(d *state.Draft, topic uint64) (id uint64, _ []commitlog.Item, _ *Error) {
+func (c *Consumer) created(d *state.Draft, topic uint64) (id uint64, _ []format.Item, _ *Error) {
 	if most := min(c.b.opts.Limits.Consumers, state.ConsumersMax); d.ConsumerCount() >= most {
 		return 0, nil, limited(CodeTooManyConsumers, most, "there are %d consumers already", d.ConsumerCount())
 	}
 	id = d.NextConsumerID()
-	return id, []commitlog.Item{&commitlog.ConsumerCreated{ID: id, Topic: topic, Name: c.name}}, nil
+	return id, []format.Item{&format.ConsumerCreated{ID: id, Topic: topic, Name: c.name}}, nil
 }
 
 // starts returns the start of every partition.
-func starts(d *state.Draft, topic uint64, partitions uint32) []commitlog.Position {
-	ps := make([]commitlog.Position, partitions)
+func starts(d *state.Draft, topic uint64, partitions uint32) []format.Position {
+	ps := make([]format.Position, partitions)
 	for p := range partitions {
-		ps[p] = commitlog.Position{Partition: p, Offset: d.Start(topic, p)}
+		ps[p] = format.Position{Partition: p, Offset: d.Start(topic, p)}
 	}
 	return ps
 }
@@ -231,7 +231,7 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 			return ConsumerInfo{}, false, notSent(err)
 		}
 	}
-	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]commitlog.Position, *Error) {
+	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]format.Position, *Error) {
 		if from.kind == fromOffset && partitions > 1 {
 			e := refused(CodeInvalidRequest, "offset %d can't be where to begin in each of %d partitions", from.n, partitions)
 			e.Hint = "name the partitions and their offsets"
@@ -263,7 +263,7 @@ func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo
 	if err != nil {
 		return ConsumerInfo{}, false, err
 	}
-	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]commitlog.Position, *Error) {
+	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]format.Position, *Error) {
 		if err := c.checkPositions(d, topic, ps); err != nil {
 			return nil, err
 		}
@@ -279,12 +279,12 @@ func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo
 }
 
 // set sets the consumer to positions, unless to returns none, and creates it if need be.
-func (c *Consumer) set(ctx context.Context, to func(d *state.Draft, topic uint64, partitions uint32) ([]commitlog.Position, *Error)) (_ ConsumerInfo, created bool, _ error) {
+func (c *Consumer) set(ctx context.Context, to func(d *state.Draft, topic uint64, partitions uint32) ([]format.Position, *Error)) (_ ConsumerInfo, created bool, _ error) {
 	if err := c.check(); err != nil {
 		return ConsumerInfo{}, false, err
 	}
 	var creates bool // the commit loop's until the outcome is known
-	err := c.b.change(ctx, func(d *state.Draft) (items []commitlog.Item, refusal *Error) {
+	err := c.b.change(ctx, func(d *state.Draft) (items []format.Item, refusal *Error) {
 		creates = false
 		topic, partitions, ok := d.TopicID(c.topic)
 		if !ok {
@@ -301,7 +301,7 @@ func (c *Consumer) set(ctx context.Context, to func(d *state.Draft, topic uint64
 			}
 		}
 		creates = !exists
-		return append(items, &commitlog.PositionsMoved{Consumer: id, Positions: ps}), nil
+		return append(items, &format.PositionsMoved{Consumer: id, Positions: ps}), nil
 	})
 	if err != nil {
 		return ConsumerInfo{}, false, err
@@ -314,7 +314,7 @@ func (c *Consumer) set(ctx context.Context, to func(d *state.Draft, topic uint64
 }
 
 // checkPositions refuses positions outside of the log.
-func (c *Consumer) checkPositions(d *state.Draft, topic uint64, ps []commitlog.Position) *Error {
+func (c *Consumer) checkPositions(d *state.Draft, topic uint64, ps []format.Position) *Error {
 	_, partitions, _ := d.TopicID(c.topic)
 	for _, p := range ps {
 		end, ok := d.End(topic, p.Partition)

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -23,8 +23,8 @@ const (
 	blockedMax = 4096
 )
 
-// desk is where a broker hands out the records of a queue that it owns. It lasts as long
-// as that: who owns the queue anew has another.
+// desk is where a broker hands out the records of a queue that it owns. A new owner gets
+// a new desk.
 //
 // What becomes of records it learns from the log alone: from the commits that this broker
 // applies, its own and others'.
@@ -140,14 +140,14 @@ func (d *desk) wake() {
 }
 
 // applied takes note of a commit's item. It runs in the commit loop, behind the state.
-func (d *desk) applied(it commitlog.Item, at logTime) {
+func (d *desk) applied(it format.Item, at logTime) {
 	now := at.at
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch x := it.(type) {
-	case *commitlog.QueueSet:
+	case *format.QueueSet:
 		d.config = queueConfigOf(x.Config)
-	case *commitlog.RecordsDone:
+	case *format.RecordsDone:
 		for _, r := range x.Runs {
 			for o := r.Offset; o < r.End(); o++ {
 				d.table.Remove(place(x.Partition, o))
@@ -155,7 +155,7 @@ func (d *desk) applied(it commitlog.Item, at logTime) {
 			}
 			d.acknowledged.add(now, int64(r.Count))
 		}
-	case *commitlog.RecordPutBack:
+	case *format.RecordPutBack:
 		if x.Parked {
 			d.table.Remove(place(x.Partition, x.Offset))
 			delete(d.rests, place(x.Partition, x.Offset))
@@ -164,15 +164,15 @@ func (d *desk) applied(it commitlog.Item, at logTime) {
 		put := leases.Delivery{Place: place(x.Partition, x.Offset), Number: x.Number}
 		d.meetHeldLocked(put)
 		d.putBackLocked(put, at.when(x.NotBefore))
-	case *commitlog.RecordsAttempted:
+	case *format.RecordsAttempted:
 		for _, a := range x.Attempts {
 			d.table.Claimed(leases.Delivery{Place: place(x.Partition, a.Offset), Number: a.Number})
 		}
-	case *commitlog.RecordsRedriven:
+	case *format.RecordsRedriven:
 		d.redrivenLocked(x, now)
-	case *commitlog.QueuePurged:
+	case *format.QueuePurged:
 		d.passLocked(x.Partition, x.Before)
-	case *commitlog.StartMoved:
+	case *format.StartMoved:
 		d.passLocked(x.Partition, x.Start)
 	}
 	d.wakeLocked()
@@ -186,7 +186,7 @@ func (d *desk) putBackLocked(x leases.Delivery, until time.Time) {
 }
 
 // redrivenLocked makes records known again that were parked, as far as the desk has come.
-func (d *desk) redrivenLocked(x *commitlog.RecordsRedriven, now time.Time) {
+func (d *desk) redrivenLocked(x *format.RecordsRedriven, now time.Time) {
 	d.b.mu.RLock()
 	defer d.b.mu.RUnlock()
 	q := d.b.state.QueueByID(d.queue)

@@ -2,11 +2,12 @@ package seb
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -34,7 +35,7 @@ func (d *desk) claimLocked(last []leases.Delivery) (parked int) {
 	if len(again) > 0 {
 		d.claiming += len(again)
 		d.b.tasks.Go(func() {
-			err := d.b.join(d.b.life, &request{change: func(dr *state.Draft) ([]commitlog.Item, *Error) { return d.claims(dr, again) }})
+			err := d.b.join(d.b.life, &request{change: func(dr *state.Draft) ([]format.Item, *Error) { return d.claims(dr, again) }})
 			d.settled(again, len(again), err)
 		})
 	}
@@ -53,17 +54,21 @@ func (d *desk) tries(x leases.Delivery) int {
 	return int(x.Number) - int(a.Redriven)
 }
 
-// settled takes note of what became of claims, of which so many were for receivers. Those
+// settled takes note of what became of claims, of which awaited were for receivers. Those
 // that are in the log the desk knows from there.
 func (d *desk) settled(claims []leases.Delivery, awaited int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.claiming -= awaited
+	retry := deskRetry
+	if e, found := errors.AsType[*Error](err); found {
+		retry = max(retry, e.RetryAfter) // a full state has no room a second later
+	}
 	for _, x := range claims {
 		if err == nil {
 			d.table.Unneeded(x)
 		} else {
-			d.table.Unclaimed(x.Place, time.Now().Add(deskRetry), OutcomeOf(err) == Unknown)
+			d.table.Unclaimed(x.Place, time.Now().Add(retry), OutcomeOf(err) == Unknown)
 		}
 	}
 	d.wakeLocked()
@@ -85,13 +90,13 @@ func (d *desk) mayOwn(dr *state.Draft) *Error {
 // way to a worker, and must stay the last. A record that its worker has put back since the claim
 // was asked for has to wait first: the desk knows that if the commit that says so was applied,
 // and learns it with this commit if this one does.
-func (d *desk) claims(dr *state.Draft, last []leases.Delivery) (items []commitlog.Item, _ *Error) {
+func (d *desk) claims(dr *state.Draft, last []leases.Delivery) (items []format.Item, _ *Error) {
 	if err := d.mayOwn(dr); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var of *commitlog.RecordsAttempted
+	var of *format.RecordsAttempted
 	for _, x := range last {
 		p := uint32(x.Partition)
 		done, a, sure := dr.RecordState(d.queue, p, x.Offset)
@@ -99,10 +104,10 @@ func (d *desk) claims(dr *state.Draft, last []leases.Delivery) (items []commitlo
 			continue
 		}
 		if of == nil || of.Partition != p {
-			of = &commitlog.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
+			of = &format.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
 			items = append(items, of)
 		}
-		of.Attempts = append(of.Attempts, commitlog.Attempt{Offset: x.Offset, Number: x.Number + 1})
+		of.Attempts = append(of.Attempts, format.Attempt{Offset: x.Offset, Number: x.Number + 1})
 	}
 	return items, nil
 }
@@ -148,7 +153,7 @@ func (b *Broker) releaseQueues(ctx context.Context) {
 
 func (d *desk) release(ctx context.Context) {
 	out := d.retire()
-	err := d.b.join(ctx, &request{looked: true, change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
+	err := d.b.join(ctx, &request{looked: true, change: func(dr *state.Draft) ([]format.Item, *Error) {
 		return d.releases(dr, out)
 	}})
 	if err != nil && CodeOf(err) != CodeQueueElsewhere {
@@ -166,11 +171,11 @@ func (d *desk) retire() (out []leases.Delivery) {
 	return out
 }
 
-func (d *desk) releases(dr *state.Draft, out []leases.Delivery) (items []commitlog.Item, _ *Error) {
+func (d *desk) releases(dr *state.Draft, out []leases.Delivery) (items []format.Item, _ *Error) {
 	if err := d.mayOwn(dr); err != nil {
 		return nil, err
 	}
-	var of *commitlog.RecordsAttempted
+	var of *format.RecordsAttempted
 	for _, x := range out {
 		p := uint32(x.Partition)
 		done, a, sure := dr.RecordState(d.queue, p, x.Offset)
@@ -178,10 +183,10 @@ func (d *desk) releases(dr *state.Draft, out []leases.Delivery) (items []commitl
 			continue // the log knows
 		}
 		if of == nil || of.Partition != p {
-			of = &commitlog.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
+			of = &format.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
 			items = append(items, of)
 		}
-		of.Attempts = append(of.Attempts, commitlog.Attempt{Offset: x.Offset, Number: x.Number})
+		of.Attempts = append(of.Attempts, format.Attempt{Offset: x.Offset, Number: x.Number})
 	}
-	return append(items, &commitlog.QueueReleased{Queue: d.queue, Epoch: d.epoch}), nil
+	return append(items, &format.QueueReleased{Queue: d.queue, Epoch: d.epoch}), nil
 }

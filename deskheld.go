@@ -58,8 +58,8 @@ func (d *desk) holdRunLocked(q *state.Queue, partition int32, to int64) bool {
 	return all
 }
 
-// riseHeldLocked makes records known that are held back no longer, until so many wait for
-// their next attempt.
+// riseHeldLocked adds held records to the table once the hold is over, until enough of them
+// wait for their next attempt.
 func (d *desk) riseHeldLocked(now time.Time, enough int) {
 	if !d.holds || now.Before(d.held) {
 		return

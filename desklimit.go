@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -19,7 +19,7 @@ const (
 	reachMin = 8
 	// reachMax is how many it is ahead at most.
 	reachMax = 8192
-	// paceSpan is the time whose deliveries the limit is ahead.
+	// paceSpan: the limit stays ahead by the deliveries of this much time.
 	paceSpan = time.Second
 	// paceFade is how fast the busiest such time is forgotten: two thirds of it in that long.
 	paceFade = 10 * time.Second
@@ -85,7 +85,7 @@ func (d *desk) limitLocked(q *state.Queue, i int) int64 {
 }
 
 // followLocked has the limits follow what is handed out, and the log hear of this owner
-// where nobody can ask it. lack is how many records a receiver would have taken besides.
+// where nobody can ask it. lack is how many more records the receiver wanted.
 // A move shares the next commit that this broker makes; it asks for one only where there
 // was none for a while, or receivers wait for it.
 func (d *desk) followLocked(now time.Time, lack int) {
@@ -140,7 +140,7 @@ func (d *desk) nearLocked(now time.Time) (near, stuck bool) {
 	return near, stuck
 }
 
-// shouldMove tells whether a limit should move of which so much is left: ahead, or back.
+// shouldMove tells whether a limit with so many records left should move, ahead or back.
 func shouldMove(left, reach int64) bool { return left <= reach*3/4 || left > reach*3/2 }
 
 // show has the log hear of the owner.
@@ -149,13 +149,13 @@ func (d *desk) show(ctx context.Context) error { return d.moveLimits(ctx, false,
 // moveLimits commits where the limits are to be, without linger if that is urgent. An owner
 // that shows itself does so also if they stay where they are.
 func (d *desk) moveLimits(ctx context.Context, urgent, shows bool) error {
-	return d.b.join(ctx, &request{looked: urgent, change: func(dr *state.Draft) ([]commitlog.Item, *Error) {
+	return d.b.join(ctx, &request{urgent: urgent, change: func(dr *state.Draft) ([]format.Item, *Error) {
 		if err := d.mayOwn(dr); err != nil {
 			return nil, err
 		}
 		items := d.limitItems(dr)
 		if len(items) == 0 && shows {
-			items = append(items, &commitlog.WindowMoved{Queue: d.queue, Epoch: d.epoch, Window: dr.QueueWindow(d.queue, 0)})
+			items = append(items, &format.WindowMoved{Queue: d.queue, Epoch: d.epoch, Window: dr.QueueWindow(d.queue, 0)})
 		}
 		return items, nil
 	}})
@@ -163,7 +163,7 @@ func (d *desk) moveLimits(ctx context.Context, urgent, shows bool) error {
 
 // limitItems returns the moves of limits that the commit under construction should have.
 // When it is called, what became of those in earlier commits is known.
-func (d *desk) limitItems(dr *state.Draft) (items []commitlog.Item) {
+func (d *desk) limitItems(dr *state.Draft) (items []format.Item) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -189,7 +189,7 @@ func (d *desk) limitItems(dr *state.Draft) (items []commitlog.Item) {
 			}
 			continue
 		}
-		items = append(items, &commitlog.WindowMoved{Queue: d.queue, Epoch: d.epoch, Partition: uint32(i), Window: goal})
+		items = append(items, &format.WindowMoved{Queue: d.queue, Epoch: d.epoch, Partition: uint32(i), Window: goal})
 	}
 	if len(items) == 0 {
 		d.behind = time.Time{}
@@ -200,7 +200,7 @@ func (d *desk) limitItems(dr *state.Draft) (items []commitlog.Item) {
 
 // buildLimits has a commit move the limits of queues that should be moved, and of those
 // whose records it appends.
-func (b *Broker) buildLimits(c *commitlog.Commit, d *state.Draft) {
+func (b *Broker) buildLimits(c *format.Commit, d *state.Draft) {
 	for _, x := range b.desks.behind(c.Items) {
 		for _, it := range x.limitItems(d) {
 			b.take(c, d, it)
@@ -225,15 +225,17 @@ func (x *desks) unmark(d *desk) {
 	}
 }
 
-// behind returns the desks whose limits should be looked at for a commit of those items.
-func (x *desks) behind(items []commitlog.Item) (list []*desk) {
+// behind returns the desks whose limits should be looked at for a commit of those items, each once.
+func (x *desks) behind(items []format.Item) (list []*desk) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, d := range x.marked {
 		list = append(list, d)
 	}
+	topics := map[uint64]bool{}
 	for _, it := range items {
-		if y, ok := it.(*commitlog.Batch); ok {
+		if y, ok := it.(*format.Batch); ok && !topics[y.Topic] {
+			topics[y.Topic] = true
 			for _, d := range x.byTopic[y.Topic] {
 				if x.marked[d.queue] != d {
 					list = append(list, d)

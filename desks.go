@@ -2,14 +2,19 @@ package seb
 
 import (
 	"sync"
+	"time"
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/push"
 )
 
 // What was done lately is remembered, so that an answer that is sent again is known.
 const doneMax = 16 << 10
+
+// lossWarnEvery is how long the loss of queues to other brokers is not logged again.
+const lossWarnEvery = time.Minute
 
 // desks are those of the queues that this broker owns.
 type desks struct {
@@ -23,16 +28,18 @@ type desks struct {
 	byID    map[uint64]*desk
 	byTopic map[uint64]map[uint64]*desk // by queue
 	marked  map[uint64]*desk            // those whose dispatch limits should move
-	lost    map[uint64]bool             // queues that other brokers took over from this one
+	lost    map[uint64]silence          // queues that other brokers took over from this one, and the silence of their owners
 	done    doneLately
+
+	warned time.Time // when a loss was logged; the commit loop's
 }
 
 func (x *desks) init(memory int64) {
 	x.chunks.max = memory / chunksShare
-	x.byID, x.lost = map[uint64]*desk{}, map[uint64]bool{}
+	x.byID, x.lost = map[uint64]*desk{}, map[uint64]silence{}
 	x.byTopic, x.marked = map[uint64]map[uint64]*desk{}, map[uint64]*desk{}
 	x.done.numbers = map[doneRecord]uint32{}
-	x.pushes.changed = make(chan struct{}, 1)
+	x.pushes.changed, x.pushes.pushers = make(chan struct{}, 1), map[uint64]*push.Pusher{}
 }
 
 func (x *desks) of(queue uint64) *desk {
@@ -98,9 +105,9 @@ func (x *desks) putLocked(d *desk) {
 
 // delayed takes note of records that are not to be handed out at once, before anybody can
 // look at them: b.mu is held.
-func (x *desks) delayed(items []commitlog.Item, at logTime) {
+func (x *desks) delayed(items []format.Item, at logTime) {
 	for _, it := range items {
-		if y, ok := it.(*commitlog.RecordsDelayed); ok {
+		if y, ok := it.(*format.RecordsDelayed); ok {
 			for _, d := range x.ofTopic(y.Topic) {
 				d.delay(int32(y.Partition), aheadRun{y.Offset, y.End(), at.when(y.Due)}, at.at)
 			}
@@ -109,7 +116,7 @@ func (x *desks) delayed(items []commitlog.Item, at logTime) {
 }
 
 // applied takes note of a commit's item. It runs in the commit loop, behind the state.
-func (x *desks) applied(it commitlog.Item, at logTime) {
+func (x *desks) applied(it format.Item, at logTime) {
 	x.pushes.applied(it)
 	tell := func(queue uint64) {
 		if d := x.of(queue); d != nil {
@@ -117,46 +124,63 @@ func (x *desks) applied(it commitlog.Item, at logTime) {
 		}
 	}
 	switch y := it.(type) {
-	case *commitlog.Batch:
+	case *format.Batch:
 		for _, d := range x.ofTopic(y.Topic) {
 			d.wake()
 		}
-	case *commitlog.TopicDeleted:
+	case *format.TopicDeleted:
 		for _, d := range x.ofTopic(y.ID) {
 			x.drop(d.queue)
 		}
-	case *commitlog.QueueDeleted:
+	case *format.QueueDeleted:
 		x.drop(y.ID)
-	case *commitlog.QueueReleased:
+	case *format.QueueReleased:
 		x.drop(y.Queue)
-	case *commitlog.QueueOwned:
-		if x.drop(y.Queue) != nil {
+	case *format.QueueOwned:
+		if d := x.drop(y.Queue); d != nil {
 			x.mu.Lock()
-			x.lost[y.Queue] = true
+			x.lost[y.Queue] = silence{}
 			x.mu.Unlock()
+			x.warnOfLoss(d)
 		}
-	case *commitlog.RecordsDone:
+	case *format.RecordsDone:
 		x.mu.Lock()
 		x.done.add(y)
 		x.mu.Unlock()
 		tell(y.Queue)
-	case *commitlog.StartMoved:
+	case *format.StartMoved:
 		for _, d := range x.ofTopic(y.Topic) {
 			d.applied(it, at)
 		}
-	case *commitlog.QueueSet:
+	case *format.QueueSet:
 		tell(y.ID)
-	case *commitlog.WindowMoved:
+	case *format.WindowMoved:
 		tell(y.Queue)
-	case *commitlog.RecordsAttempted:
+	case *format.RecordsAttempted:
 		tell(y.Queue)
-	case *commitlog.RecordPutBack:
+	case *format.RecordPutBack:
 		tell(y.Queue)
-	case *commitlog.RecordsRedriven:
+	case *format.RecordsRedriven:
 		tell(y.Queue)
-	case *commitlog.QueuePurged:
+	case *format.QueuePurged:
 		tell(y.Queue)
 	}
+}
+
+// warnOfLoss says what to set where another broker has taken over a queue although this one
+// runs: it could not ask this one. It runs in the commit loop.
+func (x *desks) warnOfLoss(d *desk) {
+	if !x.warned.IsZero() && time.Since(x.warned) < lossWarnEvery {
+		return
+	}
+	x.warned = time.Now()
+	why, hint := "this broker advertises no address where the other could ask it", "name one that the other brokers reach, with seb serve --advertise"
+	if d.b.opts.Address != "" {
+		why = "the other got no answer from this broker at the address that it advertises, or this one could not reach the store"
+		hint = "see that all brokers reach the address, and that it leads to this one alone; seb serve --advertise names another"
+	}
+	d.b.logger.Warn("another broker has taken over a queue from this one, which runs: "+why,
+		"topic", d.topicName, "queue", d.queueName, "address", d.b.opts.Address, "hint", hint)
 }
 
 // doneLately is which deliveries did the records that were done last.
@@ -172,7 +196,7 @@ type doneRecord struct {
 	offset    int64
 }
 
-func (l *doneLately) add(x *commitlog.RecordsDone) {
+func (l *doneLately) add(x *format.RecordsDone) {
 	for _, r := range x.Runs {
 		for o := r.Offset; o < r.End(); o++ {
 			k := doneRecord{x.Queue, x.Partition, o}
@@ -201,5 +225,29 @@ func (x *desks) doneBy(t receipt) bool {
 func (x *desks) hasLost(queue uint64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.lost[queue]
+	_, lost := x.lost[queue]
+	return lost
+}
+
+// silence is since when, by this machine's monotonic clock, a broker has known that the log
+// heard of an owner last at that time of the log.
+type silence struct {
+	seen  time.Time
+	since time.Time
+}
+
+// silentFor returns for how long at least the owner of a queue that was lost to it has not shown
+// itself. The log's time does not tell: it is ahead of the store's when that was set back.
+func (x *desks) silentFor(o owner) time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s, lost := x.lost[o.queue]
+	if !lost {
+		return 0
+	}
+	if !s.seen.Equal(o.seen) {
+		s = silence{o.seen, time.Now()}
+		x.lost[o.queue] = s
+	}
+	return time.Since(s.since)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -73,20 +73,20 @@ func TestTimestampsAtTheEdgeOfNumbers(t *testing.T) {
 }
 
 // forge writes a commit whose row tells of more records than its batch holds.
-func forge(t *testing.T, store objstore.Store, slot commitlog.Seq, count uint32) {
+func forge(t *testing.T, store objstore.Store, slot format.Seq, count uint32) {
 	t.Helper()
-	prev, err := commitlog.DecodeCommit(body(t, store, commitlog.LogKey(slot-1)))
+	prev, err := format.DecodeCommit(body(t, store, format.LogKey(slot-1)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var x record.Builder
 	x.Append(&record.Record{Value: []byte("v")})
 	raw := x.Finish()
-	c := &commitlog.Commit{
+	c := &format.Commit{
 		Cluster: prev.Cluster, Seq: slot, Prev: prev.Hash, Time: prev.Time, PayloadSize: uint32(len(raw)),
-		Items: []commitlog.Item{&commitlog.Batch{Topic: 1, Base: 0, Count: count, Size: uint32(len(raw)), CRC: record.CRC(raw)}},
+		Items: []format.Item{&format.Batch{Topic: 1, Base: 0, Count: count, Size: uint32(len(raw)), CRC: record.CRC(raw)}},
 	}
-	if _, err := store.Create(t.Context(), commitlog.LogKey(slot), commitlog.EncodeCommit(c), raw); err != nil {
+	if _, err := store.Create(t.Context(), format.LogKey(slot), format.EncodeCommit(c), raw); err != nil {
 		t.Fatal(err)
 	}
 }

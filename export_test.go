@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/push"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -32,6 +33,19 @@ func NotBefore(q *Queue) map[int64]time.Duration {
 		waits[offset] = time.UnixMicro(a.NotBefore).Sub(q.b.storeNow())
 	})
 	return waits
+}
+
+// OwnersBehind returns how many times a commit that appends to so many partitions of a topic would
+// look at the dispatch limits of its queues.
+func OwnersBehind(b *Broker, topic string, partitions int) int {
+	b.mu.RLock()
+	id := b.state.Topic(topic).ID
+	b.mu.RUnlock()
+	var items []format.Item
+	for i := range partitions {
+		items = append(items, &format.Batch{Topic: id, Partition: uint32(i)})
+	}
+	return len(b.desks.behind(items))
 }
 
 // DelaysAhead returns how many runs of delayed records the queue's owner has in mind that
@@ -71,6 +85,12 @@ func WithBootClock(o Options, boot func() time.Duration) Options {
 // WithWallClock returns o with a wall clock of the test's own.
 func WithWallClock(o Options, wall func() time.Time) Options {
 	o.wall = wall
+	return o
+}
+
+// WithLargeCheckpoints returns o with every checkpoint being a large one.
+func WithLargeCheckpoints(o Options) Options {
+	o.checkpointLarge = 1
 	return o
 }
 

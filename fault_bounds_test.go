@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -29,7 +29,7 @@ func TestEveryGetHasABound(t *testing.T) {
 		opts := immediate()
 		opts.CheckpointCommits = 2
 		b := openOnly(t, faulty, opts)
-		faulty.On(objstore.VerbCreate, commitlog.DataPrefix, storetest.Times(1, storetest.LoseReply))
+		faulty.On(objstore.VerbCreate, format.DataPrefix, storetest.Times(1, storetest.LoseReply))
 		mustAppend(t, b, "t", "small", strings.Repeat("large", 1<<20))
 		mustAppend(t, b, "t", "more")
 		synctest.Wait()
@@ -72,7 +72,7 @@ func openDirStore(t *testing.T, root string) objstore.Store {
 }
 
 func TestHugeObjectsAreRefused(t *testing.T) {
-	for _, pattern := range []string{commitlog.ClusterKey, commitlog.CheckpointPrefix + "*"} {
+	for _, pattern := range []string{format.ClusterKey, format.CheckpointPrefix + "*"} {
 		t.Run(pattern, func(t *testing.T) {
 			root := newDirectoryLog(t)
 			file := soleFile(t, root, pattern)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
@@ -46,7 +46,7 @@ func TestFilesChangedUnderARunningBroker(t *testing.T) {
 			}
 		},
 		"swapped with its neighbour": func(t *testing.T, path string) {
-			other := filepath.Join(filepath.Dir(path), filepath.Base(commitlog.LogKey(5)))
+			other := filepath.Join(filepath.Dir(path), filepath.Base(format.LogKey(5)))
 			for _, move := range [][2]string{{path, path + ".tmp"}, {other, path}, {path + ".tmp", other}} {
 				if err := os.Rename(move[0], move[1]); err != nil {
 					t.Fatal(err)
@@ -81,11 +81,11 @@ func TestFilesChangedUnderARunningBroker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it is waiting before a read is tried again
 			dir, b := dirLog(t)
-			hand(t, filepath.Join(dir, commitlog.LogKey(4)))
+			hand(t, filepath.Join(dir, format.LogKey(4)))
 			for _, b := range []*seb.Broker{b, open(t, openDir(t, dir), seb.Options{})} {
 				got, err := readTo(t, b, "t")
 				wantCode(t, err, seb.CodeDataLost)
-				wantText(t, err, commitlog.LogKey(4), "restore")
+				wantText(t, err, format.LogKey(4), "restore")
 				if len(got) != 2 || got[0] != "v0" || got[1] != "v1" {
 					t.Errorf("it served %q, want what stands before the damage", got)
 				}
@@ -117,8 +117,8 @@ func TestDirectoryRestoredInPlaceIsRefused(t *testing.T) {
 	for _, v := range numbered("w", 3) {
 		mustAppend(t, b, "t", v)
 	}
-	for s := commitlog.Seq(8); s <= 10; s++ { // what the backup lacks
-		if err := os.Remove(filepath.Join(dir, commitlog.LogKey(s))); err != nil {
+	for s := format.Seq(8); s <= 10; s++ { // what the backup lacks
+		if err := os.Remove(filepath.Join(dir, format.LogKey(s))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,32 +4,32 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
 // last returns the last slot or checkpoint there is.
-func (r *brokenRun) last(prefix string) commitlog.Seq {
+func (r *brokenRun) last(prefix string) format.Seq {
 	keys := r.bucket.Keys(prefix)
 	if len(keys) == 0 {
 		return 0
 	}
-	s, _ := commitlog.ParseSeqKey(prefix, keys[len(keys)-1])
+	s, _ := format.ParseSeqKey(prefix, keys[len(keys)-1])
 	return s
 }
 
-func (r *brokenRun) nextSlot() string { return commitlog.LogKey(r.last(commitlog.LogPrefix) + 1) }
+func (r *brokenRun) nextSlot() string { return format.LogKey(r.last(format.LogPrefix) + 1) }
 
 func (r *brokenRun) newestCheckpoint() string {
-	return commitlog.CheckpointKey(r.last(commitlog.CheckpointPrefix))
+	return format.CheckpointKey(r.last(format.CheckpointPrefix))
 }
 
 // aSlot returns the key of a commit in which records stand; the last one there
 // is, or a random one.
 func (r *brokenRun) aSlot(last bool) string {
 	r.t.Helper()
-	keys := slices.DeleteFunc(r.bucket.Keys(commitlog.LogPrefix), func(key string) bool {
-		c, err := commitlog.DecodeCommit(r.bucket.Body(key))
+	keys := slices.DeleteFunc(r.bucket.Keys(format.LogPrefix), func(key string) bool {
+		c, err := format.DecodeCommit(r.bucket.Body(key))
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -42,14 +42,14 @@ func (r *brokenRun) aSlot(last bool) string {
 }
 
 // foreignCommit returns the commit of a slot in the log of another cluster.
-func (r *brokenRun) foreignCommit(slot commitlog.Seq) []byte {
+func (r *brokenRun) foreignCommit(slot format.Seq) []byte {
 	other := storetest.NewBucket()
 	b := openOnly(r.t, other, immediate())
 	for range slot {
 		mustAppend(r.t, b, "t", "of another cluster")
 	}
 	kill(r.t, b)
-	return other.Body(commitlog.LogKey(slot))
+	return other.Body(format.LogKey(slot))
 }
 
 func (r *brokenRun) misplace(from, to string) { r.bucket.Put(to, r.bucket.Body(from)) }
@@ -66,8 +66,8 @@ func (r *brokenRun) swap(a, b string) {
 // nobody can know of it once all have ended who knew better.
 func hands() []lie {
 	const (
-		pLog        = commitlog.LogPrefix
-		pCheckpoint = commitlog.CheckpointPrefix
+		pLog        = format.LogPrefix
+		pCheckpoint = format.CheckpointPrefix
 	)
 	garbage := []byte("this is no object of a log")
 	ls := []lie{
@@ -77,26 +77,26 @@ func hands() []lie {
 			r.bucket.Put(r.nextSlot(), r.foreignCommit(r.last(pLog)+1))
 		}},
 		{name: "the last commit in the next slot too", hand: func(r *brokenRun) { r.misplace(r.aSlot(true), r.nextSlot()) }},
-		{name: "a commit far ahead", hand: func(r *brokenRun) { r.misplace(r.aSlot(true), commitlog.LogKey(r.last(pLog)+7)) }},
+		{name: "a commit far ahead", hand: func(r *brokenRun) { r.misplace(r.aSlot(true), format.LogKey(r.last(pLog)+7)) }},
 		{name: "garbage as a newer checkpoint", hand: func(r *brokenRun) {
-			r.bucket.Put(commitlog.CheckpointKey(r.last(pLog)+1000), garbage)
+			r.bucket.Put(format.CheckpointKey(r.last(pLog)+1000), garbage)
 		}},
 		{name: "a checkpoint under a later name", hand: func(r *brokenRun) {
-			r.misplace(r.newestCheckpoint(), commitlog.CheckpointKey(r.last(pLog)+1000))
+			r.misplace(r.newestCheckpoint(), format.CheckpointKey(r.last(pLog)+1000))
 		}},
-		{name: "two slots swapped", hand: func(r *brokenRun) { r.swap(r.aSlot(true), commitlog.LogKey(2)) }},
+		{name: "two slots swapped", hand: func(r *brokenRun) { r.swap(r.aSlot(true), format.LogKey(2)) }},
 		{name: "no slots", forks: true, seldom: true, hand: func(r *brokenRun) { r.bucket.Restore(nil, pLog) }},
 		{name: "no checkpoints", harmless: true, hand: func(r *brokenRun) { r.bucket.Restore(nil, pCheckpoint) }},
 		{name: "nothing at all", forks: true, seldom: true, hand: func(r *brokenRun) { r.bucket.Restore(nil, "") }},
-		{name: "garbage in seb.json", hand: func(r *brokenRun) { r.bucket.Put(commitlog.ClusterKey, garbage) }},
-		{name: "no seb.json", hand: func(r *brokenRun) { r.bucket.Remove(commitlog.ClusterKey) }},
+		{name: "garbage in seb.json", hand: func(r *brokenRun) { r.bucket.Put(format.ClusterKey, garbage) }},
+		{name: "no seb.json", hand: func(r *brokenRun) { r.bucket.Remove(format.ClusterKey) }},
 		{name: "seb.json of another cluster", hand: func(r *brokenRun) {
 			other := storetest.NewBucket()
 			kill(r.t, openOnly(r.t, other, immediate()))
-			r.bucket.Put(commitlog.ClusterKey, other.Body(commitlog.ClusterKey))
+			r.bucket.Put(format.ClusterKey, other.Body(format.ClusterKey))
 		}},
 		{name: "objects of others", harmless: true, hand: func(r *brokenRun) {
-			for _, key := range []string{"photos/cat.jpg", pLog + "notes.txt", pLog + "7", pCheckpoint + "x", commitlog.DataPrefix + "y", "zzz"} {
+			for _, key := range []string{"photos/cat.jpg", pLog + "notes.txt", pLog + "7", pCheckpoint + "x", format.DataPrefix + "y", "zzz"} {
 				r.bucket.Put(key, garbage)
 			}
 		}},
@@ -116,7 +116,7 @@ func hands() []lie {
 		}
 		ls = append(ls, lie{name: "data " + d.Name, hand: func(r *brokenRun) { // every data object
 			r.append(0, 1)
-			for _, key := range r.bucket.Keys(commitlog.DataPrefix) {
+			for _, key := range r.bucket.Keys(format.DataPrefix) {
 				r.bucket.Put(key, d.Bend(r.rng, r.bucket.Body(key)))
 			}
 		}, seldom: true}) // there may be none
@@ -142,9 +142,9 @@ func restores() []lie {
 	}
 	return []lie{
 		{name: "all", forks: true, seldom: true, hand: restore("")},
-		{name: "log", forks: true, seldom: true, hand: restore(commitlog.LogPrefix)},
-		{name: "checkpoints", harmless: true, hand: restore(commitlog.CheckpointPrefix)},
-		{name: "data", seldom: true, hand: restore(commitlog.DataPrefix)},
+		{name: "log", forks: true, seldom: true, hand: restore(format.LogPrefix)},
+		{name: "checkpoints", harmless: true, hand: restore(format.CheckpointPrefix)},
+		{name: "data", seldom: true, hand: restore(format.DataPrefix)},
 		{name: "all, and the newer back", forks: true, seldom: true,
 			hand: func(r *brokenRun) {
 				newer := r.bucket.Copy()

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -23,7 +23,7 @@ const (
 	vGet    = objstore.VerbGet
 	vList   = objstore.VerbList
 	vDelete = objstore.VerbDelete
-	pLog    = commitlog.LogPrefix
+	pLog    = format.LogPrefix
 )
 
 // sometimes makes a lie one of every so many requests of its kind.
@@ -75,9 +75,9 @@ func storeLies() []lie {
 		{name: "torn for ever", stale: true, tell: on(vCreate, "", torn(time.Hour, false))},
 		{name: "parts left in log", stale: true, tell: on(vCreate, pLog, sometimes(4, leavePart(false)))},
 		{name: "zeros left in log", stale: true, tell: on(vCreate, pLog, sometimes(4, leavePart(true)))},
-		{name: "parts left in data", stale: true, harmless: true, tell: on(vCreate, commitlog.DataPrefix, sometimes(2, leavePart(false)))},
-		{name: "parts left in checkpoint", stale: true, tell: on(vCreate, commitlog.CheckpointPrefix, leavePart(false))},
-		{name: "zeros left in checkpoint", stale: true, tell: on(vCreate, commitlog.CheckpointPrefix, leavePart(true))},
+		{name: "parts left in data", stale: true, harmless: true, tell: on(vCreate, format.DataPrefix, sometimes(2, leavePart(false)))},
+		{name: "parts left in checkpoint", stale: true, tell: on(vCreate, format.CheckpointPrefix, leavePart(false))},
+		{name: "zeros left in checkpoint", stale: true, tell: on(vCreate, format.CheckpointPrefix, leavePart(true))},
 
 		{name: "deletes nothing", harmless: true, tell: on(vDelete, "", fixed(storetest.KeepDeleted))},
 		{name: "deleted comes back", harmless: true, tell: on(vDelete, "", func(r *brokenRun) storetest.Fault {
@@ -87,7 +87,7 @@ func storeLies() []lie {
 			return storetest.DeleteAnother(r.rng, r.bucket, pLog)
 		})},
 		{name: "deletes a checkpoint instead", harmless: true, tell: on(vDelete, "", func(r *brokenRun) storetest.Fault {
-			return storetest.DeleteAnother(r.rng, r.bucket, commitlog.CheckpointPrefix)
+			return storetest.DeleteAnother(r.rng, r.bucket, format.CheckpointPrefix)
 		})},
 
 		{name: "lists lag 10s", seldom: true, tell: on(vList, "", lagList(10*time.Second))},

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -119,7 +119,7 @@ func TestRefusalIsDecidedAnewAfterALostRace(t *testing.T) {
 		b := open(t, faulty, immediate())
 		other := open(t, memory, immediate())
 		release := make(chan struct{})
-		faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))
+		faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))
 		var (
 			wg   sync.WaitGroup
 			errs [3]error

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -21,17 +21,17 @@ func TestOwnSuccessSeenAsALostRaceIsRecognised(t *testing.T) {
 		memory, faulty := newFaulty()
 		b := open(t, faulty, immediate())
 		mustCreateTopic(t, b, "t", 1)
-		faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Times(1, storetest.LoseReply))
+		faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Times(1, storetest.LoseReply))
 		if at := mustAppend(t, b, "t", "once"); at != 0 {
 			t.Errorf("appended at %d", at)
 		}
-		if n := faulty.Count(objstore.VerbCreate, commitlog.LogKey(2)); n != 2 {
+		if n := faulty.Count(objstore.VerbCreate, format.LogKey(2)); n != 2 {
 			t.Errorf("slot 2 was sent %d times, want 2: the second is told that it exists", n)
 		}
 		mustAppend(t, b, "t", "next")
 		wantValues(t, b, "t", "once", "next")
 		wantValues(t, open(t, memory, immediate()), "t", "once", "next")
-		if n := len(keys(t, memory, commitlog.LogPrefix)); n != 3 {
+		if n := len(keys(t, memory, format.LogPrefix)); n != 3 {
 			t.Errorf("%d commits, want 3", n)
 		}
 	})
@@ -45,7 +45,7 @@ func TestLostReplyAndLostRaceInOne(t *testing.T) {
 		first := open(t, faulty, immediate())
 		mustCreateTopic(t, first, "t", 1)
 		second := open(t, memory, immediate())
-		faulty.On(objstore.VerbCreate, commitlog.LogKey(2), storetest.Times(1,
+		faulty.On(objstore.VerbCreate, format.LogKey(2), storetest.Times(1,
 			func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
 				if a, err := second.Append(context.Background(), "t", values("second")); err != nil || a.Ranges[0].Offset != 0 {
 					t.Errorf("the second broker appended %+v, %v", a, err)
@@ -65,7 +65,7 @@ func TestLatePutOfALivingBrokerChangesNothing(t *testing.T) {
 		b := open(t, faulty, immediate())
 		mustCreateTopic(t, b, "t", 1)
 		var late storetest.Late
-		faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Times(3, late.Fault))
+		faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Times(3, late.Fault))
 		mustAppend(t, b, "t", "a")
 		for i, err := range late.Release() {
 			if !errors.Is(err, objstore.ErrExists) {
@@ -120,7 +120,7 @@ func TestPutThatLandsAfterTheBrokerDied(t *testing.T) {
 				dying := openOnly(t, faulty, immediate())
 				mustAppend(t, dying, "t", "old")
 				var late storetest.Late
-				faulty.On(objstore.VerbCreate, commitlog.LogPrefix, late.Fault)
+				faulty.On(objstore.VerbCreate, format.LogPrefix, late.Fault)
 				pending, err := dying.AppendAsync(t.Context(), "t", values("late"))
 				if err != nil {
 					t.Fatal(err)
@@ -144,8 +144,8 @@ func dataIsThere(t *testing.T, memory *objstore.Memory, f *storetest.Faulty) (re
 		mu sync.Mutex
 		n  int
 	)
-	f.On(objstore.VerbCreate, commitlog.LogPrefix, func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
-		c, err := commitlog.DecodeCommit(bytes.Join(r.Parts, nil))
+	f.On(objstore.VerbCreate, format.LogPrefix, func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
+		c, err := format.DecodeCommit(bytes.Join(r.Parts, nil))
 		if err != nil {
 			t.Errorf("%s: %v", r.Key, err)
 			return next(ctx, r)
@@ -173,9 +173,9 @@ func TestCommitIsNeverSentBeforeItsDataObjectsAreThere(t *testing.T) {
 		memory, faulty := newFaulty()
 		referred := dataIsThere(t, memory, faulty)
 		// Uploads fail, lose their replies, and take very different times.
-		faulty.On(objstore.VerbCreate, commitlog.DataPrefix, storetest.Times(3, storetest.Fail))
-		faulty.On(objstore.VerbCreate, commitlog.DataPrefix, storetest.Times(2, storetest.LoseReply))
-		faulty.On(objstore.VerbCreate, commitlog.DataPrefix, storetest.Times(3, storetest.Delay(4*time.Second)))
+		faulty.On(objstore.VerbCreate, format.DataPrefix, storetest.Times(3, storetest.Fail))
+		faulty.On(objstore.VerbCreate, format.DataPrefix, storetest.Times(2, storetest.LoseReply))
+		faulty.On(objstore.VerbCreate, format.DataPrefix, storetest.Times(3, storetest.Delay(4*time.Second)))
 		b := open(t, faulty, immediate())
 		mustCreateTopic(t, b, "t", 1)
 		var pending []*seb.Pending
@@ -205,13 +205,13 @@ func TestCommitWhoseDataObjectNeverGotThereIsNeverSent(t *testing.T) {
 		memory, faulty := newFaulty()
 		b := openOnly(t, faulty, immediate())
 		mustCreateTopic(t, b, "t", 1)
-		faulty.On(objstore.VerbCreate, commitlog.DataPrefix, storetest.Fail)
-		sent := faulty.Count(objstore.VerbCreate, commitlog.LogPrefix)
+		faulty.On(objstore.VerbCreate, format.DataPrefix, storetest.Fail)
+		sent := faulty.Count(objstore.VerbCreate, format.LogPrefix)
 		_, err := b.Append(t.Context(), "t", values(large("a", 6<<20)))
 		wantCode(t, err, seb.CodeStoreUnavailable)
 		time.Sleep(time.Minute)
 		kill(t, b)
-		if n := faulty.Count(objstore.VerbCreate, commitlog.LogPrefix); n != sent {
+		if n := faulty.Count(objstore.VerbCreate, format.LogPrefix); n != sent {
 			t.Errorf("%d commits were sent", n-sent)
 		}
 		wantValues(t, open(t, memory, immediate()), "t")
@@ -224,13 +224,13 @@ func TestCrashBetweenUploadAndClaimLeavesOnlyOrphans(t *testing.T) {
 		onlyProbesAreDeleted(t, faulty)
 		b := openOnly(t, faulty, immediate())
 		mustAppend(t, b, "t", "before")
-		heal := faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Fail)
+		heal := faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Fail)
 		p, err := b.AppendAsync(t.Context(), "t", values(large("a", 6<<20), large("b", 6<<20)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		orphans := keys(t, memory, commitlog.DataPrefix)
+		orphans := keys(t, memory, format.DataPrefix)
 		if len(orphans) == 0 {
 			t.Fatal("nothing was uploaded")
 		}
@@ -243,22 +243,22 @@ func TestCrashBetweenUploadAndClaimLeavesOnlyOrphans(t *testing.T) {
 		wantValues(t, again, "t", "before")
 		mustAppend(t, again, "t", large("c", 6<<20))
 		wantValues(t, again, "t", "before", large("c", 6<<20))
-		if got := keys(t, memory, commitlog.DataPrefix); !strings.Contains(strings.Join(got, " "), orphans[0]) {
+		if got := keys(t, memory, format.DataPrefix); !strings.Contains(strings.Join(got, " "), orphans[0]) {
 			t.Errorf("the orphan %s is gone from %v", orphans[0], got)
 		}
 	})
 }
 
 // commitByHand writes items into the slot after the last one, as another broker would.
-func commitByHand(t *testing.T, store objstore.Store, items ...commitlog.Item) {
+func commitByHand(t *testing.T, store objstore.Store, items ...format.Item) {
 	t.Helper()
-	slots := keys(t, store, commitlog.LogPrefix)
-	last, err := commitlog.DecodeCommit(body(t, store, slots[len(slots)-1]))
+	slots := keys(t, store, format.LogPrefix)
+	last, err := format.DecodeCommit(body(t, store, slots[len(slots)-1]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := commitlog.Commit{Cluster: last.Cluster, Seq: last.Seq + 1, Prev: last.Hash, Time: last.Time, Items: items}
-	if _, err := store.Create(t.Context(), commitlog.LogKey(next.Seq), commitlog.EncodeCommit(&next)); err != nil {
+	next := format.Commit{Cluster: last.Cluster, Seq: last.Seq + 1, Prev: last.Hash, Time: last.Time, Items: items}
+	if _, err := store.Create(t.Context(), format.LogKey(next.Seq), format.EncodeCommit(&next)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -272,7 +272,7 @@ func TestDataObjectBelowTheFloorIsUploadedAgain(t *testing.T) {
 		b := open(t, faulty, immediate())
 		mustCreateTopic(t, b, "t", 1)
 		release := make(chan struct{})
-		hold := faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))
+		hold := faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))
 		var want []string
 		var pending []*seb.Pending
 		for _, v := range []string{large("a", 5<<20), "small", large("b", 5<<20)} {
@@ -283,8 +283,8 @@ func TestDataObjectBelowTheFloorIsUploadedAgain(t *testing.T) {
 			want, pending = append(want, v), append(pending, p)
 			synctest.Wait()
 		}
-		swept := keys(t, memory, commitlog.DataPrefix)
-		commitByHand(t, memory, &commitlog.DataFloor{Seq: 2})
+		swept := keys(t, memory, format.DataPrefix)
+		commitByHand(t, memory, &format.DataFloor{Seq: 2})
 		for _, k := range swept {
 			remove(t, memory, k)
 		}
@@ -308,8 +308,8 @@ func TestDataObjectBelowTheFloorIsUploadedAgain(t *testing.T) {
 func TestAsyncAppendsOfOneCallerKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, faulty := newFaulty()
-		faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Delay(50*time.Millisecond))
-		faulty.On(objstore.VerbCreate, commitlog.DataPrefix, storetest.Delay(700*time.Millisecond))
+		faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Delay(50*time.Millisecond))
+		faulty.On(objstore.VerbCreate, format.DataPrefix, storetest.Delay(700*time.Millisecond))
 		b := open(t, faulty, immediate())
 		mustCreateTopic(t, b, "t", 1)
 		var (
@@ -332,7 +332,7 @@ func TestAsyncAppendsOfOneCallerKeepTheirOrder(t *testing.T) {
 			}
 		}
 		wantValues(t, b, "t", want...)
-		if len(keys(t, memory, commitlog.DataPrefix)) < 2 {
+		if len(keys(t, memory, format.DataPrefix)) < 2 {
 			t.Error("the appends were meant to span data objects")
 		}
 	})

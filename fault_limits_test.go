@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
@@ -92,7 +92,7 @@ func TestTopicLimitHoldsWithinOneCommit(t *testing.T) {
 		opts.Limits.Topics = 3
 		b := open(t, faulty, opts)
 		release := make(chan struct{})
-		faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))
+		faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))
 		var wg sync.WaitGroup
 		errs := make([]error, 6)
 		for i := range errs {
@@ -273,7 +273,7 @@ func TestThousandsOfTopicsInOneCommit(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		before := len(keys(t, memory, commitlog.LogPrefix))
+		before := len(keys(t, memory, format.LogPrefix))
 		for i := range topics {
 			wg.Go(func() {
 				if _, err := b.Append(t.Context(), fmt.Sprintf("t%d", i), values("only")); err != nil {
@@ -282,7 +282,7 @@ func TestThousandsOfTopicsInOneCommit(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := len(keys(t, memory, commitlog.LogPrefix)) - before; n != 1 {
+		if n := len(keys(t, memory, format.LogPrefix)) - before; n != 1 {
 			t.Errorf("%d commits for one record in each of %d topics, want 1", n, topics)
 		}
 		again := open(t, memory, immediate())

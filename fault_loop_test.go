@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -21,7 +21,7 @@ func TestShutdownDuringAnUploadRests(t *testing.T) {
 		_, faulty := newFaulty()
 		b := openOnly(t, faulty, immediate())
 		mustAppend(t, b, "t", "v")
-		faulty.On(objstore.VerbCreate, commitlog.DataPrefix, storetest.Delay(40*time.Second))
+		faulty.On(objstore.VerbCreate, format.DataPrefix, storetest.Delay(40*time.Second))
 		reading := fetching(t.Context(), b, "t", 1, time.Hour)
 		p, err := b.AppendAsync(t.Context(), "t", values(large("v", 7<<20), large("w", 7<<20)))
 		if err != nil {
@@ -98,7 +98,7 @@ func TestCheckpointThatLoadsSlowlyIsLoadedByAReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		sleepPastDeletion(t, memory, 7)
-		faulty.On(objstore.VerbGet, commitlog.CheckpointPrefix, storetest.Delay(12*time.Second))
+		faulty.On(objstore.VerbGet, format.CheckpointPrefix, storetest.Delay(12*time.Second))
 		for range 10 {
 			_, err := sleeper.Topic(t.Context(), "unknown")
 			if seb.CodeOf(err) == seb.CodeTopicNotFound {
@@ -106,7 +106,7 @@ func TestCheckpointThatLoadsSlowlyIsLoadedByAReader(t *testing.T) {
 			}
 			t.Log(err)
 		}
-		t.Errorf("the broker never got there, with %d loads begun", faulty.Count(objstore.VerbGet, commitlog.CheckpointPrefix))
+		t.Errorf("the broker never got there, with %d loads begun", faulty.Count(objstore.VerbGet, format.CheckpointPrefix))
 	})
 }
 
@@ -136,7 +136,7 @@ func TestReadOvertakenByALoadIsNoLoss(t *testing.T) {
 		}
 		sleepPastDeletion(t, memory, 7)
 		release := make(chan struct{})
-		faulty.On(objstore.VerbGet, commitlog.LogKey(2), storetest.Times(1, storetest.HoldReply(release)))
+		faulty.On(objstore.VerbGet, format.LogKey(2), storetest.Times(1, storetest.HoldReply(release)))
 		done := make(chan error)
 		go func() {
 			_, err := sleeper.Fetch(t.Context(), "t", 0, seb.At(0), seb.FetchOptions{Limit: 1})
@@ -176,11 +176,11 @@ func TestReadFromTheStartOvertakenByALoadMovesUpWithIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Hour)
-		for _, s := range []commitlog.Seq{1, 2, 3, 5, 6, 7, 8} {
-			remove(t, memory, commitlog.LogKey(s))
+		for _, s := range []format.Seq{1, 2, 3, 5, 6, 7, 8} {
+			remove(t, memory, format.LogKey(s))
 		}
 		release := make(chan struct{})
-		faulty.On(objstore.VerbGet, commitlog.LogKey(2), storetest.Times(1, storetest.HoldReply(release)))
+		faulty.On(objstore.VerbGet, format.LogKey(2), storetest.Times(1, storetest.HoldReply(release)))
 		var got seb.Fetched
 		done := make(chan error)
 		go func() {
@@ -224,11 +224,11 @@ func TestReadOvertakenByALoadGoesOnInTheBatchThatTheStartIsIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Hour)
-		for _, s := range []commitlog.Seq{1, 4, 5, 6, 7, 8} {
-			remove(t, memory, commitlog.LogKey(s))
+		for _, s := range []format.Seq{1, 4, 5, 6, 7, 8} {
+			remove(t, memory, format.LogKey(s))
 		}
 		release := make(chan struct{})
-		faulty.On(objstore.VerbGet, commitlog.LogKey(2), storetest.Times(1, storetest.HoldReply(release)))
+		faulty.On(objstore.VerbGet, format.LogKey(2), storetest.Times(1, storetest.HoldReply(release)))
 		var got seb.Fetched
 		done := make(chan error)
 		go func() {

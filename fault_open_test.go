@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -20,9 +20,9 @@ func TestProbeAsksAgainWhereARacerGotNoAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory, faulty := newFaulty()
-				faulty.On(objstore.VerbCreate, commitlog.ProbePrefix, everyOther(fault))
+				faulty.On(objstore.VerbCreate, format.ProbePrefix, everyOther(fault))
 				open(t, faulty, immediate())
-				if left := keys(t, memory, commitlog.ProbePrefix); len(left) > 0 {
+				if left := keys(t, memory, format.ProbePrefix); len(left) > 0 {
 					t.Errorf("%v are left", left)
 				}
 			})
@@ -54,14 +54,14 @@ func TestProbeAsksAgainWhereAnAnswerProvesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, faulty := newFaulty()
-				faulty.On(f.verb, commitlog.ProbePrefix, storetest.Times(f.first, f.fault))
+				faulty.On(f.verb, format.ProbePrefix, storetest.Times(f.first, f.fault))
 				open(t, faulty, immediate())
 			})
 		})
 		t.Run(name+", always", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, faulty := newFaulty()
-				faulty.On(f.verb, commitlog.ProbePrefix, f.fault)
+				faulty.On(f.verb, format.ProbePrefix, f.fault)
 				_, err := seb.Open(t.Context(), faulty, immediate())
 				wantCode(t, err, seb.CodeStoreUnusable)
 			})
@@ -85,7 +85,7 @@ func TestSlowFirstCreateDoesNotSlowTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
 		b := open(t, faulty, immediate())
-		heal := faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Times(1, storetest.Delay(14*time.Second)))
+		heal := faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Times(1, storetest.Delay(14*time.Second)))
 		mustCreateTopic(t, b, "t", 1)
 		heal()
 		faulty.On("", "", storetest.Delay(5*time.Millisecond))
@@ -147,7 +147,7 @@ func TestReadsExecutedOutOfOrderAreNoClockThatStepsBack(t *testing.T) {
 		b := openOnly(t, memory, opts)
 		mustAppend(t, b, "t", "a", "b")
 		kill(t, b)
-		faulty.On(objstore.VerbGet, commitlog.LogKey(1), storetest.Times(1, storetest.Delay(12*time.Second)))
+		faulty.On(objstore.VerbGet, format.LogKey(1), storetest.Times(1, storetest.Delay(12*time.Second)))
 		wantValues(t, open(t, faulty, opts), "t", "a", "b")
 	})
 }
@@ -158,8 +158,8 @@ func TestStartOnABadNetworkBlamesTheNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, faulty := newFaulty()
 		mustAppend(t, open(t, faulty, immediate()), "t", "v")
-		faulty.On(objstore.VerbGet, commitlog.LogPrefix, storetest.Times(2, storetest.Fail))
-		faulty.On(objstore.VerbGet, commitlog.LogPrefix, storetest.FlipByte(60))
+		faulty.On(objstore.VerbGet, format.LogPrefix, storetest.Times(2, storetest.Fail))
+		faulty.On(objstore.VerbGet, format.LogPrefix, storetest.FlipByte(60))
 		_, err := seb.Open(t.Context(), faulty, immediate())
 		wantCode(t, err, seb.CodeStoreUnavailable)
 	})
@@ -189,7 +189,7 @@ func TestListThatDoesNotGetOnIsRefused(t *testing.T) {
 					kill(t, b)
 				}
 				wantCode(t, err, seb.CodeStoreUnavailable)
-				wantText(t, err, "list "+commitlog.CheckpointPrefix, "order")
+				wantText(t, err, "list "+format.CheckpointPrefix, "order")
 				if took := time.Since(begun); took > 10*time.Second {
 					t.Errorf("the start gave up after %v", took)
 				}

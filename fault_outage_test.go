@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -122,7 +122,7 @@ func TestCanceledCallerLeavesItsNeighboursBatchWhole(t *testing.T) {
 			cancels[i]()
 		}
 		synctest.Wait()
-		before := len(keys(t, memory, commitlog.LogPrefix))
+		before := len(keys(t, memory, format.LogPrefix))
 		wg.Wait()
 		var want []string
 		for i := range callers {
@@ -137,7 +137,7 @@ func TestCanceledCallerLeavesItsNeighboursBatchWhole(t *testing.T) {
 			}
 			want = append(want, fmt.Sprint(i, ".0"), fmt.Sprint(i, ".1"), fmt.Sprint(i, ".2"))
 		}
-		if n := len(keys(t, memory, commitlog.LogPrefix)); n != before+1 {
+		if n := len(keys(t, memory, format.LogPrefix)); n != before+1 {
 			t.Errorf("%d commits, want one for all", n-before)
 		}
 		again := open(t, memory, immediate())
@@ -195,7 +195,7 @@ func TestSlowStoreTakesAppendsInFewCommits(t *testing.T) {
 		if took := time.Since(begun); took > 6*time.Second {
 			t.Errorf("200 appends within 2 s took %v", took)
 		}
-		if n := len(keys(t, memory, commitlog.LogPrefix)); n > 5 {
+		if n := len(keys(t, memory, format.LogPrefix)); n > 5 {
 			t.Errorf("%d commits", n)
 		}
 		if n := len(readAll(t, b, "t", 0)); n != 200 {

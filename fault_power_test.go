@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // zeroed fills a file with zeros from a byte on, as some file systems leave
@@ -59,8 +59,8 @@ func powerLog(t *testing.T, checkpoint bool) (dir string) {
 // file under its name, of its size, without its bytes. That is neither a record
 // nor the end of the log: the broker refuses the log, and writes over nothing.
 func TestZeroFilledFileAfterPowerLossIsNotTrusted(t *testing.T) {
-	last, middle := commitlog.LogKey(5), commitlog.LogKey(3)
-	checkpoint := commitlog.CheckpointKey(5)
+	last, middle := format.LogKey(5), format.LogKey(3)
+	checkpoint := format.CheckpointKey(5)
 	tests := map[string]struct {
 		checkpoint bool
 		key        string
@@ -73,21 +73,21 @@ func TestZeroFilledFileAfterPowerLossIsNotTrusted(t *testing.T) {
 		"last commit from its rows on":  {false, last, 100, false},
 		"last commit, no bytes":         {false, last, 0, true},
 		"last commit, half of its head": {false, last, 64, true},
-		"last commit, one page of six":  {false, commitlog.LogKey(4), 4096, true},
+		"last commit, one page of six":  {false, format.LogKey(4), 4096, true},
 		"commit in the middle":          {false, middle, 0, false},
-		"commit after a checkpoint":     {true, commitlog.LogKey(6), 0, false},
+		"commit after a checkpoint":     {true, format.LogKey(6), 0, false},
 		"checkpoint":                    {true, checkpoint, 0, false},
 		"tail of the checkpoint":        {true, checkpoint, 100, false},
 		"checkpoint, no bytes":          {true, checkpoint, 0, true},
-		"seb.json":                      {false, commitlog.ClusterKey, 0, false},
-		"seb.json, no bytes":            {false, commitlog.ClusterKey, 0, true},
+		"seb.json":                      {false, format.ClusterKey, 0, false},
+		"seb.json, no bytes":            {false, format.ClusterKey, 0, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dir := powerLog(t, test.checkpoint)
 				path := filepath.Join(dir, filepath.FromSlash(test.key))
-				if test.key == commitlog.LogKey(6) {
+				if test.key == format.LogKey(6) {
 					b := openOnly(t, openDir(t, dir), immediate())
 					mustAppend(t, b, "t", "after")
 					kill(t, b)
@@ -126,7 +126,7 @@ func TestZeroFilledRecordsAfterPowerLossAreNotServed(t *testing.T) {
 			zeroed(t, onlyFile(t, dir, "data"), 0, true)
 		}, 1},
 		"pages of a commit": {func(t *testing.T, dir string) {
-			zeroed(t, filepath.Join(dir, filepath.FromSlash(commitlog.LogKey(4))), 4096, false)
+			zeroed(t, filepath.Join(dir, filepath.FromSlash(format.LogKey(4))), 4096, false)
 		}, 2},
 	}
 	for name, test := range tests {

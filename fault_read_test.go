@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -64,7 +64,7 @@ func TestBentAnswersAreNeverServed(t *testing.T) {
 				want = append(want, large(fmt.Sprint(i), size))
 				mustAppend(t, writer, "t", want[i])
 			}
-			for _, prefix := range []string{commitlog.LogPrefix, commitlog.DataPrefix, commitlog.CheckpointPrefix} {
+			for _, prefix := range []string{format.LogPrefix, format.DataPrefix, format.CheckpointPrefix} {
 				faulty.On(objstore.VerbGet, prefix, bent(rand.New(rand.NewPCG(seed, uint64(len(prefix))))))
 			}
 			b, err := seb.Open(t.Context(), faulty, opts)
@@ -105,9 +105,9 @@ func TestTruncatedAndFlippedGetsAreRetried(t *testing.T) {
 		"last byte":  storetest.FlipByte(-1),
 		"refused":    storetest.Fail,
 	}
-	for _, prefix := range []string{commitlog.LogPrefix, commitlog.DataPrefix, commitlog.CheckpointPrefix, commitlog.ClusterKey} {
+	for _, prefix := range []string{format.LogPrefix, format.DataPrefix, format.CheckpointPrefix, format.ClusterKey} {
 		for name, fault := range faults {
-			if prefix == commitlog.ClusterKey && (name == "one short" || name == "head") {
+			if prefix == format.ClusterKey && (name == "one short" || name == "head") {
 				continue
 			}
 			t.Run(prefix+" "+name, func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestReadThatIsNotAlwaysBentIsNotCalledLost(t *testing.T) {
 		memory, faulty := newFaulty()
 		mustAppend(t, open(t, memory, immediate()), "t", large("v", 400_000))
 		b := open(t, faulty, immediate())
-		faulty.On(objstore.VerbGet, commitlog.LogPrefix, everyOther(storetest.Fail))
-		faulty.On(objstore.VerbGet, commitlog.LogPrefix, storetest.FlipByte(-1))
+		faulty.On(objstore.VerbGet, format.LogPrefix, everyOther(storetest.Fail))
+		faulty.On(objstore.VerbGet, format.LogPrefix, storetest.FlipByte(-1))
 		for range 2 { // the last try is refused, or is bent
 			_, err := b.Fetch(t.Context(), "t", 0, seb.Earliest, seb.FetchOptions{})
 			wantCode(t, err, seb.CodeStoreUnavailable)
@@ -179,7 +179,7 @@ func TestOneMissingDataObjectFailsOnlyItsOwnReads(t *testing.T) {
 				}
 			}
 		}
-		data := keys(t, memory, commitlog.DataPrefix)
+		data := keys(t, memory, format.DataPrefix)
 		if len(data) != 2 {
 			t.Fatalf("%d data objects", len(data))
 		}
@@ -402,7 +402,7 @@ func TestReadersOfOneBatchShareOneGet(t *testing.T) {
 		memory, faulty := newFaulty()
 		mustAppend(t, open(t, memory, immediate()), "t", large("v", 5<<20))
 		b := open(t, faulty, immediate())
-		faulty.On(objstore.VerbGet, commitlog.DataPrefix, storetest.Delay(time.Second))
+		faulty.On(objstore.VerbGet, format.DataPrefix, storetest.Delay(time.Second))
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
@@ -425,7 +425,7 @@ func TestReadersOfOneBatchShareOneGet(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := faulty.Count(objstore.VerbGet, commitlog.DataPrefix); n != 1 {
+		if n := faulty.Count(objstore.VerbGet, format.DataPrefix); n != 1 {
 			t.Errorf("%d Gets, want 1", n)
 		}
 	})
@@ -442,9 +442,9 @@ func TestGarbageInThePlaceOfABatchIsDataLost(t *testing.T) {
 				if err := openOnly(t, store, immediate()).Close(); err != nil { // leaves a checkpoint
 					t.Fatal(err)
 				}
-				key := store.Keys(commitlog.DataPrefix)[0]
-				store.Put(key, append(store.Body(key)[:commitlog.DataPayloadStart:commitlog.DataPayloadStart],
-					d.Bend(newRand(1), store.Body(key)[commitlog.DataPayloadStart:])...))
+				key := store.Keys(format.DataPrefix)[0]
+				store.Put(key, append(store.Body(key)[:format.DataPayloadStart:format.DataPayloadStart],
+					d.Bend(newRand(1), store.Body(key)[format.DataPayloadStart:])...))
 				_, err := open(t, store, immediate()).Fetch(t.Context(), "t", 0, seb.Earliest, seb.FetchOptions{})
 				wantCode(t, err, seb.CodeDataLost)
 				wantText(t, err, key, "restore")

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -23,17 +23,17 @@ func aLog(t *testing.T, appends int) *objstore.Memory {
 		mustAppend(t, b, "t", fmt.Sprint(i))
 	}
 	kill(t, b)
-	if n := len(keys(t, store, commitlog.CheckpointPrefix)); n != 0 {
+	if n := len(keys(t, store, format.CheckpointPrefix)); n != 0 {
 		t.Fatalf("%d checkpoints", n)
 	}
 	return store
 }
 
 // replaceByForeignCommit puts a commit of another log into a slot.
-func replaceByForeignCommit(t *testing.T, store objstore.Store, slot commitlog.Seq) {
+func replaceByForeignCommit(t *testing.T, store objstore.Store, slot format.Seq) {
 	t.Helper()
 	other := aLog(t, int(slot))
-	replace(t, store, commitlog.LogKey(slot), body(t, other, commitlog.LogKey(slot)))
+	replace(t, store, format.LogKey(slot), body(t, other, format.LogKey(slot)))
 }
 
 // closedLog returns a store whose log ends in a checkpoint.
@@ -58,54 +58,54 @@ func flipped(b []byte, at int) []byte {
 // A bucket that can't be believed is refused, and the refusal names the object
 // and says what to do.
 func TestDamagedBucketIsRefused(t *testing.T) {
-	newest := commitlog.CheckpointKey(5)
+	newest := format.CheckpointKey(5)
 	tests := map[string]struct {
 		log    func(*testing.T, int) *objstore.Memory
 		damage func(t *testing.T, s *objstore.Memory)
 		text   []string
 	}{
 		"missing slot": {aLog,
-			func(t *testing.T, s *objstore.Memory) { remove(t, s, commitlog.LogKey(3)) },
+			func(t *testing.T, s *objstore.Memory) { remove(t, s, format.LogKey(3)) },
 			[]string{"slot 3", "slot 5", "restore"}},
 		"missing first slot": {aLog,
-			func(t *testing.T, s *objstore.Memory) { remove(t, s, commitlog.LogKey(1)) },
+			func(t *testing.T, s *objstore.Memory) { remove(t, s, format.LogKey(1)) },
 			[]string{"slot 1", "restore"}},
 		"commit of another cluster": {aLog,
 			func(t *testing.T, s *objstore.Memory) { replaceByForeignCommit(t, s, 4) },
-			[]string{commitlog.LogKey(4), "cluster", "restore or remove it"}},
+			[]string{format.LogKey(4), "cluster", "restore or remove it"}},
 		"another cluster's seb.json": {aLog,
 			func(t *testing.T, s *objstore.Memory) {
-				replace(t, s, commitlog.ClusterKey, body(t, aLog(t, 1), commitlog.ClusterKey))
-			}, []string{commitlog.LogPrefix, "cluster", "restore or remove it"}},
+				replace(t, s, format.ClusterKey, body(t, aLog(t, 1), format.ClusterKey))
+			}, []string{format.LogPrefix, "cluster", "restore or remove it"}},
 		"commit under another slot's key": {aLog,
 			func(t *testing.T, s *objstore.Memory) {
-				replace(t, s, commitlog.LogKey(4), body(t, s, commitlog.LogKey(3)))
-			}, []string{commitlog.LogKey(4), "slot 3"}},
+				replace(t, s, format.LogKey(4), body(t, s, format.LogKey(3)))
+			}, []string{format.LogKey(4), "slot 3"}},
 		"commit of an unknown version": {aLog,
 			func(t *testing.T, s *objstore.Memory) {
-				b := body(t, s, commitlog.LogKey(4))
+				b := body(t, s, format.LogKey(4))
 				b[4] = 9
-				replace(t, s, commitlog.LogKey(4), b)
-			}, []string{commitlog.LogKey(4), "version is 9", "newer seb"}},
+				replace(t, s, format.LogKey(4), b)
+			}, []string{format.LogKey(4), "version is 9", "newer seb"}},
 		"seb.json of an unknown format": {aLog,
 			func(t *testing.T, s *objstore.Memory) {
-				replace(t, s, commitlog.ClusterKey, []byte(`{"format":9}`))
-			}, []string{commitlog.ClusterKey, "format is 9", "newer seb"}},
+				replace(t, s, format.ClusterKey, []byte(`{"format":9}`))
+			}, []string{format.ClusterKey, "format is 9", "newer seb"}},
 		"damaged seb.json": {aLog,
-			func(t *testing.T, s *objstore.Memory) { replace(t, s, commitlog.ClusterKey, []byte(`{`)) },
-			[]string{commitlog.ClusterKey, "damaged", "restore"}},
+			func(t *testing.T, s *objstore.Memory) { replace(t, s, format.ClusterKey, []byte(`{`)) },
+			[]string{format.ClusterKey, "damaged", "restore"}},
 		"seb.json gone": {aLog,
-			func(t *testing.T, s *objstore.Memory) { remove(t, s, commitlog.ClusterKey) },
-			[]string{commitlog.ClusterKey, "restore"}},
+			func(t *testing.T, s *objstore.Memory) { remove(t, s, format.ClusterKey) },
+			[]string{format.ClusterKey, "restore"}},
 		"damaged head of a commit": {aLog,
 			func(t *testing.T, s *objstore.Memory) {
-				replace(t, s, commitlog.LogKey(4), flipped(body(t, s, commitlog.LogKey(4)), 60))
-			}, []string{commitlog.LogKey(4), "damaged", "restore"}},
+				replace(t, s, format.LogKey(4), flipped(body(t, s, format.LogKey(4)), 60))
+			}, []string{format.LogKey(4), "damaged", "restore"}},
 		"truncated commit": {aLog,
 			func(t *testing.T, s *objstore.Memory) {
-				b := body(t, s, commitlog.LogKey(4))
-				replace(t, s, commitlog.LogKey(4), b[:len(b)-1])
-			}, []string{commitlog.LogKey(4), "damaged"}},
+				b := body(t, s, format.LogKey(4))
+				replace(t, s, format.LogKey(4), b[:len(b)-1])
+			}, []string{format.LogKey(4), "damaged"}},
 		"damaged newest checkpoint": {closedLog,
 			func(t *testing.T, s *objstore.Memory) { replace(t, s, newest, flipped(body(t, s, newest), -1)) },
 			[]string{newest, "damaged", "restore"}},
@@ -150,14 +150,14 @@ func TestRunningBrokerStopsWhenTheBucketIsRolledBack(t *testing.T) {
 		for _, v := range numbered("v", 4) {
 			mustAppend(t, b, "t", v)
 		}
-		remove(t, memory, commitlog.LogKey(4))
-		remove(t, memory, commitlog.LogKey(5))
+		remove(t, memory, format.LogKey(4))
+		remove(t, memory, format.LogKey(5))
 		time.Sleep(5 * time.Hour) // its next claim begins with a List
 		_, err := b.Append(t.Context(), "t", values("lost"))
 		wantCode(t, err, seb.CodeBrokerStopped)
 		wantOutcome(t, err, seb.NotCommitted)
 		wantText(t, err, "slot 5", "rolled back", "restore")
-		if n := len(keys(t, memory, commitlog.LogPrefix)); n != 3 {
+		if n := len(keys(t, memory, format.LogPrefix)); n != 3 {
 			t.Errorf("%d commits, want the 3 that were left", n)
 		}
 	})
@@ -178,7 +178,7 @@ func TestBrokerThatWakesAfterItsSlotWasDeletedDoesNotAcknowledge(t *testing.T) {
 			// The sleeper's Create of slot 3 is on its way when the machine is
 			// suspended: nothing moves until it wakes, then the request goes out.
 			wake := make(chan struct{})
-			hung := faulty.On(objstore.VerbCreate, commitlog.LogKey(3), storetest.Times(1,
+			hung := faulty.On(objstore.VerbCreate, format.LogKey(3), storetest.Times(1,
 				func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 					<-wake
 					return next(context.WithoutCancel(ctx), r)
@@ -200,13 +200,13 @@ func TestBrokerThatWakesAfterItsSlotWasDeletedDoesNotAcknowledge(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(asleep)
-			for s := commitlog.Seq(1); s <= 7; s++ { // below the newest checkpoint, older than D
-				remove(t, memory, commitlog.LogKey(s))
+			for s := format.Seq(1); s <= 7; s++ { // below the newest checkpoint, older than D
+				remove(t, memory, format.LogKey(s))
 			}
 			close(wake)
 			_, err = p.Wait(t.Context())
 			wantOutcome(t, err, seb.Unknown)
-			remove(t, memory, commitlog.LogKey(3)) // what the Create left behind
+			remove(t, memory, format.LogKey(3)) // what the Create left behind
 
 			if at := mustAppend(t, sleeper, "t", "awake"); at != 7 {
 				t.Errorf("the sleeper goes on at %d, want 7", at)
@@ -266,33 +266,60 @@ func TestCheckpointsStandWhereTheyShould(t *testing.T) {
 			mustAppend(t, b, "t", v)
 			synctest.Wait() // for a checkpoint that is due
 		}
-		want := []string{commitlog.CheckpointKey(5), commitlog.CheckpointKey(10)}
-		if got := keys(t, memory, commitlog.CheckpointPrefix); fmt.Sprint(got) != fmt.Sprint(want) {
+		want := []string{format.CheckpointKey(5), format.CheckpointKey(10)}
+		if got := keys(t, memory, format.CheckpointPrefix); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("checkpoints %v, want %v", got, want)
 		}
-		if n := faulty.Count(objstore.VerbGet, commitlog.CheckpointPrefix); n != 2 {
+		if n := faulty.Count(objstore.VerbGet, format.CheckpointPrefix); n != 2 {
 			t.Errorf("checkpoints were read back %d times, want 2", n)
 		}
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
-		want = append(want, commitlog.CheckpointKey(13))
-		if got := keys(t, memory, commitlog.CheckpointPrefix); fmt.Sprint(got) != fmt.Sprint(want) {
+		want = append(want, format.CheckpointKey(13))
+		if got := keys(t, memory, format.CheckpointPrefix); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("checkpoints after Close %v, want %v", got, want)
 		}
-		gets := faulty.Count(objstore.VerbGet, commitlog.LogPrefix)
+		gets := faulty.Count(objstore.VerbGet, format.LogPrefix)
 		again := openOnly(t, faulty, opts)
-		if n := faulty.Count(objstore.VerbGet, commitlog.LogPrefix) - gets; n > 1 {
+		if n := faulty.Count(objstore.VerbGet, format.LogPrefix) - gets; n > 1 {
 			t.Errorf("recovery from a final checkpoint read %d slots", n)
 		}
 		wantValues(t, again, "t", numbered("v", 12)...)
 		if err := again.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if got := keys(t, memory, commitlog.CheckpointPrefix); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := keys(t, memory, format.CheckpointPrefix); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("checkpoints after a session without commits %v, want %v", got, want)
 		}
 	})
+}
+
+func TestLargeCheckpointsTakeAShareOfTheTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts     seb.Options
+		min, max int
+	}{
+		"small": {immediate(), 50, 61},
+		"large": {seb.WithLargeCheckpoints(immediate()), 6, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory, faulty := newFaulty()
+				faulty.On(objstore.VerbCreate, format.CheckpointPrefix, storetest.Delay(time.Second))
+				c.opts.CheckpointCommits = 5
+				b := open(t, faulty, c.opts)
+				for range 600 { // a minute
+					mustAppend(t, b, "t", "v")
+					time.Sleep(100 * time.Millisecond)
+				}
+				made := keys(t, memory, format.CheckpointPrefix)
+				if n := len(made); n < c.min || n > c.max {
+					t.Errorf("%d checkpoints that took a second each in a minute, want %d to %d", n, c.min, c.max)
+				}
+			})
+		})
+	}
 }
 
 func TestCheckpointThatFailsIsWrittenLater(t *testing.T) {
@@ -301,17 +328,45 @@ func TestCheckpointThatFailsIsWrittenLater(t *testing.T) {
 		opts := immediate()
 		opts.CheckpointCommits = 5
 		b := open(t, faulty, opts)
-		heal := faulty.On("", commitlog.CheckpointPrefix, storetest.Times(2, storetest.LoseReply))
+		heal := faulty.On("", format.CheckpointPrefix, storetest.Times(2, storetest.LoseReply))
 		defer heal()
 		for _, v := range numbered("v", 6) {
 			mustAppend(t, b, "t", v)
 		}
 		time.Sleep(time.Minute)
-		if got := keys(t, memory, commitlog.CheckpointPrefix); len(got) != 1 || got[0] != commitlog.CheckpointKey(5) {
+		if got := keys(t, memory, format.CheckpointPrefix); len(got) != 1 || got[0] != format.CheckpointKey(5) {
 			t.Errorf("checkpoints %v", got)
 		}
-		if n := faulty.Count(objstore.VerbGet, commitlog.CheckpointPrefix); n == 0 {
+		if n := faulty.Count(objstore.VerbGet, format.CheckpointPrefix); n == 0 {
 			t.Error("it was not read back")
+		}
+	})
+}
+
+// A state that no object can hold is not encoded again and again.
+func TestCheckpointThatIsTooLargeIsNotTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, faulty := newFaulty()
+		opts := immediate()
+		opts.CheckpointCommits = 5
+		b := open(t, faulty, opts)
+		heal := faulty.On(objstore.VerbCreate, format.CheckpointPrefix, func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
+			return storetest.Answer{}, objstore.ErrTooLarge
+		})
+		for _, v := range numbered("v", 6) {
+			mustAppend(t, b, "t", v)
+		}
+		time.Sleep(time.Minute)
+		if n := faulty.Count(objstore.VerbCreate, format.CheckpointPrefix); n != 1 {
+			t.Errorf("the checkpoint was tried %d times, want 1", n)
+		}
+		heal()
+		for _, v := range numbered("v", 6) {
+			mustAppend(t, b, "t", v)
+		}
+		synctest.Wait()
+		if got := keys(t, memory, format.CheckpointPrefix); len(got) != 1 || got[0] != format.CheckpointKey(10) {
+			t.Errorf("checkpoints %v after the state became small enough", got)
 		}
 	})
 }
@@ -327,11 +382,11 @@ func forgetful() seb.Options {
 
 // sleepPastDeletion lets the delay of a forgetful bucket pass and deletes its
 // slots up to last, as brokers may once a checkpoint above them is that old.
-func sleepPastDeletion(t testing.TB, store objstore.Store, last commitlog.Seq) {
+func sleepPastDeletion(t testing.TB, store objstore.Store, last format.Seq) {
 	t.Helper()
 	time.Sleep(5 * time.Hour)
-	for s := commitlog.Seq(1); s <= last; s++ {
-		remove(t, store, commitlog.LogKey(s))
+	for s := format.Seq(1); s <= last; s++ {
+		remove(t, store, format.LogKey(s))
 	}
 }
 
@@ -351,13 +406,13 @@ func TestCheckpointOfAnotherHistoryStopsTheBroker(t *testing.T) {
 			if i == 0 {
 				mustCreateTopic(t, bs[0], "t", 1)
 			}
-			faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Overwrite(bucket))
+			faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Overwrite(bucket))
 		}
 		for n := range 10 {
 			for _, b := range bs {
 				if _, err := b.Append(t.Context(), "t", values("v")); err != nil {
 					wantCode(t, err, seb.CodeBrokerStopped)
-					wantText(t, err, "fork", commitlog.CheckpointKey(4), "restore")
+					wantText(t, err, "fork", format.CheckpointKey(4), "restore")
 					wantOutcome(t, err, seb.NotCommitted)
 					if n > 5 {
 						t.Errorf("it stopped only at append %d", n)
@@ -388,7 +443,7 @@ func TestCheckpointThatContradictsWhatWasAcknowledgedStopsTheBroker(t *testing.T
 				mustCreateTopic(t, sleeper, "t", 1)
 				other := openOnly(t, bucket, opts)
 				mustAppend(t, other, "t", "the other's")
-				faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.AllWin(bucket))
+				faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.AllWin(bucket))
 				own := []string{"the sleeper's"}
 				if differs == "end" {
 					own = append(own, "more")
@@ -405,7 +460,7 @@ func TestCheckpointThatContradictsWhatWasAcknowledgedStopsTheBroker(t *testing.T
 				time.Sleep(5 * time.Hour)
 				_, err := sleeper.Topic(t.Context(), "unknown")
 				wantCode(t, err, seb.CodeBrokerStopped)
-				wantText(t, err, "fork", commitlog.CheckpointPrefix, "restore")
+				wantText(t, err, "fork", format.CheckpointPrefix, "restore")
 			})
 		})
 	}
@@ -445,13 +500,13 @@ func TestBrokerThatAppendsAboveAHoleStopsAtTheNextCheckpoint(t *testing.T) {
 				memory, faulty := newFaulty()
 				b := withCheckpoint(t, faulty, 12)
 				defer kill(t, b)
-				before := keys(t, memory, commitlog.CheckpointPrefix)
-				remove(t, memory, commitlog.LogKey(12))
-				remove(t, memory, commitlog.LogKey(13))
+				before := keys(t, memory, format.CheckpointPrefix)
+				remove(t, memory, format.LogKey(12))
+				remove(t, memory, format.LogKey(13))
 				mustAppend(t, b, "t", "above")
 				err := end(t, b)
 				wantText(t, err, "slot 12", "rolled back")
-				if after := keys(t, memory, commitlog.CheckpointPrefix); len(after) != len(before) {
+				if after := keys(t, memory, format.CheckpointPrefix); len(after) != len(before) {
 					t.Errorf("checkpoints %v, before %v", after, before)
 				}
 			})
@@ -471,7 +526,7 @@ func TestSlotsDeletedBehindACheckpointAreNoHole(t *testing.T) {
 		mustAppend(t, o, "t", "and a checkpoint")
 		synctest.Wait()
 		kill(t, o)
-		remove(t, memory, commitlog.LogKey(12))
+		remove(t, memory, format.LogKey(12))
 		for _, v := range numbered("w", 8) {
 			mustAppend(t, b, "t", v)
 			synctest.Wait()
@@ -492,10 +547,10 @@ func TestHoleFoundDuringACommitEndsTheCommit(t *testing.T) {
 			mustAppend(t, b, "t", v)
 			synctest.Wait()
 		}
-		faulty.On(objstore.VerbList, commitlog.LogPrefix, storetest.Delay(time.Second))
-		faulty.On(objstore.VerbCreate, commitlog.LogKey(8), storetest.Delay(5*time.Second))
+		faulty.On(objstore.VerbList, format.LogPrefix, storetest.Delay(time.Second))
+		faulty.On(objstore.VerbCreate, format.LogKey(8), storetest.Delay(5*time.Second))
 		mustAppend(t, b, "t", "seven")
-		remove(t, memory, commitlog.LogKey(7))
+		remove(t, memory, format.LogKey(7))
 		begun := time.Now()
 		_, err := b.Append(t.Context(), "t", values("above"))
 		wantCode(t, err, seb.CodeBrokerStopped)
@@ -505,7 +560,7 @@ func TestHoleFoundDuringACommitEndsTheCommit(t *testing.T) {
 		}
 		<-b.Stopped()
 		time.Sleep(10 * time.Second)
-		if all := keys(t, memory, commitlog.CheckpointPrefix); all[len(all)-1] > commitlog.CheckpointKey(6) {
+		if all := keys(t, memory, format.CheckpointPrefix); all[len(all)-1] > format.CheckpointKey(6) {
 			t.Errorf("a checkpoint covers the hole: %v", all)
 		}
 	})
@@ -518,8 +573,8 @@ func TestHoleFoundDuringShutdownIsTold(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory, faulty := newFaulty()
 				b := withCheckpoint(t, faulty, 13)
-				remove(t, memory, commitlog.LogKey(12))
-				faulty.On(objstore.VerbList, commitlog.LogPrefix, storetest.Delay(time.Second))
+				remove(t, memory, format.LogKey(12))
+				faulty.On(objstore.VerbList, format.LogPrefix, storetest.Delay(time.Second))
 				for range 2 * appends {
 					mustAppend(t, b, "t", "above")
 				}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -45,7 +45,7 @@ func TestSaturatedBrokersShareTheSlots(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		slots := len(keys(t, memory, commitlog.LogPrefix))
+		slots := len(keys(t, memory, format.LogPrefix))
 		// All callers of a broker share its commits, so records are won slots.
 		total := len(won[0]) + len(won[1])
 		for i := range won {

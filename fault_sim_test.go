@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/sim"
+	"github.com/simple-event-broker/seb/internal/test/sim"
 )
 
 var (

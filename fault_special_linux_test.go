@@ -7,16 +7,16 @@ import (
 	"testing"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // A FIFO would keep whoever opens it waiting for a writer.
 func TestBrokerRefusesAFIFOInItsDirectory(t *testing.T) {
-	for _, pattern := range []string{commitlog.ClusterKey, commitlog.CheckpointPrefix + "*", commitlog.LogKey(3)} {
+	for _, pattern := range []string{format.ClusterKey, format.CheckpointPrefix + "*", format.LogKey(3)} {
 		t.Run(pattern, func(t *testing.T) {
 			root := newDirectoryLog(t)
 			file := filepath.Join(root, pattern)
-			if pattern != commitlog.LogKey(3) { // the next slot
+			if pattern != format.LogKey(3) { // the next slot
 				file = soleFile(t, root, pattern)
 				if err := os.Remove(file); err != nil {
 					t.Fatal(err)

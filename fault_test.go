@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -147,7 +147,7 @@ func remove(t testing.TB, store objstore.Store, key string) {
 // onlyProbesAreDeleted fails the test if anything else ever is.
 func onlyProbesAreDeleted(t testing.TB, f *storetest.Faulty) {
 	f.On(objstore.VerbDelete, "", func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
-		if !strings.HasPrefix(r.Key, commitlog.ProbePrefix) {
+		if !strings.HasPrefix(r.Key, format.ProbePrefix) {
 			t.Errorf("the broker deletes %s", r.Key)
 		}
 		return next(ctx, r)

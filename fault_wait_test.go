@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -296,7 +296,7 @@ func TestReadTimeOutDeliversWhatWasRead(t *testing.T) {
 			mustAppend(t, writer, "t", large(v, 1<<20))
 		}
 		b := open(t, faulty, immediate())
-		faulty.On(objstore.VerbGet, commitlog.LogKey(3), storetest.Delay(2*time.Second)) // holds b
+		faulty.On(objstore.VerbGet, format.LogKey(3), storetest.Delay(2*time.Second)) // holds b
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		f, err := b.Fetch(ctx, "t", 0, seb.Earliest, seb.FetchOptions{MaxBytes: 10 << 20})

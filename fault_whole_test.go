@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
@@ -22,7 +22,7 @@ import (
 
 // trace is what one commit of a worker left in one slot of the log.
 type trace struct {
-	slot    commitlog.Seq
+	slot    format.Seq
 	records map[string]int // by topic's id and partition
 	moved   string         // the position
 }
@@ -33,23 +33,23 @@ type trace struct {
 func tracesOf(t *testing.T, store objstore.Store) map[string]*trace {
 	t.Helper()
 	traces := map[string]*trace{}
-	for _, key := range keys(t, store, commitlog.LogPrefix) {
+	for _, key := range keys(t, store, format.LogPrefix) {
 		raw := body(t, store, key)
-		c, err := commitlog.DecodeCommit(raw)
+		c, err := format.DecodeCommit(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var moves []string
 		for _, it := range c.Items {
 			switch x := it.(type) {
-			case *commitlog.PositionsMoved:
+			case *format.PositionsMoved:
 				for _, p := range x.Positions {
 					moves = append(moves, fmt.Sprintf("%d/%d:%d", x.Consumer, p.Partition, p.Offset))
 				}
-			case *commitlog.Batch:
+			case *format.Batch:
 				object, start := raw, c.PayloadStart
 				if x.Object > 0 {
-					object, start = body(t, store, c.Data[x.Object-1].Key()), commitlog.DataPayloadStart
+					object, start = body(t, store, c.Data[x.Object-1].Key()), format.DataPayloadStart
 				}
 				note(t, traces, c.Seq, x, object[start+x.Pos:][:x.Size])
 			}
@@ -63,7 +63,7 @@ func tracesOf(t *testing.T, store objstore.Store) map[string]*trace {
 	return traces
 }
 
-func note(t *testing.T, traces map[string]*trace, slot commitlog.Seq, x *commitlog.Batch, raw []byte) {
+func note(t *testing.T, traces map[string]*trace, slot format.Seq, x *format.Batch, raw []byte) {
 	t.Helper()
 	b, err := record.Parse(raw)
 	if err != nil {
@@ -272,7 +272,7 @@ func TestCommitWhoseBrokerDied(t *testing.T) {
 				withWorker(t, dying, 3)
 				mustCreateTopic(t, dying, "out", 1)
 				var late storetest.Late
-				faulty.On(objstore.VerbCreate, commitlog.LogPrefix, late.Fault)
+				faulty.On(objstore.VerbCreate, format.LogPrefix, late.Fault)
 				ended := make(chan error)
 				go func() {
 					_, err := dying.Commit(context.Background(), counted(0, 2, appends("out", "v")), seb.IdempotencyKey("k"))
@@ -314,7 +314,7 @@ func TestCommitIsDecidedAnewAfterALostRace(t *testing.T) {
 				worker := withWorker(t, b, 3)
 				mustCreateTopic(t, b, "out", 1)
 				release := make(chan struct{})
-				faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Times(1, storetest.Hold(release)))
+				faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Times(1, storetest.Hold(release)))
 				from := seb.Offset(0)
 				if want == "" {
 					from = 1
@@ -358,7 +358,7 @@ func TestRecordsOfARetryAreLeftOutOfAnUpload(t *testing.T) {
 		worker := withWorker(t, b, 3)
 		mustCreateTopic(t, b, "out", 1)
 		release := make(chan struct{})
-		undo := faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))
+		undo := faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))
 		var wg sync.WaitGroup
 		v := large("v", 3<<20)
 		c := counted(0, 1, appends("out", v), appends("log", "v"))
@@ -377,7 +377,7 @@ func TestRecordsOfARetryAreLeftOutOfAnUpload(t *testing.T) {
 		wg.Wait()
 		wantValues(t, b, "out", v, "first", large("beside", 3<<20))
 		wantAt(t, worker, 1)
-		for _, key := range keys(t, memory, commitlog.DataPrefix) {
+		for _, key := range keys(t, memory, format.DataPrefix) {
 			if bytes.Count(body(t, memory, key), []byte(v)) > 1 {
 				t.Errorf("%s holds the records twice", key)
 			}
@@ -401,7 +401,7 @@ func TestCommitToATopicThatIsDeletedMeanwhile(t *testing.T) {
 				mustCreateTopic(t, b, "stays", 1)
 				mustCreateTopic(t, b, "goes", 1)
 				release := make(chan struct{})
-				faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Times(1, storetest.Hold(release)))
+				faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Times(1, storetest.Hold(release)))
 				beside, err := b.AppendAsync(t.Context(), "stays", values("beside"))
 				if err != nil {
 					t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -27,7 +27,7 @@ func TestLongReadReturnsWhatIsThereAfterASecond(t *testing.T) {
 				}
 				synctest.Wait()
 				b := open(t, faulty, immediate())
-				defer faulty.On(objstore.VerbGet, commitlog.LogPrefix, storetest.Delay(delay))()
+				defer faulty.On(objstore.VerbGet, format.LogPrefix, storetest.Delay(delay))()
 				var got, reads int
 				for got < commits {
 					began := time.Now()

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -35,7 +35,7 @@ type batch struct {
 	maxTime int64
 
 	// Set when a commit is built on it.
-	row commitlog.Batch
+	row format.Batch
 }
 
 // part is an append's share of a batch.
@@ -58,12 +58,15 @@ type request struct {
 
 	// change, if there is one, returns its items for the commit: none if there is
 	// nothing to do, or the refusal. It must not delete what the request appends to.
-	change func(d *state.Draft) ([]commitlog.Item, *Error)
-	looked bool // the end of the log was read after the request came; else it waits its linger
+	change func(d *state.Draft) ([]format.Item, *Error)
+	looked bool // the end of the log was read after the request came
+	urgent bool // it is committed without linger
 
 	// by are the callers on whose behalf it is made; none if it is the program's own. One
-	// whose access still holds is enough. Guarded by gather.mu: see [gather.allowed].
-	by []caller
+	// whose access still holds is enough. refusal is set while that of none does: nobody
+	// else shares the request then. Guarded by gather.mu: see [gather.allowed].
+	by      []caller
+	refusal *Error
 
 	key      *idempotencyKey // nil if it has none
 	settled  bool            // by the commit loop, before a commit took it: results or err are set
@@ -131,7 +134,7 @@ type gather struct {
 	queued []*group
 	busy   bool // a commit is under way
 	closed bool
-	keyed  map[commitlog.Digest]*request // the undecided requests that have an idempotency key
+	keyed  map[format.Digest]*request // the undecided requests that have an idempotency key
 }
 
 func (g *gather) notify() {
@@ -160,9 +163,10 @@ func (g *group) fill(now time.Time) Fill {
 
 // join adds a request to the open group, with its records, which it copies. It
 // returns the request to wait for: r, or the undecided one of the same idempotency
-// key. It fails when the broker is closing, and when that key is another request's.
+// key, unless the access of all its callers has ended. It fails when the broker is
+// closing, and when that key is another request's.
 //
-// A change alone whose caller has looked at the log is committed without linger: it is
+// A change alone whose caller has looked at the log is committed without linger too: it is
 // rare, and has waited for the look already.
 func (g *gather) join(r *request) (*request, error) {
 	g.mu.Lock()
@@ -171,7 +175,7 @@ func (g *gather) join(r *request) (*request, error) {
 		return nil, errClosed()
 	}
 	if r.key != nil {
-		if first := g.keyed[r.key.hash()]; first != nil && !first.withdrawn {
+		if first := g.keyed[r.key.hash()]; first != nil && !first.withdrawn && first.refusal == nil {
 			if first.key.print != r.key.print {
 				return nil, keyReused()
 			}
@@ -189,7 +193,7 @@ func (g *gather) join(r *request) (*request, error) {
 	r.holders = 1
 	o.requests = append(o.requests, r)
 	o.bytes += r.bytes
-	o.urgent = o.urgent || r.looked
+	o.urgent = o.urgent || r.urgent || r.looked
 	for _, a := range r.appends {
 		o.add(r, a)
 	}
@@ -201,16 +205,21 @@ func (g *gather) join(r *request) (*request, error) {
 }
 
 // allowed returns why nobody may have a request committed on whose behalf it is made, nil
-// if it is the program's own, or an access of one of them holds.
-func (g *gather) allowed(r *request, in keyring, now time.Time) (refusal *Error) {
+// if it is the program's own, or an access of one of them holds. A refusal stands once another
+// request has taken the idempotency key: a commit can't have two of one key.
+func (g *gather) allowed(r *request, in keyring, now time.Time) *Error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if r.refusal != nil && r.key != nil && g.keyed[r.key.hash()] != r {
+		return r.refusal
+	}
+	r.refusal = nil
 	for _, c := range r.by {
-		if refusal = c.holds(in, now); refusal == nil {
-			return nil
+		if r.refusal = c.holds(in, now); r.refusal == nil {
+			break
 		}
 	}
-	return refusal
+	return r.refusal
 }
 
 // add copies the records of one of r's appends into batches.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 const (
@@ -48,26 +48,26 @@ type idempotencyKey struct {
 	// hashes are of topic and key; of a [Commit], of the key, the number of an append
 	// and the caller's API key, one for each append, and one if there is none. They are
 	// remembered in one commit of the log, so the first stands for all.
-	hashes []commitlog.Digest
+	hashes []format.Digest
 	// unscoped are what hashes would be without an API key, if the caller has one: so
 	// brokers remembered every commit before they told callers apart. One that is known so
 	// is the same only if print is.
-	unscoped []commitlog.Digest
-	print    commitlog.Digest // of all that was asked for
-	topic    uint64           // the append's, with which the key goes; 0 of a [Commit]
+	unscoped []format.Digest
+	print    format.Digest // of all that was asked for
+	topic    uint64        // the append's, with which the key goes; 0 of a [Commit]
 }
 
 func newIdempotencyKey(topic uint64, records []Record, o appendOptions) *idempotencyKey {
 	d := digester{sha256.New(), nil}
 	d.append(records, o)
-	return &idempotencyKey{hashes: []commitlog.Digest{hashKey(int64(topic), o.key, 0)}, print: d.sum(), topic: topic}
+	return &idempotencyKey{hashes: []format.Digest{hashKey(int64(topic), o.key, 0)}, print: d.sum(), topic: topic}
 }
 
-func (k *idempotencyKey) hash() commitlog.Digest { return k.hashes[0] }
+func (k *idempotencyKey) hash() format.Digest { return k.hashes[0] }
 
 // hashKey returns the hash of a key that means something within scope: a topic's id,
 // or a number below 0; and there for the callers with one API key, or for all if that is 0.
-func hashKey(scope int64, key string, caller uint64) commitlog.Digest {
+func hashKey(scope int64, key string, caller uint64) format.Digest {
 	d := digester{sha256.New(), nil}
 	d.number(scope)
 	d.bytes([]byte(key))
@@ -135,8 +135,8 @@ func (d *digester) bytes(b []byte) {
 	d.Write(b)
 }
 
-func (d *digester) sum() commitlog.Digest {
-	return commitlog.Digest(d.Sum(nil)[:len(commitlog.Digest{})])
+func (d *digester) sum() format.Digest {
+	return format.Digest(d.Sum(nil)[:len(format.Digest{})])
 }
 
 // replay settles a request whose key the log knows at that time. It needs
@@ -169,7 +169,7 @@ func (b *Broker) replay(r *request, at int64) bool {
 }
 
 // appendedBefore returns where the log remembers an append's records to stand.
-func appendedBefore(topic string, ranges []commitlog.KeyedRange) Appended {
+func appendedBefore(topic string, ranges []format.KeyedRange) Appended {
 	a := Appended{Topic: topic}
 	for _, x := range ranges {
 		a.Count += int(x.Count)
@@ -222,7 +222,8 @@ func (b *Broker) foldTime() int64 {
 // settle answers those requests of groups, which are finished, that no later commit may
 // take: appends of callers whose access has ended, since an API key that is gone never
 // comes back; requests whose idempotency key another commit has used meanwhile; those
-// that have waited for too long; and those for whose key there is no room.
+// that have waited for too long; and those for whose key there is no room. A caller whose
+// access ends in this very commit still has its appends in it.
 func (b *Broker) settle(groups []*group, at int64) {
 	room := b.opts.Limits.IdempotencyKeys - b.state.KeyedCount(at)
 	for _, g := range groups {
@@ -256,15 +257,15 @@ func (b *Broker) settle(groups []*group, at int64) {
 
 // keyedItems returns the facts by which the log remembers a request whose batches
 // are in the commit.
-func keyedItems(r *request) []*commitlog.AppendKeyed {
-	items := make([]*commitlog.AppendKeyed, len(r.key.hashes))
+func keyedItems(r *request) []*format.AppendKeyed {
+	items := make([]*format.AppendKeyed, len(r.key.hashes))
 	for i, hash := range r.key.hashes {
-		items[i] = &commitlog.AppendKeyed{Key: hash, Print: r.key.print}
+		items[i] = &format.AppendKeyed{Key: hash, Print: r.key.print}
 	}
 	for i, a := range r.appends {
 		items[i].Topic = a.id
 		for _, x := range resultOf(a).Ranges {
-			items[i].Ranges = append(items[i].Ranges, commitlog.KeyedRange{Partition: uint32(x.Partition), Count: uint32(x.Count), Base: int64(x.Offset)})
+			items[i].Ranges = append(items[i].Ranges, format.KeyedRange{Partition: uint32(x.Partition), Count: uint32(x.Count), Base: int64(x.Offset)})
 		}
 	}
 	return items

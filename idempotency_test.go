@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -163,7 +163,7 @@ func TestRetriesJoinTheAppendThatIsUnderWay(t *testing.T) {
 		b := open(t, faulty, immediate())
 		mustCreateTopic(t, b, "t", 1)
 		release := make(chan struct{})
-		defer faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))()
+		defer faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))()
 		async := func(key, v string) *seb.Pending {
 			t.Helper()
 			p, err := b.AppendAsync(t.Context(), "t", values(v), seb.IdempotencyKey(key))
@@ -221,7 +221,7 @@ func TestAppendWhoseRetryWasFasterElsewhereIsAnsweredAsThat(t *testing.T) {
 				mustCreateTopic(t, b, "t", 1)
 				other := open(t, memory, immediate())
 				release := make(chan struct{})
-				undo := faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))
+				undo := faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))
 				var pending []*seb.Pending
 				async := func(v string, opts ...seb.AppendOption) {
 					t.Helper()
@@ -277,7 +277,7 @@ func TestRetryAfterAnUnknownOutcomeIsExact(t *testing.T) {
 				dying := openOnly(t, faulty, immediate())
 				mustAppend(t, dying, "t", "old")
 				var late storetest.Late
-				faulty.On(objstore.VerbCreate, commitlog.LogPrefix, late.Fault)
+				faulty.On(objstore.VerbCreate, format.LogPrefix, late.Fault)
 				pending, err := dying.AppendAsync(t.Context(), "t", values("once"), seb.IdempotencyKey("k"))
 				if err != nil {
 					t.Fatal(err)

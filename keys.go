@@ -10,7 +10,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/auth"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -53,27 +54,27 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (Key, string, e
 	if err := opts.check(b.storeNow()); err != nil {
 		return Key{}, "", err
 	}
-	s, item := newSecret(), opts.item()
+	s, item := auth.NewSecret(), opts.item()
 	rand.Read(item.Salt[:])
-	item.Hash, item.Public = s.hash(item.Salt), s.public()
-	err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	item.Hash, item.Public = s.Hash(item.Salt), s.Public()
+	err := b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		if err := b.mayCreateKey(d, opts); err != nil {
 			return nil, err
 		}
 		x := *item // a commit that lost its slot still has the one before
 		x.ID = d.NextKeyID()
-		s.id = x.ID
-		return []commitlog.Item{&x}, nil
+		s.ID = x.ID
+		return []format.Item{&x}, nil
 	})
 	if err != nil {
 		return Key{}, "", err
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	if k := b.state.Key(s.id); k != nil {
-		return describeKey(k), s.text(), nil
+	if k := b.state.Key(s.ID); k != nil {
+		return describeKey(k), s.Text(), nil
 	}
-	return Key{}, "", keyNotFound(s.id).withOutcome(Unknown) // revoked since
+	return Key{}, "", keyNotFound(s.ID).withOutcome(Unknown) // revoked since
 }
 
 func (b *Broker) mayCreateKey(d *state.Draft, opts KeyOptions) *Error {
@@ -104,7 +105,7 @@ func (o KeyOptions) check(now time.Time) error {
 	}
 	hint = fmt.Sprintf("use 1 to %d of a-z, A-Z, 0-9, ., _, - and @", keyNameBytesMax)
 	if o.Name == "" || len(o.Name) > keyNameBytesMax || strings.Trim(o.Name, keyNameBytes) != "" {
-		return bad("%q is no name of an API key", o.Name)
+		return bad("invalid API key name %q", o.Name)
 	}
 	hint = "scopes are read, write, metrics and admin, which includes the others"
 	if o.Scopes == 0 || o.Scopes&^scopesAll != 0 {
@@ -132,8 +133,8 @@ const keyNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 // may begin some.
 func isDots(pattern string) bool { return pattern == ".*" || pattern == "..*" }
 
-func (o KeyOptions) item() *commitlog.KeyCreated {
-	k := &commitlog.KeyCreated{Scopes: uint16(o.Scopes), Name: o.Name, Topics: slices.Clone(o.Topics)}
+func (o KeyOptions) item() *format.KeyCreated {
+	k := &format.KeyCreated{Scopes: uint16(o.Scopes), Name: o.Name, Topics: slices.Clone(o.Topics)}
 	if !o.Expires.IsZero() {
 		k.Expires = o.Expires.UnixMicro()
 	}
@@ -155,7 +156,7 @@ func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
 		},
 		describe: func(id uint64) Key { return describeKey(b.state.Key(id)) },
 	}
-	return l.list(ctx, b, after, func(uint64) bool { return true })
+	return l.list(ctx, b, after, func(uint64) bool { return true }, nil)
 }
 
 // RevokeKey ends an API key for good and returns what it was. This broker
@@ -163,14 +164,14 @@ func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
 // last key for [ScopeAdmin] locks everyone out; a log never opens again.
 func (b *Broker) RevokeKey(ctx context.Context, id uint64) (Key, error) {
 	var was Key
-	err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	err := b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		if !d.HasKey(id) {
 			return nil, keyNotFound(id)
 		}
 		if k := b.state.Key(id); k != nil { // else it is created by the same commit
 			was = describeKey(k)
 		}
-		return []commitlog.Item{&commitlog.KeyRevoked{ID: id}}, nil
+		return []format.Item{&format.KeyRevoked{ID: id}}, nil
 	})
 	if err != nil {
 		return Key{}, err // was may still change if the outcome is unknown

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -168,7 +168,7 @@ func TestKeysThatCannotBeAreRefused(t *testing.T) {
 		"star in the middle": {seb.KeyOptions{Name: "a", Scopes: 1, Topics: []string{"a*b"}}, seb.CodeInvalidRequest},
 		"empty pattern":      {seb.KeyOptions{Name: "a", Scopes: 1, Topics: []string{""}}, seb.CodeInvalidRequest},
 		"too many patterns":  {seb.KeyOptions{Name: "a", Scopes: 1, Topics: slices.Repeat([]string{"a"}, 1001)}, seb.CodeInvalidRequest},
-		"over already":       {seb.KeyOptions{Name: "a", Scopes: 1, Expires: time.Now()}, seb.CodeInvalidRequest},
+		"over already":       {seb.KeyOptions{Name: "a", Scopes: 1, Expires: time.Now().Add(-time.Minute)}, seb.CodeInvalidRequest},
 	} {
 		if _, secret, err := b.CreateKey(t.Context(), test.opts); seb.CodeOf(err) != test.code || secret != "" {
 			t.Errorf("%s: %v", name, err)
@@ -415,7 +415,7 @@ func TestGoodKeyIsNotRefusedAfterHalfALook(t *testing.T) {
 		createKey(t, other, seb.KeyOptions{Name: "ops"})
 		_, secret := createKey(t, other, seb.KeyOptions{Name: "ops-2"})
 		release := make(chan struct{})
-		remove := faulty.On(objstore.VerbGet, commitlog.LogKey(2), storetest.Hold(release))
+		remove := faulty.On(objstore.VerbGet, format.LogKey(2), storetest.Hold(release))
 		time.Sleep(time.Minute) // since its last look
 		done := make(chan error)
 		go func() {

@@ -12,12 +12,17 @@ type ListOptions struct {
 	After string
 	// May tells which names the caller may see; nil means all. The others cost no memory.
 	May func(name string) bool
+	// Reserve reserves the memory of an item for its turn; nil means [Broker.ReserveMore]. An adapter whose
+	// client reads an item during its turn reserves from a share: see [Broker.NewReservation].
+	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
 }
 
 func (o ListOptions) may(name string) bool { return o.May == nil || o.May(name) }
 
 // listStep is how many items are looked up under one stay in the state's lock.
 const listStep = 256
+
+type reserveFunc = func(ctx context.Context, bytes int64) (release func(), err error)
 
 // listing describes items T of the state, which are known by K. Its functions are called with the
 // state locked.
@@ -49,8 +54,11 @@ func (l listing[K, T]) keys(b *Broker, after K) iter.Seq[K] {
 }
 
 // list iterates over the items that follow a key and that may be seen, each as it is when its turn comes. The
-// memory of an item is reserved during its turn.
-func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K) bool) iter.Seq2[T, error] {
+// memory of an item is reserved during its turn, by reserve unless that is nil.
+func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K) bool, reserve reserveFunc) iter.Seq2[T, error] {
+	if reserve == nil {
+		reserve = b.ReserveMore
+	}
 	return func(yield func(T, error) bool) {
 		var none T
 		if err := b.current(ctx); err != nil {
@@ -58,10 +66,14 @@ func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K)
 			return
 		}
 		for k := range l.keys(b, after) {
+			if ctx.Err() != nil {
+				yield(none, asRead(canceled(ctx, NotCommitted)))
+				return
+			}
 			if !may(k) {
 				continue
 			}
-			item, release, ok, err := l.item(ctx, b, k)
+			item, release, ok, err := l.item(ctx, b, k, reserve)
 			if err != nil {
 				yield(none, asRead(err))
 				return
@@ -76,12 +88,12 @@ func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K)
 }
 
 // item describes an item, with its memory reserved until release is called. ok is false if the item is gone.
-func (l listing[K, T]) item(ctx context.Context, b *Broker, k K) (item T, release func(), ok bool, _ error) {
+func (l listing[K, T]) item(ctx context.Context, b *Broker, k K, reserve reserveFunc) (item T, release func(), ok bool, _ error) {
 	b.mu.RLock()
 	n, ok := l.bytes(k)
 	b.mu.RUnlock()
 	for ok {
-		release, err := b.ReserveMore(ctx, n)
+		release, err := reserve(ctx, n)
 		if err != nil {
 			return item, nil, false, err
 		}

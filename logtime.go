@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // storeTimeError is by how much two brokers may differ about the store's time although its clock
@@ -41,7 +41,7 @@ func (b *Broker) storeNow() time.Time { return b.log.StoreNow() }
 // timeOf returns the log's time as a commit is applied. That is the commit's time, unless it was
 // made a while ago by another broker: then the store's time tells how long ago, as far as it can
 // be, since the commit was not there when the log's end was proven last.
-func (f *fold) timeOf(c *commitlog.Commit, own bool) logTime {
+func (f *fold) timeOf(c *format.Commit, own bool) logTime {
 	l := logTime{time.Now(), c.Time}
 	if !own {
 		b := (*Broker)(f)

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/cache"
 	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -75,7 +77,7 @@ func (b *Broker) giveUpAll() {
 type building struct {
 	begun   time.Time
 	groups  []*group
-	commit  *commitlog.Commit
+	commit  *format.Commit
 	refusal map[*request]error
 	// promised is what the state is to take for requests that are in the commit, of items that
 	// come behind all batches.
@@ -222,10 +224,10 @@ func (b *Broker) finish(groups []*group, outcome func(*request) error) {
 // build makes the commit that would follow the applied slot out of the groups
 // under construction: each request checked against the state and those before
 // it. It returns nil when nothing is left to commit.
-func (b *Broker) build(next commitlog.Next) (*commitlog.Commit, [][]byte) {
+func (b *Broker) build(next commitlog.Next) (*format.Commit, [][]byte) {
 	var (
 		x       = b.building
-		c       = &commitlog.Commit{Time: max(next.Now, b.state.Time())}
+		c       = &format.Commit{Time: max(next.Now, b.state.Time())}
 		d       = b.state.Draft(c.Time).Measure()
 		payload [][]byte
 	)
@@ -282,12 +284,12 @@ func (b *Broker) build(next commitlog.Next) (*commitlog.Commit, [][]byte) {
 }
 
 // buildChange takes what a request changes, or refuses the request.
-func (b *Broker) buildChange(c *commitlog.Commit, d *state.Draft, r *request) {
+func (b *Broker) buildChange(c *format.Commit, d *state.Draft, r *request) {
 	if r.change == nil {
 		return
 	}
 	refusal := b.gather.allowed(r, d, b.storeNow())
-	var items []commitlog.Item
+	var items []format.Item
 	if refusal == nil {
 		items, refusal = r.change(d)
 	}
@@ -331,7 +333,7 @@ func (b *Broker) buildShared(d *state.Draft, g *group) {
 // buildWhole takes what a request changes that a commit takes all of or nothing,
 // before the first of its batches, or refuses the request: its batches come next,
 // one behind the other, so what holds now will hold for all of them.
-func (b *Broker) buildWhole(c *commitlog.Commit, d *state.Draft, r *request) {
+func (b *Broker) buildWhole(c *format.Commit, d *state.Draft, r *request) {
 	if refusal := b.gather.allowed(r, d, b.storeNow()); refusal != nil {
 		b.building.refusal[r] = refusal
 		return
@@ -340,7 +342,7 @@ func (b *Broker) buildWhole(c *commitlog.Commit, d *state.Draft, r *request) {
 		b.building.refusal[r] = refusal
 		return
 	}
-	var items []commitlog.Item
+	var items []format.Item
 	if r.change != nil {
 		var refusal *Error
 		if items, refusal = r.change(d); refusal != nil {
@@ -379,7 +381,7 @@ func checkEnds(d *state.Draft, r *request) error {
 }
 
 // take makes an item that was made from the draft a part of the commit.
-func (b *Broker) take(c *commitlog.Commit, d *state.Draft, it commitlog.Item) {
+func (b *Broker) take(c *format.Commit, d *state.Draft, it format.Item) {
 	if err := d.Take(it); err != nil {
 		panic("seb: " + err.Error())
 	}
@@ -388,7 +390,7 @@ func (b *Broker) take(c *commitlog.Commit, d *state.Draft, it commitlog.Item) {
 
 // buildBatch gives a batch its offsets. It refuses the batch's requests, and
 // returns false, when their topic is gone or a part of them is refused.
-func (b *Broker) buildBatch(c *commitlog.Commit, d *state.Draft, t *batch) bool {
+func (b *Broker) buildBatch(c *format.Commit, d *state.Draft, t *batch) bool {
 	if r := t.only; r != nil {
 		if t == r.first() {
 			b.buildWhole(c, d, r)
@@ -413,7 +415,7 @@ func (b *Broker) buildBatch(c *commitlog.Commit, d *state.Draft, t *batch) bool 
 }
 
 // buildKeyed remembers a request that is in the commit by its idempotency key.
-func (b *Broker) buildKeyed(c *commitlog.Commit, d *state.Draft, r *request) {
+func (b *Broker) buildKeyed(c *format.Commit, d *state.Draft, r *request) {
 	if r.key == nil || r.withdrawn || r.settled || b.building.refusal[r] != nil {
 		return
 	}
@@ -423,7 +425,7 @@ func (b *Broker) buildKeyed(c *commitlog.Commit, d *state.Draft, r *request) {
 }
 
 // buildDelayed says of an append that is in the commit when its records are due.
-func (b *Broker) buildDelayed(c *commitlog.Commit, d *state.Draft, r *request) {
+func (b *Broker) buildDelayed(c *format.Commit, d *state.Draft, r *request) {
 	if r.withdrawn || r.settled || b.building.refusal[r] != nil {
 		return
 	}
@@ -433,7 +435,7 @@ func (b *Broker) buildDelayed(c *commitlog.Commit, d *state.Draft, r *request) {
 			continue
 		}
 		for _, p := range a.parts {
-			b.take(c, d, &commitlog.RecordsDelayed{
+			b.take(c, d, &format.RecordsDelayed{
 				Topic: a.id, Partition: uint32(p.batch.key.partition), Count: uint32(p.count), Offset: p.batch.row.Base + int64(p.first), Due: due,
 			})
 		}
@@ -479,13 +481,13 @@ type fold Broker
 
 // Load puts a checkpoint in the place of the state, which it must continue: what
 // this broker has acknowledged and served, it stands by.
-func (f *fold) Load(c *commitlog.Checkpoint) error {
+func (f *fold) Load(c *format.Checkpoint) error {
 	s, err := state.Decode(c.Seq, c.Body)
 	if err != nil {
 		return err
 	}
 	if err := s.Continues(f.state); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", commitlog.ErrFork, err)
 	}
 	f.mu.Lock()
 	f.state = s
@@ -503,7 +505,7 @@ func (f *fold) Load(c *commitlog.Checkpoint) error {
 
 // Apply remembers a commit's records, folds it in and wakes who waits for it: in this
 // order, so that whoever hears of a record finds it in the cache.
-func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
+func (f *fold) Apply(c *format.Commit, object []byte) error {
 	own := f.building != nil && f.building.commit == c
 	if own {
 		f.rememberOwn(c)
@@ -525,14 +527,14 @@ func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
 	}
 	for _, it := range c.Items {
 		switch x := it.(type) {
-		case *commitlog.Batch:
+		case *format.Batch:
 			f.waiters.notify(partitionKey{x.Topic, int32(x.Partition)})
 			f.waiters.notify(partitionKey{x.Topic, AllPartitions})
-		case *commitlog.PartitionsAdded:
+		case *format.PartitionsAdded:
 			f.waiters.notify(partitionKey{x.Topic, AllPartitions})
-		case *commitlog.TopicDeleted:
+		case *format.TopicDeleted:
 			f.waiters.notifyAll()
-		case *commitlog.KeyCreated, *commitlog.KeyRevoked:
+		case *format.KeyCreated, *format.KeyRevoked:
 			f.accesses.settle(f.state)
 		}
 		f.desks.applied(it, at)
@@ -547,10 +549,10 @@ func (f *fold) Apply(c *commitlog.Commit, object []byte) error {
 
 // rememberOwn puts the batches of the commit under construction into the cache, as they
 // were built. The store has them: it has the commit.
-func (f *fold) rememberOwn(c *commitlog.Commit) {
-	in := make(map[*commitlog.Batch]bool, len(c.Items))
+func (f *fold) rememberOwn(c *format.Commit) {
+	in := make(map[*format.Batch]bool, len(c.Items))
 	for _, it := range c.Items {
-		if x, ok := it.(*commitlog.Batch); ok {
+		if x, ok := it.(*format.Batch); ok {
 			in[x] = true
 		}
 	}
@@ -565,12 +567,12 @@ func (f *fold) rememberOwn(c *commitlog.Commit) {
 
 // rememberRead puts the batches of a commit into the cache that was read from the store,
 // as far as they came with it.
-func (f *fold) rememberRead(c *commitlog.Commit, object []byte) {
+func (f *fold) rememberRead(c *format.Commit, object []byte) {
 	if object == nil {
 		return
 	}
 	for _, it := range c.Items {
-		x, ok := it.(*commitlog.Batch)
+		x, ok := it.(*format.Batch)
 		if !ok || x.Object != 0 {
 			continue
 		}
@@ -582,17 +584,17 @@ func (f *fold) rememberRead(c *commitlog.Commit, object []byte) {
 }
 
 // remember puts a committed batch into the cache.
-func (f *fold) remember(c *commitlog.Commit, x *commitlog.Batch, raw []byte) {
+func (f *fold) remember(c *format.Commit, x *format.Batch, raw []byte) {
 	r := cache.Range{
-		Object: cache.Object{Kind: byte(commitlog.KindCommit), Seq: uint64(c.Seq), Tag: c.Nonce.Tag()},
+		Object: cache.Object{Kind: byte(format.KindCommit), Seq: uint64(c.Seq), Tag: c.Nonce.Tag()},
 		Pos:    c.PayloadStart + x.Pos,
 		Size:   x.Size,
 		CRC:    x.CRC,
 	}
 	if x.Object > 0 {
 		ref := c.Data[x.Object-1]
-		r.Object = cache.Object{Kind: byte(commitlog.KindData), Seq: uint64(ref.Seq), Tag: ref.ID}
-		r.Pos = commitlog.DataPayloadStart + x.Pos
+		r.Object = cache.Object{Kind: byte(format.KindData), Seq: uint64(ref.Seq), Tag: ref.ID}
+		r.Pos = format.DataPayloadStart + x.Pos
 	}
 	f.cache.Add(r, raw)
 }

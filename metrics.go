@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -153,10 +153,10 @@ func (m *metrics) storeRequest(op objstore.Op) {
 	}
 }
 
-func (m *metrics) commit(c *commitlog.Commit, took time.Duration) {
+func (m *metrics) commit(c *format.Commit, took time.Duration) {
 	var batches, records, bytes float64
 	for _, it := range c.Items {
-		if x, ok := it.(*commitlog.Batch); ok {
+		if x, ok := it.(*format.Batch); ok {
 			batches++
 			records += float64(x.Count)
 			bytes += float64(x.Size)

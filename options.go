@@ -21,7 +21,8 @@ type Options struct {
 	// AppendTimeout bounds how long an append waits for its commit. Default 30 s.
 	AppendTimeout time.Duration
 	// CheckpointCommits is the number of commits between two checkpoints, 1
-	// to 1,024. Default 1,000.
+	// to 1,024. Default 1,000. There are more between checkpoints of over 1 MiB if
+	// these would otherwise take more than an eighth of the time.
 	CheckpointCommits int
 	// NoAutoCreate makes appends to unknown topics fail instead of creating them.
 	NoAutoCreate bool
@@ -66,6 +67,8 @@ type Options struct {
 	// that exists keeps the ones it has.
 	Cluster ClusterOptions
 
+	// checkpointLarge is the size in bytes from which on a checkpoint may have to wait.
+	checkpointLarge int
 	// boot is the clock since boot, suspended time included; nil means the
 	// machine's. Tests in virtual time set it.
 	boot func() time.Duration
@@ -105,6 +108,7 @@ const (
 
 	memoryMin            = 8 * mib
 	checkpointCommitsMax = 1024
+	checkpointLarge      = mib
 	marginMin            = 10 * time.Second
 
 	defaultLinger        = 10 * time.Millisecond
@@ -144,6 +148,7 @@ func def[T comparable](v *T, to T) {
 func (o Options) withDefaults() (Options, error) {
 	def(&o.AppendTimeout, defaultAppendTimeout)
 	def(&o.CheckpointCommits, defaultCheckpoint)
+	def(&o.checkpointLarge, checkpointLarge)
 	def(&o.StaleMax, defaultStaleMax)
 	def(&o.Memory, defaultMemory)
 	def(&o.StateMemory, defaultStateMemory)

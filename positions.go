@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -26,20 +26,20 @@ func After(records ...Record) Offsets {
 }
 
 // positions returns the offsets as the log has them.
-func (o Offsets) positions() ([]commitlog.Position, error) {
+func (o Offsets) positions() ([]format.Position, error) {
 	if len(o) == 0 {
 		e := refused(CodeInvalidRequest, "no offsets are given")
 		e.Hint = "name the next offset to read of at least one partition"
 		return nil, e
 	}
-	ps := make([]commitlog.Position, 0, len(o))
+	ps := make([]format.Position, 0, len(o))
 	for p, offset := range o {
 		if p < 0 || offset < 0 {
 			return nil, refused(CodeInvalidRequest, "there is no offset %d in partition %d", offset, p)
 		}
-		ps = append(ps, commitlog.Position{Partition: uint32(p), Offset: int64(offset)})
+		ps = append(ps, format.Position{Partition: uint32(p), Offset: int64(offset)})
 	}
-	slices.SortFunc(ps, func(a, b commitlog.Position) int { return cmp.Compare(a.Partition, b.Partition) })
+	slices.SortFunc(ps, func(a, b format.Position) int { return cmp.Compare(a.Partition, b.Partition) })
 	return ps, nil
 }
 
@@ -48,7 +48,7 @@ type CommitOption func(*commitOptions)
 
 type commitOptions struct {
 	version string // "" is any
-	expect  []commitlog.Position
+	expect  []format.Position
 }
 
 // IfVersion commits only if the consumer's [ConsumerInfo.Version] still is v: else it
@@ -73,13 +73,13 @@ func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOp
 		return "", notSent(err)
 	}
 	var moved string // the commit loop's until the outcome is known
-	err = c.b.join(ctx, &request{change: func(d *state.Draft) ([]commitlog.Item, *Error) {
+	err = c.b.join(ctx, &request{change: func(d *state.Draft) ([]format.Item, *Error) {
 		id, refusal := c.mayCommit(d, ps, o)
 		if refusal != nil {
 			return nil, refusal
 		}
 		moved = versionOf(id, d.ConsumerVersion(id)+1)
-		return []commitlog.Item{&commitlog.PositionsMoved{Consumer: id, Positions: ps}}, nil
+		return []format.Item{&format.PositionsMoved{Consumer: id, Positions: ps}}, nil
 	}})
 	if err != nil {
 		return "", err
@@ -88,7 +88,7 @@ func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOp
 }
 
 // mayCommit returns the consumer's id, or why it can't be moved.
-func (c *Consumer) mayCommit(d *state.Draft, ps []commitlog.Position, o commitOptions) (uint64, *Error) {
+func (c *Consumer) mayCommit(d *state.Draft, ps []format.Position, o commitOptions) (uint64, *Error) {
 	topic, partitions, ok := d.TopicID(c.topic)
 	if !ok {
 		return 0, topicNotFound(c.topic)
@@ -131,7 +131,8 @@ func (c *Consumer) mayCommit(d *state.Draft, ps []commitlog.Position, o commitOp
 // caller: see [Consumer.Commit].
 //
 // Of more than [FollowPartitionsMax] partitions the follower remembers those alone that were read and not
-// committed; it ends when the consumer is deleted.
+// committed; it ends with CodeConsumerNotFound when the consumer is deleted, also if one is
+// created under its name.
 //
 // It is refused with CodeOffsetOutOfRange if records were deleted that the consumer
 // has not committed; then [Consumer.Reset] it to where it is to go on.

@@ -7,9 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -36,7 +35,7 @@ func (b *Broker) probe(ctx context.Context) error {
 	if err == nil || errors.As(err, &unusable) {
 		return err
 	}
-	return &Error{Code: CodeStoreUnavailable, Detail: "probe the store", Err: err, RetryAfter: time.Second}
+	return openError("probe the store", err, err)
 }
 
 func (b *Broker) probeOnce(ctx context.Context) (err error) {
@@ -44,7 +43,7 @@ func (b *Broker) probeOnce(ctx context.Context) (err error) {
 	defer cancel()
 	var id [16]byte
 	rand.Read(id[:])
-	key := commitlog.ProbePrefix + hex.EncodeToString(id[:])
+	key := format.ProbePrefix + hex.EncodeToString(id[:])
 	defer func() {
 		if _, derr := b.store.Delete(ctx, key); derr != nil && err == nil {
 			b.logger.Warn("a probe object could not be deleted", "key", key, "err", derr)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/push"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -40,9 +40,13 @@ type PushInfo struct {
 	Secrets     int
 	MaxInFlight int
 	Timeout     time.Duration
-	// Stopped is why nothing is pushed any more, "" while it goes on: the target said that
-	// it is gone. [Queue.ResumePush] goes on.
+	// Stopped is why nothing is pushed any more, "" while it goes on: the receiver answered
+	// 410 (Gone). [Queue.ResumePush] goes on.
 	Stopped string
+	// Blocked is why nothing is sent for now although the push goes on, "" if something may
+	// be: the URL's host has an address that [Options] do not let this broker push to. No
+	// attempt counts meanwhile. Only the broker that pushes the queue knows.
+	Blocked string
 }
 
 // SetPush has the queue's records pushed to a URL by brokers that do so: see
@@ -58,7 +62,7 @@ func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret s
 		isNew   bool
 		another = push.NewSecret()
 	)
-	err := q.changePush(ctx, func(old *commitlog.QueuePush) (*commitlog.QueuePush, *Error) {
+	err := q.changePush(ctx, func(old *format.QueuePush) (*format.QueuePush, *Error) {
 		isNew, shown = old == nil, ""
 		t := u.apply(targetOf(old))
 		if t.Secret == "" && u.Secret == nil {
@@ -97,18 +101,20 @@ func (q *Queue) Push(ctx context.Context) (PushInfo, error) {
 	case found.Push == nil:
 		return PushInfo{}, asRead(q.pushNotFound())
 	}
-	return pushInfo(found.Push), nil
+	info := pushInfo(found.Push)
+	info.Blocked = b.desks.pushes.blocked(found.ID)
+	return info, nil
 }
 
 // RemovePush has the queue's records pushed no more. They wait for who receives them.
 func (q *Queue) RemovePush(ctx context.Context) error {
-	return q.changePushed(ctx, func(commitlog.QueuePush) *commitlog.QueuePush { return nil })
+	return q.changePushed(ctx, func(format.QueuePush) *format.QueuePush { return nil })
 }
 
-// ResumePush goes on with a target that had said that it is gone.
+// ResumePush goes on after the receiver answered 410 (Gone).
 func (q *Queue) ResumePush(ctx context.Context) (PushInfo, error) {
 	var info PushInfo // the commit loop's until the outcome is known
-	err := q.changePushed(ctx, func(p commitlog.QueuePush) *commitlog.QueuePush {
+	err := q.changePushed(ctx, func(p format.QueuePush) *format.QueuePush {
 		p.Stopped = ""
 		info = pushInfo(&p)
 		return &p
@@ -120,11 +126,11 @@ func (q *Queue) ResumePush(ctx context.Context) (PushInfo, error) {
 }
 
 // changePushed changes the target of a queue that is pushed.
-func (q *Queue) changePushed(ctx context.Context, f func(commitlog.QueuePush) *commitlog.QueuePush) error {
+func (q *Queue) changePushed(ctx context.Context, f func(format.QueuePush) *format.QueuePush) error {
 	if err := q.check(); err != nil {
 		return err
 	}
-	return q.changePush(ctx, func(old *commitlog.QueuePush) (*commitlog.QueuePush, *Error) {
+	return q.changePush(ctx, func(old *format.QueuePush) (*format.QueuePush, *Error) {
 		if old == nil {
 			return nil, q.pushNotFound()
 		}
@@ -134,8 +140,8 @@ func (q *Queue) changePushed(ctx context.Context, f func(commitlog.QueuePush) *c
 
 // changePush has the log say what f makes of the queue's target, nil being none. f may be
 // called again.
-func (q *Queue) changePush(ctx context.Context, f func(old *commitlog.QueuePush) (*commitlog.QueuePush, *Error)) error {
-	return q.b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
+func (q *Queue) changePush(ctx context.Context, f func(old *format.QueuePush) (*format.QueuePush, *Error)) error {
+	return q.b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		_, id, refusal := q.find(d)
 		if refusal != nil {
 			return nil, refusal
@@ -145,7 +151,7 @@ func (q *Queue) changePush(ctx context.Context, f func(old *commitlog.QueuePush)
 		if refusal != nil || samePush(old, next) {
 			return nil, refusal
 		}
-		return []commitlog.Item{&commitlog.QueuePushSet{Queue: id, Push: next}}, nil
+		return []format.Item{&format.QueuePushSet{Queue: id, Push: next}}, nil
 	})
 }
 
@@ -195,7 +201,7 @@ func (u PushUpdate) apply(t push.Target) push.Target {
 	return t
 }
 
-func samePush(a, b *commitlog.QueuePush) bool {
+func samePush(a, b *format.QueuePush) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
@@ -204,7 +210,7 @@ func samePush(a, b *commitlog.QueuePush) bool {
 }
 
 // targetOf returns the target that the log knows; nil is none.
-func targetOf(p *commitlog.QueuePush) push.Target {
+func targetOf(p *format.QueuePush) push.Target {
 	if p == nil {
 		return push.Target{}
 	}
@@ -219,15 +225,15 @@ func targetOf(p *commitlog.QueuePush) push.Target {
 }
 
 // pushItem returns what the log is to know of a target that has its defaults.
-func pushItem(t push.Target) *commitlog.QueuePush {
-	p := &commitlog.QueuePush{URL: t.URL, Secret: t.Secret, TimeoutMS: t.Timeout.Milliseconds(), InFlight: uint32(t.MaxInFlight)}
+func pushItem(t push.Target) *format.QueuePush {
+	p := &format.QueuePush{URL: t.URL, Secret: t.Secret, TimeoutMS: t.Timeout.Milliseconds(), InFlight: uint32(t.MaxInFlight)}
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
-		p.Headers = append(p.Headers, commitlog.PushHeader{Name: name, Value: t.Headers[name]})
+		p.Headers = append(p.Headers, format.PushHeader{Name: name, Value: t.Headers[name]})
 	}
 	return p
 }
 
-func pushInfo(p *commitlog.QueuePush) PushInfo {
+func pushInfo(p *format.QueuePush) PushInfo {
 	info := PushInfo{
 		URL: p.URL, Headers: []string{}, Secrets: len(strings.Fields(p.Secret)), MaxInFlight: int(p.InFlight),
 		Timeout: time.Duration(p.TimeoutMS) * time.Millisecond, Stopped: p.Stopped,

@@ -1,9 +1,11 @@
 package seb
 
 import (
+	"sync"
 	"sync/atomic"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/push"
 )
 
 // pushChanges tells who delivers pushed records that there may be other queues to do so
@@ -11,6 +13,37 @@ import (
 type pushChanges struct {
 	delivering atomic.Bool   // somebody does
 	changed    chan struct{} // holds a token when something has changed
+
+	mu      sync.Mutex
+	pushers map[uint64]*push.Pusher // that run here, by queue
+}
+
+// began takes note of a pusher that runs.
+func (x *pushChanges) began(queue uint64, p *push.Pusher) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.pushers[queue] = p
+}
+
+// ended forgets a pusher, unless the queue has another by now.
+func (x *pushChanges) ended(queue uint64, p *push.Pusher) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.pushers[queue] == p {
+		delete(x.pushers, queue)
+	}
+}
+
+// blocked tells why this broker may not push a queue to where its URL leads, "" if it may, or
+// does not push it.
+func (x *pushChanges) blocked(queue uint64) string {
+	x.mu.Lock()
+	p := x.pushers[queue]
+	x.mu.Unlock()
+	if p == nil {
+		return ""
+	}
+	return p.Status().Blocked
 }
 
 func (x *pushChanges) notify() {
@@ -21,10 +54,10 @@ func (x *pushChanges) notify() {
 }
 
 // applied takes note of a commit's item.
-func (x *pushChanges) applied(it commitlog.Item) {
+func (x *pushChanges) applied(it format.Item) {
 	switch it.(type) {
-	case *commitlog.QueuePushSet, *commitlog.QueueSet, *commitlog.QueueDeleted, *commitlog.TopicDeleted,
-		*commitlog.QueueOwned, *commitlog.QueueReleased:
+	case *format.QueuePushSet, *format.QueueSet, *format.QueueDeleted, *format.TopicDeleted,
+		*format.QueueOwned, *format.QueueReleased:
 		x.notify()
 	}
 }
@@ -34,8 +67,8 @@ type pushedQueue struct {
 	owner
 	q       *Queue
 	topicID uint64
-	target  *commitlog.QueuePush // which doesn't change
-	here    bool                 // this broker owns it
+	target  *format.QueuePush // which doesn't change
+	here    bool              // this broker owns it
 }
 
 // pushedQueues returns those that are to be pushed now: not the stopped and paused ones.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -169,4 +170,21 @@ func TestPushedQueueIsDelivered(t *testing.T) {
 	appendValues(t, b, "c")
 	h.want(t, "c#1")
 	wantDone(t, q, 0)
+}
+
+// wantBlocked waits until the push of q, which has one record, may not send it, and checks
+// that this has made nothing dead.
+func wantBlocked(t testing.TB, q *seb.Queue, why string) {
+	t.Helper()
+	eventually(t, func() string {
+		info, err := q.Push(t.Context())
+		if err != nil || !strings.Contains(info.Blocked, why) {
+			return fmt.Sprintf("blocked: %q, %v", info.Blocked, err)
+		}
+		return ""
+	})
+	info, err := q.Describe(t.Context())
+	if err != nil || info.Dead != 0 || info.Ready+info.Leased != 1 {
+		t.Errorf("%+v, %v", info, err)
+	}
 }

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/push"
 )
 
 // pushRun pushes one queue to one target, as the owner of one epoch.
 type pushRun struct {
-	target *commitlog.QueuePush
+	target *format.QueuePush
 	epoch  uint64
 	end    context.CancelFunc
 	over   chan struct{} // closed when it may be begun again
@@ -55,8 +55,10 @@ func (d *deliveries) begin(ctx context.Context, q pushedQueue) {
 		log.Error("can't push a queue", "err", err)
 		return
 	}
+	d.b.desks.pushes.began(q.queue, p)
 	d.tasks.Go(func() {
 		defer end()
+		defer d.b.desks.pushes.ended(q.queue, p)
 		if err := p.Run(ctx); err != nil && !errors.Is(err, push.ErrGone) {
 			log.Debug("pushes a queue no more", "err", err)
 			sleep(ctx, pushRetry)
@@ -79,7 +81,7 @@ func (b *Broker) pushesStill(q pushedQueue) bool {
 func (d *deliveries) stopped(ctx context.Context, q pushedQueue, why string, log *slog.Logger) {
 	for {
 		try, cancel := context.WithTimeout(ctx, pushStopMax)
-		err := q.q.changePush(try, func(now *commitlog.QueuePush) (*commitlog.QueuePush, *Error) {
+		err := q.q.changePush(try, func(now *format.QueuePush) (*format.QueuePush, *Error) {
 			if now == nil || !samePush(now, q.target) {
 				return now, nil // it is another by now
 			}

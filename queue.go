@@ -6,7 +6,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -126,14 +126,14 @@ func (c QueueConfig) check() *Error {
 	return nil
 }
 
-func (c QueueConfig) item() commitlog.QueueConfig {
-	return commitlog.QueueConfig{
+func (c QueueConfig) item() format.QueueConfig {
+	return format.QueueConfig{
 		LeaseMS: c.Lease.Milliseconds(), BackoffMinMS: c.BackoffMin.Milliseconds(), BackoffMaxMS: c.BackoffMax.Milliseconds(),
 		Attempts: uint32(c.MaxAttempts), Ordered: c.Order == OrderKey, Paused: c.Paused, DeadLetterTopic: c.DeadLetterTopic,
 	}
 }
 
-func queueConfigOf(c commitlog.QueueConfig) QueueConfig {
+func queueConfigOf(c format.QueueConfig) QueueConfig {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	config := QueueConfig{
 		Lease: ms(c.LeaseMS), MaxAttempts: int(c.Attempts), BackoffMin: ms(c.BackoffMinMS), BackoffMax: ms(c.BackoffMaxMS),
@@ -180,7 +180,7 @@ func (q *Queue) Update(ctx context.Context, u QueueUpdate) (QueueInfo, error) {
 // set changes the queue, and creates it if from says where it is to begin.
 func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ QueueInfo, created bool, _ error) {
 	var creates bool // the commit loop's until the outcome is known
-	err := q.b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	err := q.b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		topic, partitions, ok := d.TopicID(q.topic)
 		if !ok {
 			return nil, topicNotFound(q.topic)
@@ -211,7 +211,7 @@ func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ Queue
 				return nil, err
 			}
 		}
-		return []commitlog.Item{&commitlog.QueueSet{ID: id, Topic: topic, Name: q.name, Config: config.item()}}, nil
+		return []format.Item{&format.QueueSet{ID: id, Topic: topic, Name: q.name, Config: config.item()}}, nil
 	})
 	if err != nil {
 		return QueueInfo{}, false, err
@@ -251,7 +251,7 @@ func (q *Queue) checkDeadLetters(d *state.Draft, c QueueConfig) *Error {
 }
 
 // created returns the items that create the queue.
-func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config QueueConfig, from Position) ([]commitlog.Item, *Error) {
+func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config QueueConfig, from Position) ([]format.Item, *Error) {
 	if most := min(q.b.opts.Limits.Queues, state.QueuesMax); d.QueueCount() >= most {
 		return nil, limited(CodeTooManyQueues, most, "there are %d queues already", d.QueueCount())
 	}
@@ -267,7 +267,7 @@ func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config 
 		return nil, e
 	}
 	id := d.NextQueueID()
-	items := []commitlog.Item{&commitlog.QueueSet{ID: id, Topic: topic, Name: q.name, Config: config.item()}}
+	items := []format.Item{&format.QueueSet{ID: id, Topic: topic, Name: q.name, Config: config.item()}}
 	for p := range partitions {
 		start := d.Start(topic, p)
 		end, _ := d.End(topic, p)
@@ -276,7 +276,7 @@ func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config 
 			return nil, outOfRange(q.topic, int32(p), at, start, end)
 		}
 		if at > 0 {
-			items = append(items, &commitlog.QueuePurged{Queue: id, Partition: p, Before: at})
+			items = append(items, &format.QueuePurged{Queue: id, Partition: p, Before: at})
 		}
 	}
 	return items, nil
@@ -287,12 +287,12 @@ func (q *Queue) Delete(ctx context.Context) error {
 	if err := q.check(); err != nil {
 		return err
 	}
-	return q.b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	return q.b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		_, id, refusal := q.find(d)
 		if refusal != nil {
 			return nil, refusal
 		}
-		return []commitlog.Item{&commitlog.QueueDeleted{ID: id}}, nil
+		return []format.Item{&format.QueueDeleted{ID: id}}, nil
 	})
 }
 
@@ -320,7 +320,7 @@ func (q *Queue) Purge(ctx context.Context) (n int64, _ error) {
 		return 0, err
 	}
 	var purged int64 // the commit loop's until the outcome is known
-	err := q.b.change(ctx, func(d *state.Draft) (items []commitlog.Item, _ *Error) {
+	err := q.b.change(ctx, func(d *state.Draft) (items []format.Item, _ *Error) {
 		purged = 0
 		topic, id, refusal := q.find(d)
 		if refusal != nil {
@@ -331,7 +331,7 @@ func (q *Queue) Purge(ctx context.Context) (n int64, _ error) {
 			end, _ := d.End(topic, p)
 			if left := d.QueueLeft(id, p); left > 0 {
 				purged += left
-				items = append(items, &commitlog.QueuePurged{Queue: id, Partition: p, Before: end})
+				items = append(items, &format.QueuePurged{Queue: id, Partition: p, Before: end})
 			}
 		}
 		return items, nil
@@ -498,6 +498,10 @@ func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.S
 			return names(b.state.QueuesAfter(id, after, listStep), func(q *state.Queue) string { return q.Name })
 		}}
 		for name := range l.keys(b, o.After) {
+			if ctx.Err() != nil { // a queue takes long where there are many delays
+				yield(QueueInfo{}, canceled(ctx, ""))
+				return
+			}
 			if !o.may(name) {
 				continue
 			}

@@ -1,6 +1,7 @@
 package seb_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -313,4 +314,26 @@ func TestParkingWaitsForTheRoomThatACopyNeeds(t *testing.T) {
 		}
 		wantValues(t, b, "dead", "")
 	})
+}
+
+// A caller that leaves ends a list of queues, which may take long.
+func TestListOfQueuesEndsWithItsCaller(t *testing.T) {
+	b := open(t, objstore.NewMemory(), immediate())
+	mustCreateTopic(t, b, "t", 1)
+	for _, name := range []string{"a", "b", "c"} {
+		mustSet(t, b.Queue("t", name), seb.QueueUpdate{})
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	var listed []string
+	var err error
+	for q, e := range b.Queues(ctx, "t", seb.ListOptions{}) {
+		leave()
+		if err = e; e == nil {
+			listed = append(listed, q.Name)
+		}
+	}
+	if len(listed) != 1 || seb.CodeOf(err) != seb.CodeCanceled {
+		t.Errorf("listed are %v, %v", listed, err)
+	}
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -27,7 +27,7 @@ const (
 // whose record may be with another worker by now is refused with CodeLeaseLost; one whose
 // lease merely ran out is not.
 func (q *Queue) Ack(ctx context.Context, tokens ...string) error {
-	answers, err := q.answer(ctx, tokens, true, func(_ *state.Draft, id uint64, of []*answer) []commitlog.Item { return doneItems(id, of) })
+	answers, err := q.answer(ctx, tokens, true, func(_ *state.Draft, id uint64, of []*answer) []format.Item { return doneItems(id, of) })
 	if err != nil {
 		return err
 	}
@@ -35,18 +35,18 @@ func (q *Queue) Ack(ctx context.Context, tokens ...string) error {
 }
 
 // doneItems returns the items that say that deliveries, which are in order, were done.
-func doneItems(queue uint64, of []*answer) (items []commitlog.Item) {
-	var in *commitlog.RecordsDone
+func doneItems(queue uint64, of []*answer) (items []format.Item) {
+	var in *format.RecordsDone
 	for _, a := range of {
 		if in == nil || in.Partition != uint32(a.partition) {
-			in = &commitlog.RecordsDone{Queue: queue, Partition: uint32(a.partition)}
+			in = &format.RecordsDone{Queue: queue, Partition: uint32(a.partition)}
 			items = append(items, in)
 		}
 		if n := len(in.Runs); n > 0 && in.Runs[n-1].End() == a.offset && in.Runs[n-1].Number == a.number {
 			in.Runs[n-1].Count++
 			continue
 		}
-		in.Runs = append(in.Runs, commitlog.Run{Offset: a.offset, Count: 1, Number: a.number})
+		in.Runs = append(in.Runs, format.Run{Offset: a.offset, Count: 1, Number: a.number})
 	}
 	return items
 }
@@ -70,7 +70,7 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) error
 	if o.Delay != nil && (*o.Delay < 0 || *o.Delay > delayMax) {
 		return refused(CodeInvalidRequest, "a delay of %v; it must be 0s to %v", *o.Delay, delayMax)
 	}
-	answers, err := q.answer(ctx, tokens, false, func(d *state.Draft, id uint64, of []*answer) (items []commitlog.Item) {
+	answers, err := q.answer(ctx, tokens, false, func(d *state.Draft, id uint64, of []*answer) (items []format.Item) {
 		for _, a := range of {
 			if a.dies() && a.config.DeadLetterTopic != "" {
 				a.dead = true // it takes more than an item
@@ -135,7 +135,7 @@ type answer struct {
 func (a *answer) dies() bool { return a.tries >= a.config.MaxAttempts }
 
 // putBack returns the item that says that the delivery failed; now is the commit's time.
-func (a *answer) putBack(queue uint64, o NackOptions, now int64) *commitlog.RecordPutBack {
+func (a *answer) putBack(queue uint64, o NackOptions, now int64) *format.RecordPutBack {
 	delay := a.config.backoff(a.tries)
 	if o.Delay != nil {
 		delay = *o.Delay
@@ -144,8 +144,8 @@ func (a *answer) putBack(queue uint64, o NackOptions, now int64) *commitlog.Reco
 	if a.dies() {
 		delay = 0 // of what is parked it is said when it was
 	}
-	return &commitlog.RecordPutBack{
-		Queue: queue, Partition: uint32(a.partition), Attempt: commitlog.Attempt{Offset: a.offset, Number: a.number},
+	return &format.RecordPutBack{
+		Queue: queue, Partition: uint32(a.partition), Attempt: format.Attempt{Offset: a.offset, Number: a.number},
 		NotBefore: now + delay.Microseconds(), Parked: a.dies(), Reason: o.Reason,
 	}
 }
@@ -163,7 +163,7 @@ func (c QueueConfig) backoff(tries int) time.Duration {
 }
 
 // answer has items committed about those deliveries among tokens that may be answered.
-func (q *Queue) answer(ctx context.Context, tokens []string, done bool, items func(d *state.Draft, id uint64, of []*answer) []commitlog.Item) ([]*answer, error) {
+func (q *Queue) answer(ctx context.Context, tokens []string, done bool, items func(d *state.Draft, id uint64, of []*answer) []format.Item) ([]*answer, error) {
 	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.usable()); err != nil {
 		return nil, notSent(err)
 	}
@@ -174,7 +174,7 @@ func (q *Queue) answer(ctx context.Context, tokens []string, done bool, items fu
 	if err := q.lookUnlessLast(ctx, answers); err != nil {
 		return nil, notSent(err)
 	}
-	return answers, q.b.join(ctx, &request{change: func(d *state.Draft) ([]commitlog.Item, *Error) {
+	return answers, q.b.join(ctx, &request{change: func(d *state.Draft) ([]format.Item, *Error) {
 		topic, id, refusal := q.find(d)
 		if refusal != nil {
 			return nil, refusal

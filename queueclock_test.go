@@ -226,3 +226,40 @@ func TestDelayThatIsOverWhenTheOwnerHearsOfItIsNotWaitedForAgain(t *testing.T) {
 		wantAfter(t, q, time.Now(), 0, 0)
 	})
 }
+
+// A clock of the store that was ahead and is set back leaves the log's time ahead. A broker that
+// lost a queue takes it over all the same when its owner has been silent for long.
+func TestSilenceOfAnOwnerIsNotToldByTheStoresClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ahead atomic.Int64
+		ahead.Store(int64(30 * time.Minute))
+		store := shifted(objstore.NewMemory(), func() time.Duration { return time.Duration(ahead.Load()) })
+		first, second := open(t, store, seb.InVirtualTime(immediate())), openOnly(t, store, seb.InVirtualTime(immediate()))
+		q := queueOf(t, first, 0, 0)
+		appendDelayed(t, first, seb.Delay(0))
+		appendDelayed(t, first, seb.Delay(0))
+		mustAck(t, q, mustReceive(t, q, 1, 0)...)
+		mustAck(t, second.Queue("t", "work"), mustReceive(t, second.Queue("t", "work"), 1, time.Minute)...)
+		appendDelayed(t, first, seb.Delay(0))
+		kill(t, second)
+
+		ahead.Store(0)
+		for range 20 { // so that most of the dates that this broker remembers are right
+			mustAppend(t, first, "other", "v")
+		}
+		began := time.Now()
+		for {
+			ms, err := q.Receive(t.Context(), seb.ReceiveOptions{Max: 1})
+			if err == nil && len(ms) > 0 {
+				break
+			}
+			if err != nil && seb.CodeOf(err) != seb.CodeQueueElsewhere {
+				t.Fatal(err)
+			}
+			if time.Since(began) > 2*time.Minute {
+				t.Fatalf("nothing is handed out: %v", err)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -67,7 +67,9 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 		}
 		for ; n > 0; n, i = n-1, i+1 {
 			if o.MaxBytes -= parked[i].bytes(); o.MaxBytes < 0 && i > 0 {
-				return parked[:i], Place{parked[i].Partition, parked[i].Offset}, true, nil
+				next = Place{parked[i].Partition, parked[i].Offset}
+				clear(parked[i:]) // what the page does not show may be large
+				return parked[:i], next, true, nil
 			}
 		}
 	}
@@ -153,16 +155,16 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (Redriven, error)
 		return Redriven{}, err
 	}
 	var redriven int // the commit loop's until the outcome is known
-	err := q.b.change(ctx, func(d *state.Draft) (items []commitlog.Item, _ *Error) {
+	err := q.b.change(ctx, func(d *state.Draft) (items []format.Item, _ *Error) {
 		redriven = 0
 		_, id, refusal := q.find(d)
 		if refusal != nil {
 			return nil, refusal
 		}
-		var in *commitlog.RecordsRedriven
+		var in *format.RecordsRedriven
 		for _, x := range q.toRedrive(d, id, o) {
 			if in == nil || in.Partition != uint32(x.Partition) {
-				in = &commitlog.RecordsRedriven{Queue: id, Partition: uint32(x.Partition)}
+				in = &format.RecordsRedriven{Queue: id, Partition: uint32(x.Partition)}
 				items = append(items, in)
 			}
 			in.Offsets = append(in.Offsets, x.Offset)

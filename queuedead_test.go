@@ -79,6 +79,26 @@ func TestPageOfParkedRecordsTakesMemoryForItselfAlone(t *testing.T) {
 	}
 }
 
+// A record that is too large for what is left of a page is not kept with the page.
+func TestPageOfParkedRecordsKeepsNoRecordOfTheNextPage(t *testing.T) {
+	b := open(t, objstore.NewMemory(), immediate())
+	q := queueOf(t, b, 3, 1000)
+	mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})
+	ms := mustReceive(t, q, 3, 0)
+	if err := q.Nack(t.Context(), seb.NackOptions{}, ms[0].Token, ms[2].Token); err != nil { // which are read one by one
+		t.Fatal(err)
+	}
+	dead, next, more, err := q.Dead(t.Context(), seb.DeadOptions{MaxBytes: 1500})
+	if err != nil || len(dead) != 1 || len(dead[0].Value) != 1000 || !more || next.Offset != 2 {
+		t.Fatalf("%d records, %+v, %v, %v", len(dead), next, more, err)
+	}
+	for _, x := range dead[1:cap(dead)] {
+		if x.Value != nil {
+			t.Errorf("the page keeps offset %d, which it does not show", x.Offset)
+		}
+	}
+}
+
 func TestRedriveTellsHowManyRemain(t *testing.T) {
 	b := open(t, objstore.NewMemory(), immediate())
 	q := queueOf(t, b, 50, 10)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -77,8 +77,8 @@ func TestRecordThatIsLost(t *testing.T) {
 				if err := first.Close(); err != nil {
 					t.Fatal(err)
 				}
-				key := store.Keys(commitlog.DataPrefix)[0]
-				store.Put(key, store.Body(key)[:commitlog.DataPayloadStart])
+				key := store.Keys(format.DataPrefix)[0]
+				store.Put(key, store.Body(key)[:format.DataPayloadStart])
 				b := open(t, store, immediate())
 				q := b.Queue("t", "work")
 				mustSet(t, q, seb.QueueUpdate{Order: &order, MaxAttempts: new(2)})

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -81,15 +81,15 @@ func (b *Broker) parkCopied(ctx context.Context, p parking) (*Pending, error) {
 }
 
 // items returns the item that parks the record.
-func (p parking) items(d *state.Draft) ([]commitlog.Item, *Error) {
+func (p parking) items(d *state.Draft) ([]format.Item, *Error) {
 	if err := p.may(d); err != nil {
 		return nil, err
 	}
 	if !d.IsLast(p.queueID, uint32(p.last.Partition), p.last.Offset, p.last.Number) {
 		return nil, refused(CodeLeaseLost, "delivery %d of offset %d is not the last any more", p.last.Number, p.last.Offset)
 	}
-	return []commitlog.Item{&commitlog.RecordPutBack{
-		Queue: p.queueID, Partition: uint32(p.last.Partition), Attempt: commitlog.Attempt{Offset: p.last.Offset, Number: p.last.Number},
+	return []format.Item{&format.RecordPutBack{
+		Queue: p.queueID, Partition: uint32(p.last.Partition), Attempt: format.Attempt{Offset: p.last.Offset, Number: p.last.Number},
 		NotBefore: d.Time(), Parked: true, Reason: p.reason,
 	}}, nil
 }

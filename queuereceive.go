@@ -33,7 +33,7 @@ type ReceiveOptions struct {
 	// one record is returned whatever its size.
 	MaxBytes int64
 	// Reserve, if there is one, is called before records are taken, and what it returned
-	// if none were: so who waits need hold no memory for them. Its error ends Receive.
+	// if none were: so a waiting receiver holds no memory. Its error ends Receive.
 	Reserve func(context.Context) (release func(), err error)
 	// InFlight, if there is one, bounds what the worker has of this and earlier calls that
 	// is neither answered nor out of its lease: Receive waits until there is room in it.
@@ -85,20 +85,10 @@ func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) ([]Message, er
 	if err := cmp.Or(opts.check(), q.check(), q.b.current(ctx)); err != nil {
 		return nil, asRead(err)
 	}
-	if _, _, err := q.b.lookUp(ctx, q.topic); err != nil {
-		return nil, asRead(err)
-	}
 	r := &receiver{q: q, opts: opts, deadline: time.Now().Add(opts.Wait)}
 	defer r.leave()
 	for {
 		d, err := q.desk(ctx, opts.Max)
-		if CodeOf(err) == CodeQueueNotFound && !r.looked {
-			r.looked = true
-			if err := q.b.lookNow(ctx, false); err != nil {
-				return nil, asRead(err)
-			}
-			continue
-		}
 		if err != nil {
 			return nil, asRead(err)
 		}
@@ -115,8 +105,7 @@ type receiver struct {
 	opts     ReceiveOptions
 	deadline time.Time
 	leaves   func() // the tail, which it waits at; nil before it does
-	looked   bool
-	over     bool // its time has passed
+	over     bool   // its time has passed
 }
 
 func (r *receiver) leave() {
@@ -143,7 +132,7 @@ func (r *receiver) at(ctx context.Context, d *desk) ([]Message, error) {
 			}
 			return nil, err
 		}
-		if err := r.q.b.confirmed(ctx); err != nil { // a look before it waited is none any more
+		if err := r.q.b.confirmed(ctx); err != nil { // the last sync is from before the wait: stale now
 			d.wake()
 			return nil, err
 		}
@@ -320,8 +309,8 @@ func (d *desk) giveTurn(turn chan struct{}) {
 	d.wakeLocked()
 }
 
-// nextDue returns when who waits for that turn should look again without that anything is committed:
-// something can be handed out, or the owner has to make itself heard of.
+// nextDue returns when the receiver that waits for that turn must wake although nothing was
+// committed: something can be handed out, or the owner has to show itself in the log.
 func (d *desk) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

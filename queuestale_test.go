@@ -62,3 +62,18 @@ func TestFormerOwnerDoesNotRefuseALeaseOfTheNext(t *testing.T) {
 		wantCode(t, err, seb.CodeQueueElsewhere)
 	})
 }
+
+// A broker that has not heard of a queue yet looks at the log before it says that there is none.
+func TestBrokerLearnsOfANewQueueWhenItIsAskedForMoreTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		owner, other := open(t, store, immediate()), open(t, store, immediate())
+		mustCreateTopic(t, owner, "t", 1)
+		q := owner.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		appendTo(t, owner, 0, 1)
+		if _, err := other.Queue("t", "work").Extend(t.Context(), time.Minute, tokens(mustReceive(t, q, 1, 0))...); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -215,7 +215,8 @@ func TestHeldBackRecordsAreShown(t *testing.T) {
 				}
 				info := describe(t, q)
 				held := info.Held
-				if held < 10 || info.Ready+held+1 != 100 {
+				// 10 records were out, and 11 deliveries were made in the last seconds: so many are held besides at most.
+				if held < 10 || held > 10+11 || info.Ready+held+1 != 100 {
 					t.Fatalf("%d are held, %d are ready", held, info.Ready)
 				}
 				if left := time.Until(info.HeldUntil); left != 30*time.Second {

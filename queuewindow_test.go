@@ -99,3 +99,16 @@ func TestReceiversThatDoNotWaitAreHeldUpByACommitForAShortTime(t *testing.T) {
 		}
 	})
 }
+
+// TestCommitToManyPartitionsLooksOnceAtALimit, since a look goes through all partitions.
+func TestCommitToManyPartitionsLooksOnceAtALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, q := openQueueOn(t, objstore.NewMemory(), 1, seb.QueueUpdate{})
+		mustReceive(t, q, 1, 0)
+		time.Sleep(time.Minute) // until its limit is where it should be
+		mustAppend(t, b, "t", "v")
+		if n := seb.OwnersBehind(b, "t", 100); n != 1 {
+			t.Errorf("%d looks at the limits of one queue", n)
+		}
+	})
+}

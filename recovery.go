@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // recoveryReport is how often a start that replays many commits tells how far it is.
@@ -15,21 +15,21 @@ const recoveryReport = 5 * time.Second
 type recovery struct {
 	logger *slog.Logger
 	told   time.Time
-	from   commitlog.Seq // of the last report
+	from   format.Seq // of the last report
 }
 
 func newRecovery(logger *slog.Logger) recovery { return recovery{logger: logger, told: time.Now()} }
 
 // loaded takes note of a checkpoint, from which the replay goes on.
-func (r *recovery) loaded(s commitlog.Seq) { r.from = s }
+func (r *recovery) loaded(s format.Seq) { r.from = s }
 
 // applied takes note that slot s was replayed.
-func (r *recovery) applied(s commitlog.Seq) {
+func (r *recovery) applied(s format.Seq) {
 	passed := time.Since(r.told)
 	if passed < recoveryReport {
 		return
 	}
-	r.logger.Info("recovering: replaying commits after the newest checkpoint", "slot", uint64(s),
+	r.logger.Info("recovering: replaying commits", "slot", uint64(s),
 		"commits_per_second", int64(float64(s-r.from)/passed.Seconds()))
 	r.told, r.from = time.Now(), s
 }

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -21,7 +21,7 @@ func TestLongReplayTellsHowFarItIs(t *testing.T) {
 			mustAppend(t, b, "t", v)
 		}
 		kill(t, b)
-		faulty.On(objstore.VerbGet, commitlog.LogPrefix, storetest.Delay(4*time.Second))
+		faulty.On(objstore.VerbGet, format.LogPrefix, storetest.Delay(4*time.Second))
 		var text bytes.Buffer
 		opts := immediate()
 		opts.Logger = slog.New(slog.NewTextHandler(&text, nil))

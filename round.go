@@ -12,6 +12,7 @@ import (
 // state has the others.
 type round struct {
 	consumer string
+	id       uint64 // of the consumer, which one created later under its name is not; 0 until inState finds it
 	ahead    map[int]int64
 	checked  bool // every partition was looked at once
 }
@@ -54,7 +55,7 @@ func (r *round) ready(f *Follower) (int, error) {
 	return found, nil
 }
 
-// step looks at the partitions from the one on that comes k after the one whose turn it is. It returns the index of
+// step looks at up to roundStep partitions, beginning k after the one whose turn it is. It returns the index of
 // the first that has records, -1 if none has, and how many partitions there are.
 func (r *round) step(f *Follower, k int) (found, count int, _ error) {
 	f.b.mu.RLock()
@@ -77,16 +78,18 @@ func (r *round) step(f *Follower, k int) (found, count int, _ error) {
 	return found, count, nil
 }
 
-// inState returns the topic and the consumer as the state, which is locked, has them.
+// inState returns the topic and the consumer as the state, which is locked, has them. The
+// consumer must be the one that the first call found.
 func (r *round) inState(f *Follower) (*state.Topic, *state.Consumer, error) {
 	t := f.b.state.TopicByID(f.id)
 	if t == nil {
 		return nil, nil, topicDeleted(f.topic)
 	}
 	c := f.b.state.Consumer(f.id, r.consumer)
-	if c == nil {
+	if c == nil || r.id != 0 && r.id != c.ID {
 		return nil, nil, consumerNotFound(f.topic, r.consumer)
 	}
+	r.id = c.ID
 	return t, c, nil
 }
 
@@ -100,7 +103,7 @@ func (r *round) offset(c *state.Consumer, i int) int64 {
 	return at
 }
 
-// next returns the next offset to read in a partition; 0 if there is no consumer, which reading finds out.
+// next returns the next offset to read in a partition; 0 if the consumer is gone, which the next call of ready tells.
 func (r *round) next(f *Follower, i int) int64 {
 	f.b.mu.RLock()
 	defer f.b.mu.RUnlock()

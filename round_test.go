@@ -97,6 +97,29 @@ func TestRoundOfVeryManyPartitionsGetsToAll(t *testing.T) {
 	}
 }
 
+// What was read for a consumer that is deleted says nothing of one that has its name later.
+func TestRoundOfVeryManyPartitionsEndsWithItsConsumer(t *testing.T) {
+	b := openWide(t, 3)
+	c := b.Consumer("t", "c")
+	f, err := c.Follower(t.Context(), seb.AllPartitions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, place := nextOf(t, f); place != "3:0" {
+		t.Fatal(place)
+	}
+	if err := c.Delete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	records, err := f.Next(t.Context(), seb.FetchOptions{Limit: 1})
+	if seb.CodeOf(err) != seb.CodeConsumerNotFound {
+		t.Errorf("read %+v, %v", records, err)
+	}
+}
+
 func TestRoundOfVeryManyPartitionsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := openWide(t)

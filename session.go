@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -26,7 +26,7 @@ type SessionKey [32]byte
 // session is this start of the broker.
 type session struct {
 	private ed25519.PrivateKey
-	public  commitlog.SessionKey
+	public  format.SessionKey
 	naming  singleflight.Group
 }
 
@@ -35,7 +35,7 @@ func (s *session) init() error {
 	if err != nil {
 		return fmt.Errorf("make the session's key pair: %w", err)
 	}
-	s.private, s.public = private, commitlog.SessionKey(public)
+	s.private, s.public = private, format.SessionKey(public)
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (bool, error) {
 func (b *Broker) knowsSession(k SessionKey) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.state.KnowsSession(commitlog.SessionKey(k))
+	return b.state.KnowsSession(format.SessionKey(k))
 }
 
 // NameSession has the log name this broker's session, unless it has: other brokers believe
@@ -79,8 +79,8 @@ func (b *Broker) NameSession(ctx context.Context) error {
 		return err
 	}
 	named := b.session.naming.DoChan("", func() (any, error) {
-		return nil, b.join(b.life, &request{looked: true, change: func(*state.Draft) ([]commitlog.Item, *Error) {
-			return []commitlog.Item{&commitlog.SessionNamed{Session: b.session.public}}, nil
+		return nil, b.join(b.life, &request{looked: true, change: func(*state.Draft) ([]format.Item, *Error) {
+			return []format.Item{&format.SessionNamed{Session: b.session.public}}, nil
 		}})
 	})
 	timer := time.NewTimer(b.opts.AppendTimeout)

@@ -50,9 +50,6 @@ type share struct {
 	name    Share
 	limit   int64
 	ceiling int64 // of all that is used of the budget
-	// keep says that what is held can't be taken back. A single holder then leaves a
-	// quarter to those who may come.
-	keep bool
 
 	used     int64
 	leaving  int64 // of used: held by requests that were ended
@@ -79,6 +76,7 @@ type Reservation struct {
 	// Guarded by budget.mu.
 	held  int64
 	wants int64         // while it waits
+	since time.Time     // it waits
 	ready chan struct{} // while it waits: closed when it has got that, or is ended
 	ended error
 }
@@ -86,7 +84,7 @@ type Reservation struct {
 func (s *share) setUp(name Share, limit int64) {
 	parts := [...]struct{ limit, ceiling int64 }{ShareSmall: {1, 14}, ShareBodies: {7, 12}, ShareAnswers: {4, 13}}[name]
 	*s = share{
-		name: name, limit: limit / 16 * parts.limit, ceiling: limit / 16 * parts.ceiling, keep: name == ShareAnswers,
+		name: name, limit: limit / 16 * parts.limit, ceiling: limit / 16 * parts.ceiling,
 		accounts: map[Holder]account{}, confined: map[Holder]time.Time{}, holding: map[*Reservation]struct{}{},
 	}
 }
@@ -108,6 +106,10 @@ func (b *Broker) ShareBytes(s Share) (used, limit int64) {
 	defer b.budget.mu.Unlock()
 	return b.budget.shares[s].used, b.budget.shares[s].limit
 }
+
+// ShareAlone returns how much of a share a holder may have while nobody else wants any of it. A
+// request that can do with less asks for no more, and leaves the rest to those who may come.
+func (b *Broker) ShareAlone(s Share) int64 { return b.budget.shares[s].alone() }
 
 // Grow takes n bytes more. It waits some seconds for room, then returns
 // CodeOverMemoryBudget; what the reservation has it keeps.
@@ -146,7 +148,7 @@ func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration)
 		return s.refusal(n)
 	}
 	ready := make(chan struct{})
-	r.wants, r.ready = n, ready
+	r.wants, r.since, r.ready = n, time.Now(), ready
 	s.waiting = append(s.waiting, r)
 	b.serveShareLocked(s) // those who wait may not be allowed more
 	b.resize(b.limit - b.used)
@@ -162,7 +164,7 @@ func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration)
 			defer b.mu.Unlock()
 			return r.ended
 		case <-help.C:
-			b.takeBack(r)
+			b.takeBackFor(r)
 			help.Reset(shareWaitMin / 4)
 		case <-end.C:
 			return b.stopWaiting(r, nil)
@@ -235,7 +237,7 @@ func (b *budget) growLocked(r *Reservation, n int64) {
 
 // serveShareLocked gives those who wait what there is room for, the holders of least first.
 func (b *budget) serveShareLocked(s *share) {
-	for {
+	for len(s.waiting) > 0 && s.used < s.limit && b.used < s.ceiling {
 		r := s.next()
 		if r == nil || !b.mayGrowLocked(r, r.wants) {
 			return
@@ -269,12 +271,17 @@ func (s *share) next() *Reservation {
 	return best
 }
 
-// takeBack ends requests so that r, which has waited, gets what it waits for, if it is r's turn.
-func (b *budget) takeBack(r *Reservation) {
+// takeBackFor ends requests so that the one whose turn it is gets what it waits for. Of those that
+// wait only the first looks: each would look at all.
+func (b *budget) takeBackFor(waiter *Reservation) {
 	b.mu.Lock()
-	s := r.share
+	s := waiter.share
+	if len(s.waiting) == 0 || s.waiting[0] != waiter {
+		b.mu.Unlock()
+		return
+	}
 	var revoked []func()
-	if r.wants > 0 && s.next() == r && b.used-s.used+r.wants <= s.ceiling {
+	if r := s.next(); r != nil && time.Since(r.since) >= shareWaitMin && b.used-s.used+r.wants <= s.ceiling {
 		for s.used-s.leaving+r.wants > s.limit || b.used-s.leaving+r.wants > s.ceiling {
 			v, unfair := s.victim(r)
 			if v == nil {
@@ -366,10 +373,11 @@ func (s *share) count(h Holder, bytes int64, requests int) {
 // weight is what r's holder would have with n bytes more.
 func (s *share) weight(r *Reservation, n int64) int64 { return s.accounts[r.holder].used + n }
 
-// mayHave tells whether r's holder may have n bytes more, if there is room.
+// mayHave tells whether r's holder may have n bytes more, if there is room. What can't be
+// taken back keeps to the holder's part from the start.
 func (s *share) mayHave(r *Reservation, n int64) bool {
-	if s.used == r.held || !s.keep && !s.isConfined(r.holder) {
-		return true // the first: nobody else has any
+	if s.used == r.held || r.revoke != nil && !s.isConfined(r.holder) {
+		return true // nobody else has any: what is larger than a part has to fit as well
 	}
 	return s.weight(r, n) <= s.part()
 }
@@ -380,8 +388,10 @@ func (s *share) part() int64 {
 	if n := len(s.accounts); n > 1 {
 		return s.limit / int64(n)
 	}
-	return s.limit / 4 * 3
+	return s.alone()
 }
+
+func (s *share) alone() int64 { return s.limit / 4 * 3 }
 
 func (s *share) isConfined(h Holder) bool {
 	return len(s.confined) > 0 && time.Now().Before(s.confined[h])

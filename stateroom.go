@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -20,7 +20,7 @@ const (
 	forConsumers                 // consumers and their positions
 	forWork                      // what became of records that a queue has handed out
 	forKeys                      // API keys
-	// forOwners is not bounded: whoever can't own a queue can't work it off either. It takes 64
+	// forOwners is not bounded: a broker that can't own a queue can't empty it either. It takes 64
 	// bytes for each partition of a queue, once.
 	forOwners
 )
@@ -48,15 +48,15 @@ func (o Options) stateLimit(use stateUse) int64 {
 }
 
 // useOf returns what an item uses the state for.
-func useOf(it commitlog.Item) stateUse {
+func useOf(it format.Item) stateUse {
 	switch it.(type) {
-	case *commitlog.ConsumerCreated, *commitlog.PositionsMoved:
+	case *format.ConsumerCreated, *format.PositionsMoved:
 		return forConsumers
-	case *commitlog.RecordsDone, *commitlog.RecordPutBack, *commitlog.RecordsAttempted, *commitlog.RecordsRedriven, *commitlog.QueuePurged:
+	case *format.RecordsDone, *format.RecordPutBack, *format.RecordsAttempted, *format.RecordsRedriven, *format.QueuePurged:
 		return forWork
-	case *commitlog.KeyCreated:
+	case *format.KeyCreated:
 		return forKeys
-	case *commitlog.QueueOwned, *commitlog.SessionNamed, *commitlog.WindowMoved, *commitlog.QueueReleased:
+	case *format.QueueOwned, *format.SessionNamed, *format.WindowMoved, *format.QueueReleased:
 		return forOwners
 	default:
 		return forRecords
@@ -65,7 +65,7 @@ func useOf(it commitlog.Item) stateUse {
 
 // roomForItems refuses the items of a request that appends nothing if the state has no room
 // for them. What adds nothing, such as a deletion, always has room.
-func (b *Broker) roomForItems(d *state.Draft, r *request, items []commitlog.Item) *Error {
+func (b *Broker) roomForItems(d *state.Draft, r *request, items []format.Item) *Error {
 	use := forOwners
 	for _, it := range items {
 		use = min(use, useOf(it))
@@ -78,9 +78,9 @@ func (b *Broker) roomForItems(d *state.Draft, r *request, items []commitlog.Item
 
 // roomForAppends refuses requests if the state has no room for all of what they append,
 // in these batches, and the items that come with it.
-func (b *Broker) roomForAppends(d *state.Draft, batches []*batch, requests []*request, items []commitlog.Item) *Error {
+func (b *Broker) roomForAppends(d *state.Draft, batches []*batch, requests []*request, items []format.Item) *Error {
 	for _, t := range batches {
-		items = append(items, &commitlog.Batch{Topic: t.key.topic, Partition: uint32(t.key.partition)})
+		items = append(items, &format.Batch{Topic: t.key.topic, Partition: uint32(t.key.partition)})
 	}
 	return b.room(d, forRecords, d.Growth(items...), requests...)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -142,7 +142,7 @@ func TestStateBoundIsNotOvershotWithinOneCommit(t *testing.T) {
 					given = append(given, tokens(mustReceive(t, b.Queue("t", "q"), callers-len(given), 0))...)
 				}
 				release := make(chan struct{})
-				defer faulty.On(objstore.VerbCreate, commitlog.LogPrefix, storetest.Hold(release))()
+				defer faulty.On(objstore.VerbCreate, format.LogPrefix, storetest.Hold(release))()
 				var wg sync.WaitGroup
 				wg.Go(func() {
 					if _, err := b.Consumer("t", "c").Commit(t.Context(), seb.Offsets{0: 1}); err != nil {

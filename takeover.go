@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -24,10 +24,18 @@ const (
 )
 
 // desk returns the queue's desk, to a caller that wants at most so many records. If another broker owns the queue that is
-// CodeQueueElsewhere; if none does, this one takes it over.
+// CodeQueueElsewhere; if none does, this one takes it over. A queue that is not known here may
+// be new: the log is read to its end before it is refused.
 func (q *Queue) desk(ctx context.Context, most int) (*desk, error) {
-	for {
+	for looked := false; ; {
 		d, owner, err := q.ownedHere()
+		if code := CodeOf(err); !looked && (code == CodeTopicNotFound || code == CodeQueueNotFound) {
+			if err := q.b.lookNow(ctx, false); err != nil {
+				return nil, err
+			}
+			looked = true
+			continue
+		}
 		if err != nil || d != nil {
 			return d, err
 		}
@@ -49,7 +57,7 @@ type owner struct {
 	epoch   uint64
 	owned   bool
 	address string
-	session commitlog.SessionKey
+	session format.SessionKey
 	seen    time.Time // by the store's clock
 }
 
@@ -58,7 +66,7 @@ type owner struct {
 // is that of b, b itself would answer, or nobody knows who: an earlier process of the same
 // had it, or the brokers share that of a load balancer.
 func (o owner) mute(b *Broker) bool {
-	return o.address == "" || o.session == commitlog.SessionKey{} || o.session == b.session.public || o.address == b.opts.Address
+	return o.address == "" || o.session == format.SessionKey{} || o.session == b.session.public || o.address == b.opts.Address
 }
 
 func ownerOf(q *state.Queue) owner {
@@ -96,7 +104,8 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 		return nil
 	}
 	mute := o.mute(b)
-	silent := b.log.StoreNow().Sub(o.seen) > ownerSilence // one that can be asked need not show itself
+	// One that can be asked need not show itself.
+	silent := max(b.log.StoreNow().Sub(o.seen), b.desks.silentFor(o)) > ownerSilence
 	if (deaf || mute) && (silent || !b.desks.hasLost(o.queue)) {
 		return nil
 	}
@@ -109,7 +118,7 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 			})
 		}
 		e.Address, e.Session, e.RetryAfter = "", SessionKey{}, time.Second
-		e.Hint = "send the request to that broker; with an address of its own that the others reach (seb serve --advertise) they pass it on"
+		e.Hint = "try again after Retry-After seconds, or ask the other brokers; if each has an address of its own that the others reach (seb serve --advertise), they pass such requests on"
 	}
 	return e
 }
@@ -164,7 +173,7 @@ func (q *Queue) takeOver(ctx context.Context, o owner, deaf bool, most int) erro
 		return err
 	case <-timer.C:
 		return &Error{
-			Code: CodeStoreUnavailable, Detail: fmt.Sprintf("the store did not take within %v that this broker hands out the queue's records", q.b.opts.AppendTimeout),
+			Code: CodeStoreUnavailable, Detail: fmt.Sprintf("could not commit queue ownership within %v", q.b.opts.AppendTimeout),
 			Outcome: Unknown, RetryAfter: time.Second, Err: q.b.lastStoreError(),
 		}
 	case <-ctx.Done():
@@ -187,8 +196,8 @@ func (x *desks) begin(tasks *sync.WaitGroup, takeover func()) bool {
 	return true
 }
 
-// end has no takeover begin any more, waits for those under way as long as ctx lasts, and
-// returns the desks that there are then.
+// end stops new takeovers, waits for running ones until ctx ends, and returns the desks
+// that there are then.
 func (x *desks) end(ctx context.Context, tasks *sync.WaitGroup) []*desk {
 	x.mu.Lock()
 	x.over = true
@@ -218,7 +227,7 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 		return err
 	}
 	var taken bool // the commit loop's until the outcome is known
-	p, err := b.joinAsync(b.life, &request{looked: true, change: func(d *state.Draft) ([]commitlog.Item, *Error) {
+	p, err := b.joinAsync(b.life, &request{looked: true, change: func(d *state.Draft) ([]format.Item, *Error) {
 		topic, id, refusal := q.find(d)
 		if refusal != nil {
 			return nil, refusal
@@ -228,9 +237,9 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 		if taken = id == o.queue && epoch == o.epoch; !taken {
 			return nil, nil // somebody was faster
 		}
-		return []commitlog.Item{
-			&commitlog.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, firstReach(most, partitions)), Address: b.opts.Address},
-			&commitlog.SessionNamed{Session: b.session.public, Queue: id, Epoch: o.epoch + 1},
+		return []format.Item{
+			&format.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, firstReach(most, partitions)), Address: b.opts.Address},
+			&format.SessionNamed{Session: b.session.public, Queue: id, Epoch: o.epoch + 1},
 		}, nil
 	}})
 	if err != nil {
@@ -263,6 +272,6 @@ func (b *Broker) openDesk(before owner, deaf bool, most int) {
 			d.contested = d.shown.Add(ownerContested)
 		}
 		b.desks.putLocked(d)
-		b.logger.Info("hands out the records of a queue", "topic", t.Name, "queue", q.Name, "epoch", epoch)
+		b.logger.Info("took over a queue", "topic", t.Name, "queue", q.Name, "epoch", epoch)
 	}
 }

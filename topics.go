@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -57,13 +57,13 @@ func (c TopicConfig) check() error {
 	return nil
 }
 
-func (c TopicConfig) item(topic uint64) *commitlog.TopicConfigured {
-	return &commitlog.TopicConfigured{Topic: topic, Config: commitlog.TopicConfig{
+func (c TopicConfig) item(topic uint64) *format.TopicConfigured {
+	return &format.TopicConfigured{Topic: topic, Config: format.TopicConfig{
 		RetentionMS: c.Retention.Milliseconds(), RetentionBytes: c.RetentionBytes,
 	}}
 }
 
-func configOf(c commitlog.TopicConfig) TopicConfig {
+func configOf(c format.TopicConfig) TopicConfig {
 	return TopicConfig{Retention: time.Duration(c.RetentionMS) * time.Millisecond, RetentionBytes: c.RetentionBytes}
 }
 
@@ -139,7 +139,7 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 		return Topic{}, false, err
 	}
 	var creates bool // the commit loop's until the outcome is known
-	err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	err := b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		creates = false
 		if id, n, ok := d.TopicID(name); ok {
 			return nil, differs(name, opts, n, configOf(d.TopicConfig(id)))
@@ -149,7 +149,7 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 		}
 		creates = true
 		id := d.NextTopicID()
-		items := []commitlog.Item{&commitlog.TopicCreated{ID: id, Partitions: uint32(opts.Partitions), Name: name}}
+		items := []format.Item{&format.TopicCreated{ID: id, Partitions: uint32(opts.Partitions), Name: name}}
 		if opts.Config != (TopicConfig{}) {
 			items = append(items, opts.Config.item(id))
 		}
@@ -187,18 +187,34 @@ func (b *Broker) checkPartitionCount(n int32) error {
 	return nil
 }
 
-// DeleteTopic deletes a topic with all its records.
+// DeleteTopic deletes a topic with all its records. [Broker.DeadLetteredTo] tells which queues
+// it is the dead-letter topic of.
 func (b *Broker) DeleteTopic(ctx context.Context, name string) error {
 	if err := CheckTopicName(name); err != nil {
 		return err
 	}
-	return b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	return b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		id, _, ok := d.TopicID(name)
 		if !ok {
 			return nil, topicNotFound(name)
 		}
-		return []commitlog.Item{&commitlog.TopicDeleted{ID: id}}, nil
+		return []format.Item{&format.TopicDeleted{ID: id}}, nil
 	})
+}
+
+// QueueName names a queue.
+type QueueName struct{ Topic, Queue string }
+
+// DeadLetteredTo returns the queues whose dead-letter topic has that name, as far as this
+// broker knows, the oldest first. When such a topic is deleted they go on: the next record that
+// is parked creates the topic again or, with [Options.NoAutoCreate], is parked without a copy.
+func (b *Broker) DeadLetteredTo(topic string) (names []QueueName) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, q := range b.state.DeadLetteredTo(topic) {
+		names = append(names, QueueName{b.state.TopicByID(q.Topic).Name, q.Name})
+	}
+	return names
 }
 
 // UpdateTopic changes a topic: all that u names, or nothing.
@@ -211,19 +227,19 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (T
 	if err := cmp.Or(u.apply(TopicConfig{}).check(), CheckTopicName(name)); err != nil {
 		return Topic{}, err
 	}
-	err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	err := b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		id, n, ok := d.TopicID(name)
 		if !ok {
 			return nil, topicNotFound(name)
 		}
-		var items []commitlog.Item
+		var items []format.Item
 		if u.Partitions != nil && uint32(*u.Partitions) != n {
 			if uint32(*u.Partitions) < n {
 				e := refused(CodeInvalidRequest, "topic %q has %d partitions; their number can't be reduced to %d", name, n, *u.Partitions)
 				e.Hint = "leave it as it is, or copy the records to a new topic that has fewer"
 				return nil, e
 			}
-			items = append(items, &commitlog.PartitionsAdded{Topic: id, Partitions: uint32(*u.Partitions)})
+			items = append(items, &format.PartitionsAdded{Topic: id, Partitions: uint32(*u.Partitions)})
 		}
 		if was := configOf(d.TopicConfig(id)); u.apply(was) != was {
 			items = append(items, u.apply(was).item(id))
@@ -243,7 +259,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 	if err := CheckTopicName(topic); err != nil {
 		return Partition{}, err
 	}
-	err := b.change(ctx, func(d *state.Draft) ([]commitlog.Item, *Error) {
+	err := b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		id, n, ok := d.TopicID(topic)
 		if !ok {
 			return nil, topicNotFound(topic)
@@ -261,7 +277,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 		if int64(before) <= start {
 			return nil, nil
 		}
-		return []commitlog.Item{&commitlog.StartMoved{Topic: id, Partition: uint32(partition), Start: int64(before)}}, nil
+		return []format.Item{&format.StartMoved{Topic: id, Partition: uint32(partition), Start: int64(before)}}, nil
 	})
 	if err != nil {
 		return Partition{}, err
@@ -307,7 +323,7 @@ func (b *Broker) Topic(ctx context.Context, name string) (Topic, error) {
 }
 
 // Topics iterates over the topics, by name, each as it is when its turn comes. The memory of a
-// topic is reserved from Options.Memory during its turn. An error ends the iteration, and
+// topic is reserved from Options.Memory during its turn, see [ListOptions]. An error ends the iteration, and
 // comes with no topic.
 func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, error] {
 	l := listing[string, Topic]{
@@ -323,12 +339,12 @@ func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, err
 		},
 		describe: func(name string) Topic { return describe(b.state.Topic(name)) },
 	}
-	return l.list(ctx, b, o.After, o.may)
+	return l.list(ctx, b, o.After, o.may, o.Reserve)
 }
 
 // change has a request about topics committed. It looks at the log first: the
 // request may be refused on any state from here on, but not on an older one.
-func (b *Broker) change(ctx context.Context, f func(*state.Draft) ([]commitlog.Item, *Error)) error {
+func (b *Broker) change(ctx context.Context, f func(*state.Draft) ([]format.Item, *Error)) error {
 	if err := b.usable(); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -25,7 +25,7 @@ const (
 
 // dataObject is batches on their way to an object of their own.
 type dataObject struct {
-	ref     commitlog.DataRef
+	ref     format.DataRef
 	batches []*batch
 	parts   [][]byte // head and batches
 }
@@ -79,9 +79,9 @@ func (b *Broker) address(o *dataObject) {
 	applied, _ := b.log.Position()
 	var id [8]byte
 	rand.Read(id[:])
-	h := commitlog.DataHead{
+	h := format.DataHead{
 		Cluster: b.cluster.ID,
-		Ref:     commitlog.DataRef{Seq: applied, ID: binary.LittleEndian.Uint64(id[:])},
+		Ref:     format.DataRef{Seq: applied, ID: binary.LittleEndian.Uint64(id[:])},
 		Created: b.opts.wall().UnixMicro(),
 		Batches: uint32(len(o.batches)),
 	}
@@ -90,9 +90,9 @@ func (b *Broker) address(o *dataObject) {
 		h.PayloadSize += uint32(len(x.bytes))
 		parts = append(parts, x.bytes)
 	}
-	parts[0] = commitlog.EncodeDataHead(&h)
+	parts[0] = format.EncodeDataHead(&h)
 	o.ref, o.parts = h.Ref, parts
-	o.ref.Size = h.PayloadSize + commitlog.DataPayloadStart
+	o.ref.Size = h.PayloadSize + format.DataPayloadStart
 }
 
 // putObject sends an object again and again until it is there or the broker ends.
@@ -104,6 +104,11 @@ func (b *Broker) putObject(o *dataObject) {
 		}
 		if errors.Is(err, errTaken) {
 			b.address(o)
+		}
+		if errors.Is(err, objstore.ErrNotRegular) { // such as a file where data/ must be
+			b.stop(err)
+			b.end()
+			return
 		}
 		b.logger.Warn("uploading a data object", "key", o.ref.Key(), "tries", tries+1, "err", err)
 		pause(b.life, tries)

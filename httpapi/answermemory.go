@@ -19,10 +19,9 @@ type answerMemory struct {
 	broker *seb.Broker
 	holder seb.Holder
 
-	of        *seb.Reservation
-	held      int64
-	more      *seb.Reservation // of a record that is larger than what was reserved
-	moreBytes int64
+	of    *seb.Reservation
+	share seb.Share // whose that is
+	held  int64
 }
 
 func (h *Handler) newAnswerMemory(w *response) *answerMemory {
@@ -32,6 +31,7 @@ func (h *Handler) newAnswerMemory(w *response) *answerMemory {
 // reserve implements [seb.FetchOptions].Reserve: what there is no memory for now is
 // left to the next read.
 func (m *answerMemory) reserve(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error) {
+	bytes = m.atMost(bytes, records, int64(recordStructBytes))
 	n := bytes + int64(records)*int64(recordStructBytes)
 	if n > smallBytes && m.take(ctx, seb.ShareAnswers, n, answerWait) == nil {
 		return records, bytes, nil
@@ -43,11 +43,17 @@ func (m *answerMemory) reserve(ctx context.Context, records int, bytes int64) (l
 	return records, bytes, m.take(ctx, seb.ShareSmall, n, time.Hour)
 }
 
+// atMost returns the bytes of records that a large answer may have beside the structs of so many, each
+// of which takes structBytes: one answer leaves room for those of others.
+func (m *answerMemory) atMost(bytes int64, records int, structBytes int64) int64 {
+	return min(bytes, max(smallBytes, m.broker.ShareAlone(seb.ShareAnswers)-int64(records)*structBytes))
+}
+
 // take reserves n bytes of a share in place of what was reserved, and waits for no longer
 // than that, nor than the broker ever does.
 func (m *answerMemory) take(ctx context.Context, s seb.Share, n int64, wait time.Duration) error {
 	m.free()
-	m.of = m.broker.NewReservation(s, m.holder, nil)
+	m.of, m.share = m.broker.NewReservation(s, m.holder, nil), s
 	if err := m.of.GrowSoon(ctx, n, wait); err != nil {
 		return err
 	}
@@ -67,12 +73,14 @@ func (m *answerMemory) settle(ctx context.Context, n int64) error {
 	// The first record comes whatever its size. One of a broker with more memory may
 	// be larger than the share: it holds all of that.
 	_, most := m.broker.ShareBytes(seb.ShareAnswers)
-	more := m.broker.NewReservation(seb.ShareAnswers, m.holder, nil)
-	n = min(n-m.held, most)
-	if err := more.Grow(ctx, n); err != nil {
+	n = min(n, most)
+	if m.of == nil || m.share != seb.ShareAnswers {
+		return m.take(ctx, seb.ShareAnswers, n, time.Hour)
+	}
+	if err := m.of.Grow(ctx, n-m.held); err != nil { // in one reservation: nobody waits for itself
 		return err
 	}
-	m.more, m.moreBytes = more, n
+	m.held = n
 	return nil
 }
 
@@ -81,10 +89,7 @@ func (m *answerMemory) free() {
 	if m.of != nil {
 		m.of.Shrink(m.held)
 	}
-	if m.more != nil {
-		m.more.Shrink(m.moreBytes)
-	}
-	m.of, m.held, m.more, m.moreBytes = nil, 0, nil, 0
+	m.of, m.held = nil, 0
 }
 
 // reserveFor returns how to reserve memory for what an answer of w holds that can't be

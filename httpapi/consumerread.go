@@ -131,7 +131,10 @@ func (h *Handler) followConsumer(w *response, r *http.Request) error {
 	switch {
 	case err != nil:
 	case f == nil:
-		f, err = h.consumerFollower(w, r, partition)
+		// What can't be streamed creates no consumer.
+		if _, err = h.broker.NewFollower(r.Context(), r.PathValue("topic"), partition, seb.Latest); err == nil {
+			f, err = h.consumerFollower(w, r, partition)
+		}
 	default: // it may have been deleted since the client read its first event
 		_, err = h.consumer(r).Describe(r.Context())
 		if seb.CodeOf(err) == seb.CodeConsumerNotFound && !w.head {
@@ -140,15 +143,15 @@ func (h *Handler) followConsumer(w *response, r *http.Request) error {
 			}
 		}
 	}
-	if err != nil {
-		return err
-	}
-	if len(f.Bookmark().Offsets) == 0 {
+	if seb.CodeOf(err) == seb.CodeTooManyPartitions || err == nil && len(f.Bookmark().Offsets) == 0 {
 		return &seb.Error{
 			Code: seb.CodeTooManyPartitions, Limit: seb.FollowPartitionsMax,
 			Detail: fmt.Sprintf("the topic has more than %d partitions, which is what the id of an event can tell", seb.FollowPartitionsMax),
 			Hint:   "read without Accept: text/event-stream, which goes round all partitions, or name a partition",
 		}
+	}
+	if err != nil {
+		return err
 	}
 	return h.stream(w, r, f)
 }

@@ -357,6 +357,7 @@ func TestReadOfConsumerGoesRoundVeryManyPartitions(t *testing.T) {
 		want = append(want, fmt.Sprintf("%d/0", p), fmt.Sprintf("%d/1", p))
 	}
 	s.get(consumersPath+"/a/records", "Accept", typeEvents).wantProblem(t, http.StatusBadRequest, seb.CodeTooManyPartitions)
+	s.get(consumersPath+"/a").wantProblem(t, http.StatusNotFound, seb.CodeConsumerNotFound) // a stream that is refused creates none
 	got := drainConsumer(t, "a", "?limit=1", s)
 	slices.Sort(got)
 	slices.Sort(want)

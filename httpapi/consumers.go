@@ -61,7 +61,7 @@ func (h *Handler) listConsumers(w *response, r *http.Request) error {
 	}
 	return listing[seb.ConsumerInfo]{
 		name: "consumers", limit: p.limit, add: (*chunks).consumer,
-		items: h.broker.Consumers(r.Context(), r.PathValue("topic"), seb.ListOptions{After: p.after}),
+		items: h.broker.Consumers(r.Context(), r.PathValue("topic"), seb.ListOptions{After: p.after, Reserve: h.reserveFor(w)}),
 		next:  func(c *chunks, last *seb.ConsumerInfo) { c.quoted([]byte(last.Name)) },
 	}.write(r.Context(), h, w)
 }

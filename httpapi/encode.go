@@ -17,8 +17,9 @@ import (
 
 // chunkBytes is how much of an answer is gathered before it is written, and how
 // much of one value is escaped at a time, so that a large record never exists a
-// second time as JSON. It is a multiple of 3, base64's unit.
-const chunkBytes = 48 << 10
+// second time as JSON. A quarter of it is a multiple of 3, base64's unit. What it takes in memory,
+// with something for each of a hundred partitions, is less than smallBytes.
+const chunkBytes = 36 << 10
 
 var chunkPool = sync.Pool{New: func() any { return &chunks{buf: make([]byte, 0, chunkBytes+chunkBytes/2)} }}
 
@@ -30,6 +31,8 @@ type chunks struct {
 	err   error
 	sent  int   // bytes that were written
 	order []int // scratch of headers
+	// large is called before the first chunk is written that is not the last one; nil: nothing is.
+	large func() error
 
 	stamped time.Time // whose text stamp is
 	stamp   []byte
@@ -43,7 +46,7 @@ func newChunks(w io.Writer) *chunks {
 }
 
 func (c *chunks) free() {
-	c.w, c.err, c.sent, c.buf = nil, nil, 0, c.buf[:0]
+	c.w, c.err, c.sent, c.large, c.buf = nil, nil, 0, nil, c.buf[:0]
 	chunkPool.Put(c)
 }
 
@@ -64,9 +67,13 @@ func (c *chunks) flush() error {
 
 // full flushes once there is a chunk; the error stays in c for the last flush.
 func (c *chunks) full() {
-	if len(c.buf) >= chunkBytes {
-		_ = c.flush()
+	if len(c.buf) < chunkBytes {
+		return
 	}
+	if large := c.large; large != nil && c.err == nil {
+		c.large, c.err = nil, large()
+	}
+	_ = c.flush()
 }
 
 func (c *chunks) text(s string) {

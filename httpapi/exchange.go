@@ -147,8 +147,16 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler) // net/http's way to close the connection without a word
 		}
 	}()
+	if r.Method == http.MethodOptions && r.URL.Path == "*" { // it asks whether the server is there
+		w.WriteHeader(http.StatusOK)
+		return
+	}
 	if !strings.HasPrefix(r.URL.Path, "/") {
 		h.fail(w, r, errNoRoute(r)) // of these ("*", or an authority) the mux would make answers of its own
+		return
+	}
+	if err := h.checkPeer(w, r); err != nil {
+		h.fail(w, r, err)
 		return
 	}
 	done, err := h.origins.check(w, r)
@@ -156,7 +164,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		h.fail(w, r, err)
 	case done:
-	case r.URL.Path == peer.Path && peer.Asks(r) && !passedOn(r): // one within another would be a way to take memory without end
+	case r.URL.Path == peer.Path && peer.Asks(r) && peerOf(r) == nil: // one within another would be a way to take memory without end
 		h.acceptPeer(w, r)
 	case !isClean(r.URL) && !slices.Contains(originalPaths, path.Clean(r.URL.Path)):
 		h.fail(w, r, errNoRoute(r)) // the mux would redirect to what may be another topic

@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -280,4 +282,47 @@ func TestSebHeadersThatDoNothingAreRefused(t *testing.T) {
 	}
 	s.get(ordersPath, keyHeader, "k").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 	s.get(ordersPath, "Accept", typeEvents, keyHeader, "k").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+}
+
+// net/http would answer OPTIONS * by itself, without the headers that all answers have. What it
+// says of requests that it can't parse can't be given any, and so must not repeat them.
+func TestAnswersToWhatHasNoPath(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	ask := func(request string) (status int, header http.Header, body string) {
+		t.Helper()
+		conn, err := s.connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, resp.Header, string(text)
+	}
+	status, header, body := ask("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	if status != http.StatusOK || body != "" || header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("OPTIONS *: %d %v %q", status, header, body)
+	}
+	const mark = "<b>mark</b>"
+	for _, request := range []string{
+		mark + "\r\n\r\n", "GET " + mark + "\r\n\r\n", "GET / " + mark + "\r\n\r\n", "GET /%zz" + mark + " HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET / HTTP/1.1\r\n" + mark + ": x\r\nHost: localhost\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: " + mark + "\r\n\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\nX: \x01" + mark + "\r\n\r\n", "GET / HTTP/9.9\r\nHost: " + mark + "\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: " + mark + "\r\n\r\n", "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + mark + "\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + mark + strings.Repeat("x", 2*headerBytesMax) + "\r\n\r\n",
+	} {
+		status, header, body := ask(request)
+		if status < 400 || strings.Contains(body, "mark") || !strings.HasPrefix(header.Get("Content-Type"), "text/plain") {
+			t.Errorf("%.60q: %d %v %q", request, status, header, body)
+		}
+	}
 }

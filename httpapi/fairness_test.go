@@ -90,7 +90,7 @@ func TestSmallNewRequestsDontOvertakeALargeOldOne(t *testing.T) {
 		served := make(chan int64, 3)
 		wait := func(n int64) {
 			time.Sleep(time.Millisecond) // fake
-			r := b.NewReservation(seb.ShareBodies, seb.Holder{}, nil)
+			r := b.NewReservation(seb.ShareBodies, seb.Holder{}, func() {})
 			go func() {
 				if err := r.Grow(t.Context(), n); err != nil {
 					t.Errorf("the request for %d bytes got %v", n, err)
@@ -116,7 +116,7 @@ func TestSmallNewRequestsDontOvertakeALargeOldOne(t *testing.T) {
 	})
 }
 
-// Eight uploads are no load.
+// Six uploads are no load: memory has room for all of them.
 func TestSlowUploadsComeThrough(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.append("orders", "x")
@@ -163,6 +163,73 @@ func TestSlowReadersKeepNobodyWaiting(t *testing.T) {
 		synctest.Wait()
 		s.wantNothingReserved()
 	})
+}
+
+// One slow reader can't fill the memory for large answers, and what is told of topics and consumers
+// needs none of that.
+func TestSlowReaderLeavesRoomForAnswers(t *testing.T) {
+	bubble(t, seb.Options{Memory: 32 << 20}, func(t *testing.T, s *server) {
+		for range 10 {
+			s.append("orders", strings.Repeat("x", 1<<20))
+		}
+		newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		_, bad := newKey(t, s.broker, "bad", seb.ScopeRead)
+		_, good := newKey(t, s.broker, "good", seb.ScopeAdmin|seb.ScopeRead)
+		for range 8 {
+			s.dial("GET " + ordersPath + "?limit=100&max_bytes=8300000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + bad + "\r\n\r\n")
+		}
+		synctest.Wait()
+		time.Sleep(2 * answerWait) // fake: until the others have small answers
+		synctest.Wait()
+		start := time.Now()
+		s.get("/v1/topics", bearer(good)...).want(t, http.StatusOK)
+		s.get("/v1/topics/orders", bearer(good)...).want(t, http.StatusOK)
+		s.do("PUT", "/v1/topics/others", strings.NewReader(`{"partitions":100}`), bearer(good)...).want(t, http.StatusCreated)
+		s.do("PUT", "/v1/topics/others/consumers/c", nil, bearer(good)...).want(t, http.StatusCreated)
+		s.get("/v1/topics/others/consumers/c", bearer(good)...).want(t, http.StatusOK)
+		used, limit := s.broker.ShareBytes(seb.ShareAnswers)
+		if used < limit/2 || used > limit/4*3 {
+			t.Errorf("%d bytes of %d are taken by the answers of one holder", used, limit)
+		}
+		if a := s.get(ordersPath+"?offset=0&max_bytes=1100000", bearer(good)...); len(a.body) < 1<<20 {
+			t.Errorf("a large read got %d bytes", len(a.body))
+		}
+		if took := time.Since(start); took > 0 {
+			t.Errorf("the requests of others took %v", took)
+		}
+	})
+}
+
+// A record that takes more than a holder's part, as one of a broker with more memory may, can still
+// be read.
+func TestRecordLargerThanAPartIsRead(t *testing.T) {
+	store := objstore.NewMemory()
+	large := newServerOn(t, store, seb.Options{Memory: 64 << 20}, Options{})
+	large.append("orders", strings.Repeat("x", 7<<20))
+	bubbleOn(t, store, seb.Options{Memory: 32 << 20}, Options{}, 0, func(t *testing.T, s *server) {
+		for _, query := range []string{"?max_bytes=1", "", "?max_bytes=8388608"} {
+			if a := s.get(ordersPath + query); len(a.body) < 7<<20 {
+				t.Errorf("%q got %d bytes with status %d", query, len(a.body), a.StatusCode)
+			}
+		}
+		s.wantNothingReserved()
+	})
+}
+
+// A list is a large answer only when it is longer than a chunk.
+func TestLongListsAreLargeAnswers(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	s.do("PUT", "/v1/topics/a", strings.NewReader(`{"partitions":1000}`)).want(t, http.StatusCreated)
+	_, limit := s.broker.ShareBytes(seb.ShareAnswers)
+	all := s.broker.NewReservation(seb.ShareAnswers, seb.Holder{}, nil)
+	if err := all.Grow(t.Context(), limit); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/v1/topics/a/consumers").want(t, http.StatusOK)
+	s.get("/v1/topics").wantProblem(t, http.StatusTooManyRequests, seb.CodeOverMemoryBudget)
+	all.Shrink(limit)
+	s.get("/v1/topics").want(t, http.StatusOK)
+	s.wantNothingReserved()
 }
 
 // What one key holds while others want it goes to them, and it does not get it back at once.
@@ -259,4 +326,64 @@ func TestEveryHolderHasItsPart(t *testing.T) {
 		}
 		r.Shrink(limit / 16)
 	})
+}
+
+// Small answers can't be taken back: those of one caller that reads none of them leave room for
+// others.
+func TestSmallAnswersOfOneCallerLeaveRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := openBroker(t, objstore.NewMemory(), seb.Options{})
+		_, limit := b.ShareBytes(seb.ShareSmall)
+		held := int64(0)
+		defer func() {
+			if held < limit/2 {
+				t.Errorf("one caller alone may have %d bytes of %d", held, limit)
+			}
+		}()
+		for {
+			r := b.NewReservation(seb.ShareSmall, seb.Holder{Key: 1}, nil)
+			if err := r.Grow(t.Context(), 64<<10); err != nil {
+				break
+			}
+			held += 64 << 10
+			defer r.Shrink(64 << 10)
+		}
+		began := time.Now()
+		r := b.NewReservation(seb.ShareSmall, seb.Holder{Key: 2}, func() {})
+		if err := r.Grow(t.Context(), 64<<10); err != nil {
+			t.Fatal(err)
+		}
+		defer r.Shrink(64 << 10)
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("another caller waited %v", waited)
+		}
+	})
+}
+
+// What waiting costs grows with those who wait, not with their square.
+func TestManyWaitForMemory(t *testing.T) {
+	const waiters = 4000
+	began := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		b := openBroker(t, objstore.NewMemory(), seb.Options{})
+		_, limit := b.ShareBytes(seb.ShareBodies)
+		all := b.NewReservation(seb.ShareBodies, seb.Holder{}, nil)
+		if err := all.Grow(t.Context(), limit); err != nil {
+			t.Fatal(err)
+		}
+		var waiting sync.WaitGroup
+		for i := range waiters {
+			waiting.Go(func() {
+				r := b.NewReservation(seb.ShareBodies, seb.Holder{Key: uint64(i + 1)}, func() {})
+				if err := r.Grow(t.Context(), 1); seb.CodeOf(err) != seb.CodeOverMemoryBudget {
+					t.Errorf("it got %v", err)
+				}
+			})
+		}
+		waiting.Wait()
+		all.Shrink(limit)
+	})
+	if took := time.Since(began); took > 10*time.Second { // it was half a minute when each looked after all
+		t.Errorf("%d requests that wait took %v of the processors", waiters, took)
+	}
 }

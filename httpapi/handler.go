@@ -37,7 +37,7 @@ type Options struct {
 	// what was used, not what that costs.
 	Prices *Prices
 	// PeerTLS is how other brokers are reached whose address is https: the roots that are
-	// trusted, and the certificate to show. Default: the system's roots, and none.
+	// trusted. Default: the system's.
 	PeerTLS *tls.Config
 	// DialPeer connects to other brokers. Default: as a [net.Dialer] does.
 	DialPeer func(ctx context.Context, network, address string) (net.Conn, error)
@@ -61,7 +61,7 @@ type Handler struct {
 	prices  *Prices
 	tempo   tempo
 	peers   *peerClient
-	scrapes scrapes
+	scrapes *scrapes
 
 	peerServer *http.Server // of requests that other brokers pass on
 	warnOfPeer sync.Once    // at whose address somebody else is
@@ -89,7 +89,7 @@ func New(b *seb.Broker, opts Options) *Handler {
 		version: opts.Version,
 		prices:  opts.Prices,
 		peers:   newPeerClient(identityOf(b), opts),
-		scrapes: make(scrapes, scrapesMax),
+		scrapes: newScrapes(),
 
 		patience: patience{first: 3 * time.Second, later: 12 * time.Second},
 		tempo:    tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
@@ -240,12 +240,9 @@ func (h *Handler) route(pattern string, m methods) {
 func (h *Handler) serve(w *response, r *http.Request, s served) {
 	w.reads = s.need.reads
 	var err error
-	if w.proven, w.keyID, err = h.fromPeer(r); err != nil {
+	if w.proven, w.keyID, err = fromPeer(r); err != nil {
 		h.fail(w, r, err)
 		return
-	}
-	if w.proven {
-		w.sign() // before anything that may take long
 	}
 	r, leave, err := h.admit(w, r, s.need)
 	if err != nil {

@@ -84,8 +84,10 @@ func withQuery(target, query string) string {
 
 func TestDescribedMemoryBudget(t *testing.T) {
 	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Gatherer: prometheus.NewRegistry()}, 0, func(t *testing.T, s *server) {
-		for range scrapesMax {
-			s.handler.scrapes <- struct{}{}
+		for i := range scrapesMax {
+			if _, err := s.handler.scrapes.begin(t.Context(), seb.Holder{Key: uint64(i + 1)}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		s.append("orders", "zero\none\n", "Content-Type", typeNDJSON)
 		s.setQueue("mail", "", http.StatusCreated)

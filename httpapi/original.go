@@ -67,7 +67,7 @@ func originalStatus(p problem) int {
 	switch p.Code {
 	case seb.CodeOffsetOutOfRange:
 		return http.StatusNotFound
-	case seb.CodeForbidden, codeCrossOrigin, codeTooManyAttempts:
+	case seb.CodeForbidden, codeCrossOrigin, codeBrokerUnknown, codeTooManyAttempts:
 		return http.StatusUnauthorized
 	default:
 		return p.Status

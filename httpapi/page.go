@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/simple-event-broker/seb"
 )
@@ -44,20 +45,25 @@ type listing[T any] struct {
 }
 
 // write answers with a page. It holds one item at a time, for which items has memory reserved, and
-// the chunks.
+// the chunks. Those count as a large answer when the page is longer than a chunk: then its client
+// can make it hold them.
 func (l listing[T]) write(ctx context.Context, h *Handler, w *response) error {
-	release, err := h.reserveFor(w)(ctx, chunkReserved)
-	if err != nil {
+	m := h.newAnswerMemory(w)
+	if err := m.take(ctx, seb.ShareSmall, chunkReserved, time.Hour); err != nil {
 		return err
 	}
-	defer release()
+	defer m.free()
 	w.Header().Set("Content-Type", typeJSON)
 	out := newChunks(w)
 	defer out.free()
+	out.large = func() error { return m.take(ctx, seb.ShareAnswers, chunkReserved, time.Hour) }
 	out.text(`{"` + l.name + `":[`)
 	var last T
 	n, more := 0, false
 	for item, err := range l.items {
+		if out.err != nil {
+			break
+		}
 		if err != nil && n == 0 {
 			return err
 		}
@@ -72,14 +78,19 @@ func (l listing[T]) write(ctx context.Context, h *Handler, w *response) error {
 		last = item
 		n++
 	}
-	out.text(`],"next":`)
+	return out.endPage(more, func() { l.next(out, &last) })
+}
+
+// endPage ends a page: next adds what the caller sends back for the page that follows, if there is more.
+func (c *chunks) endPage(more bool, next func()) error {
+	c.text(`],"next":`)
 	if more {
-		l.next(out, &last)
+		next()
 	} else {
-		out.text("null")
+		c.text("null")
 	}
-	out.text("}\n")
-	return out.flush()
+	c.text("}\n")
+	return c.flush()
 }
 
 // reserveTopic reserves memory for an answer with something of each partition of a topic, of size bytes

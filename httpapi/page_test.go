@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/simple-event-broker/seb"
 )
@@ -143,4 +144,25 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 		t.Errorf("pages %q", got)
 	}
 	s.wantNothingReserved()
+}
+
+// What a list shows is in the shares while its client reads slowly.
+func TestItemOfAListIsOnTheAccountOfItsReader(t *testing.T) {
+	const partitions = 4000
+	bubble(t, seb.Options{Limits: seb.Limits{Partitions: partitions}}, func(t *testing.T, s *server) {
+		s.createOrders(partitions)
+		s.do("PUT", consumersPath+"/billing", nil).want(t, http.StatusCreated)
+		for path, size := range map[string]int64{"/v1/topics": seb.PartitionBytes, consumersPath: seb.ConsumerPositionBytes} {
+			conn := s.dial("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			synctest.Wait() // it reads nothing
+			if used, _ := s.broker.ShareBytes(seb.ShareAnswers); used < partitions*size {
+				t.Errorf("%s: its reader holds %d bytes of the share, want %d at least", path, used, partitions*size)
+			}
+			if err := conn.Close(); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		s.wantNothingReserved()
+	})
 }

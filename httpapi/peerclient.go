@@ -39,8 +39,19 @@ func newPeerClient(identity *peer.Identity, opts Options) *peerClient {
 	return p
 }
 
-// addressKey is of a request's context: the address of the broker that it is for.
-type addressKey struct{}
+const (
+	ownerDialMax = 2 * time.Second
+	// ownerConnectMax is how long a broker that is reached may take for the rest: at its limit on
+	// connections it takes a new one late.
+	ownerConnectMax = 12 * time.Second
+)
+
+// Of a request's context: the address of the broker that it is for, and what is called
+// when that is reached by a new connection.
+type (
+	addressKey struct{}
+	reachedKey struct{}
+)
 
 // urlOf returns where a session is asked. Its key stands for the host, so that a connection to
 // one is never used for another; the context says how the first one comes about.
@@ -63,12 +74,17 @@ func (p *peerClient) connect(ctx context.Context, network, host string) (net.Con
 	if err != nil {
 		return nil, fmt.Errorf("connect to a broker: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, ownerDialMax)
-	defer cancel()
-	conn, err := p.dial(ctx, network, hostPort(u))
+	dialing, stop := context.WithTimeout(ctx, ownerDialMax)
+	conn, err := p.dial(dialing, network, hostPort(u))
+	stop()
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what was tried
 	}
+	if reached, ok := ctx.Value(reachedKey{}).(func()); ok {
+		reached()
+	}
+	ctx, cancel := context.WithTimeout(ctx, ownerConnectMax)
+	defer cancel()
 	if u.Scheme == "https" {
 		if conn, err = p.secure(ctx, conn, u.Hostname()); err != nil {
 			return nil, err
@@ -105,5 +121,3 @@ func (p *peerClient) secure(ctx context.Context, conn net.Conn, name string) (ne
 	}
 	return peer.Abrupt(outer), nil
 }
-
-const ownerDialMax = 2 * time.Second

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/ed25519"
@@ -14,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/peer"
@@ -185,9 +188,7 @@ func TestBrokerOfACopiedBucketIsRefused(t *testing.T) {
 	}
 	ask := asPeer(t, owner, identityOf(staging.broker))
 	a := ask(forwardedHeader, staging.broker.TopicTag(1), callerHeader, "key 1")
-	if p := a.wantProblem(t, http.StatusServiceUnavailable, seb.CodeQueueElsewhere); !strings.Contains(p.Detail, "another log") {
-		t.Errorf("the problem is %s", a.body)
-	}
+	a.wantProblem(t, http.StatusForbidden, codeBrokerUnknown)
 	// It goes on by itself, with what it has a copy of.
 	if got := staging.received("mail", "", bearer(ops)...); handed(got) != "" { // all is in doubt
 		t.Errorf("the copy's broker hands out %s", handed(got))
@@ -248,26 +249,50 @@ func TestOwnerAuthorizesWhomABrokerNames(t *testing.T) {
 	ask(forwardedHeader, mark, callerHeader, id(worker)).wantProblem(t, http.StatusUnauthorized, seb.CodeUnauthorized)
 }
 
-// What was said on a connection between brokers is worth nothing on another one.
 // A stranger who nests connections in each other would take memory that no budget counts.
 func TestConnectionBetweenBrokersHoldsNoOther(t *testing.T) {
-	s := newPeer(t, objstore.NewMemory())
-	stranger := identityOf(newPeer(t, objstore.NewMemory()).broker)
-	host := strings.TrimPrefix(s.url, "http://")
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", host)
-	if err != nil {
+	peers := newPeersWithQueue(t, 2, 0)
+	s, other := peers[0], identityOf(peers[1].broker)
+	if err := peers[1].broker.NameSession(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	outer, err := stranger.Ask(t.Context(), conn, host, peer.Key(s.broker.Session()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = outer.Close() }()
-	if _, err := stranger.Ask(t.Context(), outer, host, peer.Key(s.broker.Session())); err == nil || !strings.Contains(err.Error(), "404") {
+	outer := askOf(t, s, other)
+	if _, err := other.Ask(t.Context(), outer, "broker", peer.Key(s.broker.Session())); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("a connection within the connection: %v", err)
 	}
 }
 
+// askOf returns a connection to a broker on which a session has proved itself.
+func askOf(t *testing.T, to *server, identity *peer.Identity) net.Conn {
+	t.Helper()
+	host := strings.TrimPrefix(to.url, "http://")
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer, err := identity.Ask(t.Context(), conn, host, peer.Key(to.broker.Session()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = outer.Close() })
+	return outer
+}
+
+// Anybody can make a session. One that the log does not name gets one answer, whatever it asks
+// for, and that is no fault of the server's.
+func TestConnectionOfAnUnknownSessionEnds(t *testing.T) {
+	s := newPeer(t, objstore.NewMemory())
+	conn := askOf(t, s, identityOf(newPeer(t, objstore.NewMemory()).broker))
+	if _, err := io.WriteString(conn, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(conn) // until it ends
+	if err != nil || !strings.HasPrefix(string(said), "HTTP/1.1 403 ") || !strings.Contains(string(said), string(codeBrokerUnknown)) {
+		t.Errorf("it is answered with %q: %v", said, err)
+	}
+}
+
+// What was said on a connection between brokers is worth nothing on another one.
 func TestReplayedRequestIsRefused(t *testing.T) {
 	peers := newPeersWithQueue(t, 2, 2)
 	e := newEavesdropper(t, func(conn net.Conn) {
@@ -345,4 +370,68 @@ func TestShutdownAnswersWhatWasPassedOn(t *testing.T) {
 	}
 	peers[0].untilWaiting(0)
 	peers[1].wantOwner(1)
+}
+
+// stranger returns a connection to a broker on which another one, of another log, has proved
+// what it is, and what reads from it.
+func (s *server) stranger(t *testing.T) *client {
+	t.Helper()
+	identity := identityOf(openBroker(t, objstore.NewMemory(), seb.Options{}))
+	conn, err := identity.Ask(t.Context(), s.dial(""), "x", peer.Key(s.broker.Session()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &client{t, conn, bufio.NewReader(conn)}
+}
+
+// The server closes idle connections under a lock: one whose other side takes nothing more must
+// not hold up the others.
+func TestShutdownWaitsForNoIdleConnectionBetweenBrokers(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		for range 3 {
+			s.stranger(t).get("/livez")
+		}
+		synctest.Wait()
+		began := time.Now()
+		if err := s.handler.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took >= time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// Connections between brokers hold places no longer than others do, whoever asks for them.
+func TestConnectionsBetweenBrokersGiveWay(t *testing.T) {
+	for what, x := range map[string]struct {
+		use   func(t *testing.T, s *server)
+		after time.Duration
+	}{
+		"no handshake": {func(t *testing.T, s *server) {
+			a := s.dial("GET " + peer.Path + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: seb-peer/1\r\n\r\n")
+			resp, err := http.ReadResponse(bufio.NewReader(a), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatal(resp.StatusCode, err)
+			}
+		}, readHeaderTimeout},
+		"no request": {func(t *testing.T, s *server) { s.stranger(t) }, readHeaderTimeout},
+		"half a request": {func(t *testing.T, s *server) {
+			if _, err := io.WriteString(s.stranger(t).conn, "GET /livez HTTP/1.1\r\n"); err != nil {
+				t.Fatal(err)
+			}
+		}, readHeaderTimeout},
+		"after its answer": {func(t *testing.T, s *server) { s.stranger(t).get("/livez") }, 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubbleOf(t, seb.Options{}, 1, func(t *testing.T, s *server) {
+				x.use(t, s)
+				s.wantServed(t, x.after)
+			})
+		})
+	}
 }

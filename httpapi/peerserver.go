@@ -64,54 +64,67 @@ func (c *peerConn) Addr() net.Addr { return c.LocalAddr() }
 // the other side yet.
 func (h *Handler) acceptPeer(w *response, r *http.Request) {
 	if h.drained() {
-		h.fail(w, r, &seb.Error{Code: seb.CodeBrokerClosed, Detail: "the broker is going", RetryAfter: time.Second})
+		h.fail(w, r, &seb.Error{Code: seb.CodeBrokerClosed, Detail: "the broker is shutting down", RetryAfter: time.Second})
 		return
 	}
 	w.status = http.StatusSwitchingProtocols
-	conn, err := h.peers.identity.Accept(w.ResponseWriter)
+	ctx, cancel := context.WithTimeout(h.draining, readHeaderTimeout)
+	defer cancel()
+	conn, err := h.peers.identity.Accept(ctx, w.ResponseWriter)
 	if err != nil {
-		panic(http.ErrAbortHandler) // its client is gone, or speaks out of turn: there is nobody to tell
+		panic(http.ErrAbortHandler) // its client is gone, or proves no session: there is nobody to tell
 	}
-	l := &peerConn{Conn: conn, base: context.WithoutCancel(r.Context())}
+	l := &peerConn{Conn: conn, base: context.WithValue(context.WithoutCancel(r.Context()), peerKey{}, conn)}
 	_ = h.peerServer.Serve(l) // returns as soon as the server has the connection, or because it takes none
 	if !l.given {
 		_ = conn.Close()
 	}
 }
 
-// peerKey is of a request's context: the session that passed it on, proved, but not yet known
-// to be of this log.
+// peerKey is of a request's context: the [peer.Conn] on which another broker passed it on.
 type peerKey struct{}
 
-// passedOn tells whether a request came on a connection between brokers.
-func passedOn(r *http.Request) bool { return r.Context().Value(peerKey{}) != nil }
+// peerOf returns the connection between brokers on which a request came, nil if it came on none.
+func peerOf(r *http.Request) *peer.Conn {
+	conn, _ := r.Context().Value(peerKey{}).(*peer.Conn)
+	return conn
+}
 
 func (h *Handler) servePeer(rw http.ResponseWriter, r *http.Request) {
 	if placeWanted(r.Context()) {
 		rw.Header().Set("Connection", "close")
 	}
-	key, err := peer.KeyOf(*r.TLS)
-	if err != nil {
-		panic(http.ErrAbortHandler) // the handshake has refused it
+	h.ServeHTTP(rw, r)
+}
+
+// checkPeer refuses requests on a connection between brokers whose session the log does not
+// name, and has the connection end with the answer: a stranger holds none for long.
+func (h *Handler) checkPeer(w *response, r *http.Request) error {
+	conn := peerOf(r)
+	if conn == nil {
+		return nil
 	}
-	r.TLS = nil // it says nothing about the caller
-	h.ServeHTTP(rw, r.WithContext(context.WithValue(r.Context(), peerKey{}, seb.SessionKey(key))))
+	if r.Header.Get(callerHeader) != "" {
+		w.sign() // before anything that may take long, as a sync that finds the session
+	}
+	known, err := h.broker.KnowsSession(r.Context(), seb.SessionKey(conn.Session()))
+	if known {
+		conn.Trust()
+		return nil
+	}
+	w.Header().Set("Connection", "close")
+	if err != nil {
+		return fmt.Errorf("look for the session of the broker that asks: %w", err)
+	}
+	return &seb.Error{Code: codeBrokerUnknown, Detail: "the request is from a broker whose session this broker's log does not name"}
 }
 
 // fromPeer tells whether another broker of this log has passed r on, and then for which API
-// key: 0 for none. It takes the mark of that off r. Of a session that the log does not name it
-// is an error; whoever else sends the mark is refused for it as for any header that is unknown.
-func (h *Handler) fromPeer(r *http.Request) (proven bool, key uint64, err error) {
-	session, ok := r.Context().Value(peerKey{}).(seb.SessionKey)
-	if !ok {
+// key: 0 for none. It takes the mark of that off r. Whoever else sends the mark is refused for
+// it as for any header that is unknown.
+func fromPeer(r *http.Request) (proven bool, key uint64, err error) {
+	if peerOf(r) == nil {
 		return false, 0, nil
-	}
-	known, err := h.broker.KnowsSession(r.Context(), session)
-	if err != nil {
-		return false, 0, fmt.Errorf("look for the session of the broker that asks: %w", err)
-	}
-	if !known {
-		return false, 0, &seb.Error{Code: seb.CodeQueueElsewhere, Detail: "the request is from a broker of another log", RetryAfter: time.Second}
 	}
 	caller := r.Header.Values(callerHeader)
 	r.Header.Del(callerHeader)
@@ -124,10 +137,10 @@ func (h *Handler) fromPeer(r *http.Request) (proven bool, key uint64, err error)
 			return true, id, nil
 		}
 	}
-	return false, 0, invalid("brokers send them to each other", "%s and %s don't say for whom a broker asks", forwardedHeader, callerHeader)
+	return false, 0, invalid("brokers send them to each other", `%s must be "key N" or %q, together with %s`, callerHeader, callerAnyone, forwardedHeader)
 }
 
-// callerOf is what [Handler.fromPeer] of another broker reads.
+// callerOf is what [fromPeer] of another broker reads.
 func callerOf(a seb.Access) string {
 	if a.Open() {
 		return callerAnyone

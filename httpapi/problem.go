@@ -26,6 +26,7 @@ const (
 	codeRequestTimeout       seb.Code = "request_timeout"
 	codeTooManyAttempts      seb.Code = "too_many_attempts"
 	codeCrossOrigin          seb.Code = "cross_origin"
+	codeBrokerUnknown        seb.Code = "broker_unknown"
 	codeInternal             seb.Code = "internal"
 )
 
@@ -78,6 +79,7 @@ var statuses = map[seb.Code]int{
 	codeRequestTimeout:       http.StatusRequestTimeout,
 	codeTooManyAttempts:      http.StatusTooManyRequests,
 	codeCrossOrigin:          http.StatusForbidden,
+	codeBrokerUnknown:        http.StatusForbidden,
 	codeInternal:             http.StatusInternalServerError,
 }
 
@@ -104,7 +106,7 @@ var hints = map[seb.Code]string{
 	seb.CodeTooManyQueues:        "delete queues that nobody needs, or have --queues-max of seb serve raised",
 	seb.CodePushNotFound:         "PUT /v1/topics/TOPIC/queues/NAME/push says where to push to",
 	seb.CodeLeaseLost:            "another worker may have the record, or has done it: leave it",
-	seb.CodeQueueElsewhere:       "try again after Retry-After seconds, or send the request to the broker that owner names",
+	seb.CodeQueueElsewhere:       "try again after Retry-After seconds, or send the request to the broker at the address that owner has; if this goes on, name addresses where the brokers reach each other, with seb serve --advertise",
 	seb.CodeTooManyDelayed:       "append when the records are due, or have --delayed-max of seb serve raised",
 	seb.CodeUnauthorized:         "send an API key that is good, as Authorization: Bearer KEY",
 	seb.CodeForbidden:            "use a key with that scope for that topic",
@@ -118,7 +120,7 @@ var hints = map[seb.Code]string{
 	seb.CodeStoreUnavailable:     "try again after Retry-After seconds; if it goes on, the broker's log says what its store answers",
 	seb.CodeStoreUnusable:        "seb doctor says what is wrong with the store",
 	seb.CodeDataLost:             "tell who runs this Seb: the broker's log names the object, seb fsck finds what else is damaged",
-	seb.CodeBrokerStopped:        "tell who runs this Seb: the broker's log says why, docs/operations.md what to do",
+	seb.CodeBrokerStopped:        "tell who runs this Seb: the broker's log says why, docs/trouble.md what to do",
 	seb.CodeBrokerClosed:         "send the request to another broker, or to this one when it is back",
 	seb.CodeCanceled:             "send the request again, and wait for its answer",
 
@@ -131,6 +133,7 @@ var hints = map[seb.Code]string{
 	codeRequestTimeout:       "send the body without pauses, or a smaller one",
 	codeTooManyAttempts:      "wait, and send an API key that is good",
 	codeCrossOrigin:          "seb serve --allow-origin names the origins whose pages may use it",
+	codeBrokerUnknown:        "brokers prove sessions to each other that their log names: this one is on another bucket, or on a copy of it",
 	codeInternal:             "tell who runs this Seb: the broker's log has it under the id in " + requestIDHeader,
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/simple-event-broker/seb"
 )
@@ -30,12 +31,11 @@ func (h *Handler) deadRecords(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	reserved := defaultReadBytes + limit*int64(recordStructBytes+messageBytes)
-	release, err := h.reserveFor(w)(r.Context(), reserved)
-	if err != nil {
+	m := h.newAnswerMemory(w)
+	if err := m.take(r.Context(), seb.ShareAnswers, defaultReadBytes+limit*int64(recordStructBytes+messageBytes), time.Hour); err != nil {
 		return err
 	}
-	defer release()
+	defer m.free()
 	dead, next, more, err := h.queue(r).Dead(r.Context(), seb.DeadOptions{From: from, Limit: int(limit), MaxBytes: defaultReadBytes})
 	if err != nil {
 		return err
@@ -44,12 +44,8 @@ func (h *Handler) deadRecords(w *response, r *http.Request) error {
 	for i := range dead {
 		held += heldBy(&dead[i].Record)
 	}
-	if held > reserved { // the first record comes whatever its size
-		release, err := h.broker.ReserveMore(r.Context(), held-reserved)
-		if err != nil {
-			return err
-		}
-		defer release()
+	if err := m.settle(r.Context(), held); err != nil {
+		return err
 	}
 	w.Header().Set("Content-Type", typeJSON)
 	out := newChunks(w)
@@ -61,14 +57,7 @@ func (h *Handler) deadRecords(w *response, r *http.Request) error {
 		}
 		out.deadMessage(&dead[i])
 	}
-	out.text(`],"next":`)
-	if more {
-		out.text(strconv.Quote(placeText(next)))
-	} else {
-		out.text("null")
-	}
-	out.text("}\n")
-	return out.flush()
+	return out.endPage(more, func() { out.text(strconv.Quote(placeText(next))) })
 }
 
 // deadMessage adds m as a JSON object. Of a record that can't be read any more there is
@@ -100,7 +89,7 @@ func parsePlace(s string) (p seb.Place, _ error) {
 	n, err := strconv.ParseUint(partition, 10, 31)
 	o, err2 := strconv.ParseUint(offset, 10, 63)
 	if err != nil || err2 != nil {
-		return p, invalid("send back what the answer before had as next, such as 0:41", "next is %.100q, which is no place", s)
+		return p, invalid("send back what the answer before had as next, such as 0:41", "invalid next %.100q", s)
 	}
 	return seb.Place{Partition: int32(n), Offset: seb.Offset(o)}, nil
 }

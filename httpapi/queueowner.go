@@ -13,6 +13,7 @@ import (
 	"net/textproto"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -37,8 +38,9 @@ const (
 	reasonBytesMax = 64 << 10
 )
 
-// patience is how long an owner may be silent that a request was passed on to, first and
-// later on, before it is taken for lost.
+// patience is how long an owner may be silent before it is taken for lost: first until it is
+// reached, and until it first says something to a request that it has; later until it takes a
+// connection up on which it is reached, and from then on.
 type patience struct{ first, later time.Duration }
 
 // Why an owner did not answer a request that was passed on to it.
@@ -109,7 +111,8 @@ func (h *Handler) reachOwner(w *response, r *http.Request, c ownerCall, forwarde
 		default:
 			h.warnOf(e, err)
 			h.log.LogAttrs(r.Context(), slog.LevelWarn, "the broker that hands out a queue's records does not answer: taking its place",
-				slog.String("request_id", w.id), slog.String("path", WithoutSecrets(r.URL.Path)), slog.String("owner", e.Address), slog.String("error", WithoutSecrets(err.Error())))
+				slog.String("request_id", w.id), slog.String("path", WithoutSecrets(r.URL.Path)), slog.String("owner", e.Address), slog.String("error", WithoutSecrets(err.Error())),
+				slog.String("hint", "if that broker runs, name an address of it that this one reaches, with its seb serve --advertise"))
 			err = c.queue.TakeOver(r.Context(), e.Epoch)
 		}
 		if err != nil && !errors.Is(err, errDrained) {
@@ -205,11 +208,23 @@ var passedHeaders = []string{"Accept", "Content-Type", "User-Agent", "Traceparen
 // ask sends a request to an owner, and returns its answer, unless the owner gives no sign
 // of working on it.
 func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *http.Request, e *seb.Error, body []byte) (*http.Response, error) {
-	trace := &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
-		silence.Reset(h.patience.later)
-		return nil
-	}}
-	asking, to := urlOf(httptrace.WithClientTrace(ctx, trace), e, r.URL.RequestURI())
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) {
+			connected.Store(true)
+			silence.Reset(h.patience.first)
+		},
+		Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			silence.Reset(h.patience.later)
+			return nil
+		},
+	}
+	reached := func() {
+		if !connected.Load() { // else another connection was free sooner
+			silence.Reset(h.patience.later)
+		}
+	}
+	asking, to := urlOf(context.WithValue(httptrace.WithClientTrace(ctx, trace), reachedKey{}, reached), e, r.URL.RequestURI())
 	req, err := http.NewRequestWithContext(asking, r.Method, to, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("pass the request on: %w", err)
@@ -238,9 +253,9 @@ func (h *Handler) ask(ctx context.Context, silence *time.Timer, w *response, r *
 }
 
 // refusesToAnswer returns an error if the answer is that the broker isn't the owner, is
-// going, or can't reach the store; with it which owner it knows of.
+// going, can't reach the store, or is on another log; with it which owner it knows of.
 func refusesToAnswer(resp *http.Response) (epoch uint64, _ error) {
-	if resp.StatusCode != http.StatusServiceUnavailable {
+	if resp.StatusCode != http.StatusServiceUnavailable && resp.StatusCode != http.StatusForbidden {
 		return 0, nil
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, reasonBytesMax))
@@ -252,13 +267,14 @@ func refusesToAnswer(resp *http.Response) (epoch uint64, _ error) {
 	if err := json.Unmarshal(text, &p); err != nil {
 		return 0, fmt.Errorf("read why the owner does not answer: %w", err)
 	}
-	if p.Code == seb.CodeQueueElsewhere || p.Code == seb.CodeBrokerClosed || p.Code == seb.CodeBrokerStopped {
+	switch p.Code {
+	case seb.CodeQueueElsewhere, seb.CodeBrokerClosed, seb.CodeBrokerStopped, codeBrokerUnknown:
 		return p.Epoch, fmt.Errorf("pass the request on: %s: %s", p.Code, p.Detail)
-	}
-	if p.Code == seb.CodeStoreUnavailable {
+	case seb.CodeStoreUnavailable:
 		return 0, fmt.Errorf("pass the request on: %w: %s", errCutOff, p.Detail)
+	default: // the answer
+		return 0, nil
 	}
-	return 0, nil
 }
 
 // passBack answers with what the owner has answered.

@@ -236,12 +236,12 @@ func newFakePeer(t *testing.T, handler http.Handler) *fakePeer {
 		BaseContext: func(l net.Listener) context.Context { return l.(*peerConn).base },
 	}
 	f.handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		conn, err := f.identity.Load().Accept(w)
+		conn, err := f.identity.Load().Accept(context.Background(), w)
 		if err != nil {
-			t.Error(err)
-			return
+			return // the other side tells
 		}
-		if err := inner.Serve(&peerConn{Conn: conn, base: context.Background()}); !errors.Is(err, net.ErrClosed) {
+		conn.Trust()
+		if err := inner.Serve(&peerConn{Conn: conn, base: context.WithValue(context.Background(), peerKey{}, conn)}); !errors.Is(err, net.ErrClosed) {
 			_ = conn.Close()
 		}
 	})
@@ -358,6 +358,26 @@ func (s *server) wantReplaced() {
 	if ms := (<-got).messages(s.t); handed(ms) != "0#1" {
 		s.t.Errorf("handed out %s", handed(ms))
 	}
+}
+
+// An owner at its limit on connections takes a new one late. Who has filled it needs no key, so it
+// must not lose its queues by that.
+func TestOwnerThatTakesConnectionsLateIsNotReplaced(t *testing.T) {
+	f := newFakePeer(t, unreachable(new(atomic.Int32), 0))
+	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(2500 * time.Millisecond): // longer than first, and than a dial may take
+		case <-r.Context().Done(): // given up
+			return
+		}
+		f.handler.ServeHTTP(w, r)
+	}))
+	defer late.Close()
+	owner, s := ownedAt(t, objstore.NewMemory(), late.URL)
+	f.identity.Store(identityOf(owner.broker))
+	s.handler.patience = patience{time.Second, 30 * time.Second}
+	s.post(mailPath+"/receive", `{}`).want(t, http.StatusOK)
+	s.wantOwner(1)
 }
 
 // Where nobody can reach the store nobody takes a queue from its owner: else each would

@@ -18,6 +18,7 @@ type pushJSON struct {
 	MaxInFlight int      `json:"max_in_flight"`
 	Timeout     string   `json:"timeout"`
 	Stopped     *string  `json:"stopped"` // null while it goes on
+	Blocked     *string  `json:"blocked"` // null while the broker may send there, or where it does not know
 }
 
 // writePush is the only answer that ever holds a secret, if there is one.
@@ -26,11 +27,15 @@ func writePush(w *response, status int, p seb.PushInfo, secret string) error {
 	if p.Stopped != "" {
 		j.Stopped = &p.Stopped
 	}
+	if p.Blocked != "" {
+		j.Blocked = &p.Blocked
+	}
 	return writeJSON(w, status, j)
 }
 
+// getPush has the owner tell, which alone knows whether it may send there, if it can be asked.
 func (h *Handler) getPush(w *response, r *http.Request) error {
-	if _, err := parseQuery(r); err != nil {
+	if _, answered, err := h.describe(w, r); answered || err != nil {
 		return err
 	}
 	p, err := h.queue(r).Push(r.Context())

@@ -190,10 +190,11 @@ func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline 
 	return messages, release, err
 }
 
-// takeWithin receives messages within a time.
-func (h *Handler) takeWithin(ctx context.Context, w *response, q *seb.Queue, spec receiveSpec, wait time.Duration) ([]seb.Message, func(), error) {
+// takeWithin receives messages within a time. release is never nil.
+func (h *Handler) takeWithin(ctx context.Context, w *response, q *seb.Queue, spec receiveSpec, wait time.Duration) (_ []seb.Message, release func(), _ error) {
 	const messageHolds = recordStructBytes + messageBytes
 	m := h.newAnswerMemory(w)
+	spec.maxBytes = m.atMost(spec.maxBytes, spec.max, int64(messageHolds))
 	share, patience := seb.ShareAnswers, answerWait
 	receive := func() ([]seb.Message, error) {
 		reserved := spec.maxBytes + int64(spec.max)*int64(messageHolds)
@@ -223,9 +224,9 @@ func (h *Handler) takeWithin(ctx context.Context, w *response, q *seb.Queue, spe
 	if err := m.settle(ctx, held); err != nil {
 		m.free()
 		if err := q.Return(messages); err != nil {
-			return nil, nil, err
+			return nil, func() {}, err
 		}
-		return nil, nil, err
+		return nil, func() {}, err
 	}
 	return messages, m.free, nil
 }

@@ -334,6 +334,34 @@ func TestDrainEndsReceives(t *testing.T) {
 	})
 }
 
+// A receive that waits for memory for a large record is answered as any other when the handler drains.
+func TestDrainEndsReceiveThatWaitsForMemory(t *testing.T) {
+	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
+		s.createOrders(1)
+		s.setQueue("mail", "", http.StatusCreated)
+		_, answers := s.broker.ShareBytes(seb.ShareAnswers)
+		others := s.broker.NewReservation(seb.ShareAnswers, seb.Holder{}, nil)
+		if err := others.Grow(t.Context(), answers); err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan answer)
+		go func() {
+			defer close(got)
+			got <- s.post(mailPath+"/receive", `{"wait":"5m","max_bytes":1}`)
+		}()
+		synctest.Wait()
+		s.append("orders", strings.Repeat("x", 200<<10))
+		synctest.Wait()
+		s.handler.Drain()
+		if a, ok := <-got; !ok || a.StatusCode != 200 || a.body != `{"messages":[]}`+"\n" {
+			t.Errorf("drained: %+v", a)
+		}
+		others.Shrink(answers)
+		s.wantHanded(`{"max_bytes":1}`, "0#1")
+		s.wantNothingReserved()
+	})
+}
+
 func TestQueueTellsHowItGoes(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.queueOf(6, `{"max_attempts":1}`)

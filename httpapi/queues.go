@@ -27,6 +27,10 @@ type queueJSON struct {
 	Epoch        uint64          `json:"epoch"`
 }
 
+// ownerSelf stands for the address of the broker that answers, if it is the owner and has none
+// where others could ask it.
+const ownerSelf = "self"
+
 type queueConfigJSON struct {
 	Lease           string  `json:"lease"`
 	MaxAttempts     int     `json:"max_attempts"`
@@ -36,7 +40,8 @@ type queueConfigJSON struct {
 	Paused          bool    `json:"paused"`
 }
 
-func toQueueJSON(q seb.QueueInfo, now time.Time) queueJSON {
+// toQueueJSON tells what a caller may know of a queue.
+func toQueueJSON(q *seb.QueueInfo, access seb.Access, now time.Time) queueJSON {
 	j := queueJSON{
 		Topic: q.Topic, Name: q.Name, Created: q.Created.Format(timestampLayout),
 		Config: queueConfigJSON{
@@ -46,7 +51,7 @@ func toQueueJSON(q seb.QueueInfo, now time.Time) queueJSON {
 		},
 		Ready: q.Ready, Delayed: q.Delayed, Dead: q.Dead, Epoch: q.Epoch,
 	}
-	if q.Config.DeadLetterTopic != "" {
+	if q.Config.DeadLetterTopic != "" && access.MaySee(q.Config.DeadLetterTopic) {
 		j.Config.DeadLetterTopic = &q.Config.DeadLetterTopic
 	}
 	if q.Exact {
@@ -59,8 +64,11 @@ func toQueueJSON(q seb.QueueInfo, now time.Time) queueJSON {
 		j.Oldest = new(q.Oldest.Format(timestampLayout))
 		j.OldestAge = new(max(0, now.Sub(q.Oldest)).Truncate(time.Millisecond).String())
 	}
-	if q.Owner != "" {
+	switch {
+	case q.Owner != "":
 		j.Owner = &q.Owner
+	case q.Exact:
+		j.Owner = new(ownerSelf)
 	}
 	return j
 }
@@ -70,7 +78,7 @@ func (h *Handler) queue(r *http.Request) *seb.Queue {
 }
 
 func writeQueue(w *response, status int, q seb.QueueInfo) error {
-	return writeJSON(w, status, toQueueJSON(q, time.Now()))
+	return writeJSON(w, status, toQueueJSON(&q, w.access, time.Now()))
 }
 
 func (h *Handler) listQueues(w *response, r *http.Request) error {
@@ -79,15 +87,15 @@ func (h *Handler) listQueues(w *response, r *http.Request) error {
 		return err
 	}
 	return listing[seb.QueueInfo]{
-		name: "queues", limit: p.limit, add: (*chunks).queue,
+		name: "queues", limit: p.limit, add: func(c *chunks, info *seb.QueueInfo) { c.queue(info, w.access) },
 		items: h.broker.Queues(r.Context(), r.PathValue("topic"), seb.ListOptions{After: p.after}),
 		next:  func(c *chunks, last *seb.QueueInfo) { c.quoted([]byte(last.Name)) },
 	}.write(r.Context(), h, w)
 }
 
-// queue adds info as a JSON object.
-func (c *chunks) queue(info *seb.QueueInfo) {
-	b, err := json.Marshal(toQueueJSON(*info, time.Now()))
+// queue adds what a caller may know of a queue as a JSON object.
+func (c *chunks) queue(info *seb.QueueInfo, access seb.Access) {
+	b, err := json.Marshal(toQueueJSON(info, access, time.Now()))
 	if err != nil {
 		panic(err) // strings and numbers always marshal
 	}
@@ -96,28 +104,37 @@ func (c *chunks) queue(info *seb.QueueInfo) {
 
 // getQueue has the owner tell, which alone knows all, if it can be asked.
 func (h *Handler) getQueue(w *response, r *http.Request) error {
-	if err := refuseHeaders(r.Header, forwardedHeader); err != nil {
+	q, answered, err := h.describe(w, r)
+	if answered || err != nil {
 		return err
 	}
+	return writeQueue(w, http.StatusOK, q)
+}
+
+// describe returns what this broker knows of a queue, unless the queue's owner, which knows
+// more, has answered the request.
+func (h *Handler) describe(w *response, r *http.Request) (q seb.QueueInfo, answered bool, _ error) {
+	if err := refuseHeaders(r.Header, forwardedHeader); err != nil {
+		return q, false, err
+	}
 	if _, err := parseParameters(r); err != nil {
-		return err
+		return q, false, err
 	}
 	forwarded, err := h.takeForwarded(w, r, h.queue(r))
 	if err != nil {
-		return err
+		return q, false, err
 	}
-	q, err := h.queue(r).Describe(r.Context())
-	if err != nil {
-		return err
+	if q, err = h.queue(r).Describe(r.Context()); err != nil {
+		return q, false, err
 	}
 	if !q.Exact && q.Owner != "" && q.Session != (seb.SessionKey{}) && !forwarded {
 		owner := &seb.Error{Code: seb.CodeQueueElsewhere, Address: q.Owner, Session: q.Session, Epoch: q.Epoch}
 		_, err := h.passOn(w, r, owner, ownerCall{queue: h.queue(r), body: func() []byte { return nil }})
 		if err == nil || w.status != 0 {
-			return err
+			return q, true, err
 		}
 	}
-	return writeQueue(w, http.StatusOK, q)
+	return q, false, nil
 }
 
 // putQueue creates a queue, or changes what the body names of one that exists.

@@ -252,6 +252,26 @@ func TestDeadLetterTopicMustBeOneThatTheKeyMayWrite(t *testing.T) {
 	put("payroll", ops).want(t, http.StatusOK)
 }
 
+// A key is not told of a dead-letter topic that it is not for, in no answer that describes a queue.
+func TestDeadLetterTopicIsToldToKeysForIt(t *testing.T) {
+	s := newServerWith(t, 1)
+	s.append("secret.dead", "x")
+	s.setQueue("mail", `{"dead_letter_topic":"secret.dead"}`, http.StatusCreated)
+	_, both := newKey(t, s.broker, "both", seb.ScopeAdmin|seb.ScopeRead)
+	_, orders := newKey(t, s.broker, "orders", seb.ScopeAdmin|seb.ScopeRead, "orders")
+	for _, x := range []struct{ method, path, body string }{
+		{"GET", mailPath, ""}, {"GET", queuesPath, ""}, {"PUT", mailPath, `{"lease":"1m"}`}, {"POST", mailPath + "/pause", ""}, {"POST", mailPath + "/resume", ""},
+	} {
+		for key, want := range map[string]bool{both: true, orders: false} {
+			a := s.do(x.method, x.path, strings.NewReader(x.body), bearer(key)...)
+			a.want(t, http.StatusOK)
+			if tells := strings.Contains(a.body, `"dead_letter_topic":"secret.dead"`); tells != want || !strings.Contains(a.body, `"dead_letter_topic":`) {
+				t.Errorf("%s %s: tells %v, want %v: %s", x.method, x.path, tells, want, a.body)
+			}
+		}
+	}
+}
+
 func TestAppendsOfEveryFormCanBeDelayed(t *testing.T) {
 	forms := map[string]string{
 		"":          "one",

@@ -50,6 +50,53 @@ func TestSecretsAreTakenOutOfTexts(t *testing.T) {
 	}
 }
 
+// A key that is damaged is good for nothing, but what is left of it still is a secret.
+func TestDamagedSecretsAreTakenOutOfTexts(t *testing.T) {
+	hex := strings.TrimPrefix(pastedKey, "seb_7_")
+	body := strings.TrimPrefix(pastedPush, "whsec_")
+	damaged := map[string]string{
+		"other prefix":      "seb-2-" + hex,
+		"other version":     "seb2_7_" + hex,
+		"no id":             "seb_" + hex,
+		"spaces":            "seb 7 " + hex,
+		"two separators":    "seb__7_" + hex,
+		"other push prefix": "whsec-" + body,
+		"push with a space": "whsec " + body,
+		"push without _":    "whsec" + body,
+	}
+	for name, sep := range map[string]string{"line feed": "\n", "CR LF": "\r\n", "quoted line feed": `\n`, "no ASCII": "\u200b", "escaped line feed": "%0A", "escaped twice": "%250A", "space": " ", "escaped space": "%20", "plus": "+", "dash": "-", "underscore": "_"} {
+		for _, at := range []int{1, 20, 60} {
+			damaged[name+" in a key"] = pastedKey[:6] + hex[:at] + sep + hex[at:]
+			damaged[name+" in a secret"] = pastedPush[:6+at/2] + sep + pastedPush[6+at/2:]
+		}
+	}
+	for name, text := range damaged {
+		for _, around := range [][2]string{{}, {"/v1/keys/", ""}, {`no key "`, `"`}, {"Bearer ", " end"}, {"/v1/topics?x=", "&y=1"}} {
+			if got := WithoutSecrets(around[0] + text + around[1]); got != around[0]+"[secret]"+around[1] {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+	}
+	for _, bare := range []string{hex, strings.ToUpper(hex), hex[:30] + "\n" + hex[30:], hex[:30] + "-" + hex[30:], hex[:30] + "/" + hex[30:], hex[:30] + `\n` + hex[30:], hex[4:], body} {
+		if got := WithoutSecrets("/v1/keys/" + bare + "?"); got != "/v1/keys/"+bare[:8]+"[...]?" {
+			t.Errorf("%q became %q", bare, got)
+		}
+	}
+	if got, want := WithoutSecrets("/v1/keys/"+escaped(hex)), "/v1/keys/"+escaped(hex[:8])+"[...]"; got != want {
+		t.Errorf("escaped: %q", got)
+	}
+	for _, plain := range []string{
+		"/v1/topics/orders-550e8400-e29b-41d4-a716-446655440000/records", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		"data/00000000000000000004-75f94df6c28038a5 and log/00000000000000000005", "seb-1-2026-01-31-12-00-00", "seb_backup_2026",
+		"/v1/topics/" + strings.Repeat("orders_of_the_Warehouse_2_", 9), strings.Repeat("orders", 40), "whsec is the prefix",
+		"cluster 0123456789abcdef0123456789abcdef", "2026-01-31T12:00:00.000000Z to 2026-02-01T12:00:00.000000Z",
+	} {
+		if got := WithoutSecrets(plain); got != plain {
+			t.Errorf("%q became %q", plain, got)
+		}
+	}
+}
+
 // Wherever somebody pastes a secret, the log and the answer don't repeat it.
 func TestPastedSecretsAreNeitherLoggedNorAnswered(t *testing.T) {
 	for _, secret := range []string{pastedKey, strings.ToUpper(pastedKey), pastedPush, strings.ToLower(pastedPush)} {

@@ -3,7 +3,9 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,23 +24,60 @@ const (
 	scrapeWaitMax = 5 * time.Second
 )
 
-// scrapes are the turns of callers that want metrics.
-type scrapes chan struct{}
+// scrapes are the turns of callers that want metrics. Each holder has one at most, so that no key keeps
+// the others out by reading slowly.
+type scrapes struct {
+	mu   sync.Mutex
+	held map[seb.Holder]struct{}
+	free chan struct{} // closed when a turn ends
+}
 
-func (s scrapes) begin(ctx context.Context) (end func(), err error) {
+func newScrapes() *scrapes {
+	return &scrapes{held: map[seb.Holder]struct{}{}, free: make(chan struct{})}
+}
+
+// begin waits for the turn of a holder; end gives it back.
+func (s *scrapes) begin(ctx context.Context, of seb.Holder) (end func(), err error) {
+	if of.Key != 0 {
+		of.Address = netip.Prefix{} // a key has one turn, wherever it is used
+	}
 	timer := time.NewTimer(scrapeWaitMax)
 	defer timer.Stop()
-	select {
-	case s <- struct{}{}:
-		return func() { <-s }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-timer.C:
-		return nil, &seb.Error{
-			Code: seb.CodeOverMemoryBudget, RetryAfter: scrapeWaitMax, Limit: scrapesMax,
-			Detail: "others are being told the metrics, and read them slowly", Hint: "try again later, and ask less often",
+	for {
+		free, ok := s.take(of)
+		if ok {
+			return func() { s.give(of) }, nil
+		}
+		select {
+		case <-free:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-timer.C:
+			return nil, &seb.Error{
+				Code: seb.CodeOverMemoryBudget, RetryAfter: scrapeWaitMax, Limit: scrapesMax,
+				Detail: "two other callers, or one with the same API key or address, are still reading the metrics", Hint: "try again later, and ask less often",
+			}
 		}
 	}
+}
+
+// take takes a turn if there is one, or returns what is closed when another ends.
+func (s *scrapes) take(of seb.Holder) (free <-chan struct{}, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, has := s.held[of]; has || len(s.held) == scrapesMax {
+		return s.free, false
+	}
+	s.held[of] = struct{}{}
+	return nil, true
+}
+
+func (s *scrapes) give(of seb.Holder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, of)
+	close(s.free)
+	s.free = make(chan struct{})
 }
 
 // gathered serves what g has in the Prometheus text format, as far as the caller may see it.
@@ -50,7 +89,7 @@ func (h *Handler) gathered(g prometheus.Gatherer) action {
 		if _, err := parseValues(r, "name[]"); err != nil { // which of them, any number
 			return err
 		}
-		end, err := h.scrapes.begin(r.Context())
+		end, err := h.scrapes.begin(r.Context(), w.holder())
 		if err != nil {
 			return err
 		}

@@ -29,6 +29,8 @@ func NewServer(h *Handler, log *slog.Logger) *http.Server {
 		MaxHeaderBytes:    headerBytesMax,
 		ConnContext:       noticeLoss,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		// h answers OPTIONS * itself, with the headers of all its answers.
+		DisableGeneralOptionsHandler: true,
 	}
 	s.RegisterOnShutdown(h.Drain)
 	return s

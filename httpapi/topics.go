@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/simple-event-broker/seb"
@@ -83,7 +85,7 @@ func (h *Handler) listTopics(w *response, r *http.Request) error {
 	}
 	return listing[seb.Topic]{
 		name: "topics", limit: p.limit, add: (*chunks).topic,
-		items: h.broker.Topics(r.Context(), seb.ListOptions{After: p.after, May: w.access.MaySee}),
+		items: h.broker.Topics(r.Context(), seb.ListOptions{After: p.after, May: w.access.MaySee, Reserve: h.reserveFor(w)}),
 		next:  func(c *chunks, last *seb.Topic) { c.quoted([]byte(last.Name)) },
 	}.write(r.Context(), h, w)
 }
@@ -146,7 +148,7 @@ func (h *Handler) patchTopic(w *response, r *http.Request) error {
 		return err
 	}
 	if spec == (seb.TopicUpdate{}) {
-		return invalid(`send {"partitions":4} to have four, or {"config":{"retention":"168h"}} to keep records a week`, "the body says nothing to change")
+		return invalid(`send {"partitions":4} to have four, or {"config":{"retention":"168h"}} to store a retention, which this version does not act upon: nothing is deleted`, "the body says nothing to change")
 	}
 	release, err := h.reserveTopic(w, r, seb.PartitionBytes, wantedPartitions(spec, h.limits.Partitions))
 	if err != nil {
@@ -172,11 +174,29 @@ func (h *Handler) deleteTopic(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
-	if err := h.broker.DeleteTopic(r.Context(), r.PathValue("topic")); err != nil {
+	topic := r.PathValue("topic")
+	users := slices.DeleteFunc(h.broker.DeadLetteredTo(topic), func(q seb.QueueName) bool { return !w.access.MaySee(q.Topic) })
+	if err := h.broker.DeleteTopic(r.Context(), topic); err != nil {
 		return err
+	}
+	if len(users) > 0 {
+		w.Header().Set(warningHeader, deadLettersWarning(topic, users))
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// warningHeader says what a caller should know about what was done.
+const warningHeader = "Seb-Warning"
+
+// deadLettersWarning says which queues still have a topic as their dead-letter topic. A name of
+// topics and queues is plain ASCII.
+func deadLettersWarning(topic string, users []seb.QueueName) string {
+	which := fmt.Sprintf("queue %s of %s", users[0].Queue, users[0].Topic)
+	if more := len(users) - 1; more > 0 {
+		which += fmt.Sprintf(", and %d more", more)
+	}
+	return fmt.Sprintf("%s is still the dead-letter topic of %s: the next dead letter creates it again, or has no copy if appends create no topics; change the queue's dead_letter_topic", topic, which)
 }
 
 // deleteRecords moves the start of a partition. Both parameters have to be
@@ -262,7 +282,7 @@ func (j *jsonReader) topicConfig(spec *seb.TopicUpdate) error {
 				return err
 			}
 			if *spec.Retention, err = time.ParseDuration(string(s)); err != nil {
-				return invalid("such as 168h; null keeps records for ever", "the retention %q is not a duration", s)
+				return invalid("such as 168h; null for none", "the retention %q is not a duration", s)
 			}
 			return nil
 		case "retention_bytes":

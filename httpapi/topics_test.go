@@ -206,3 +206,19 @@ func TestTopicOfTheSameNameSharesNothing(t *testing.T) {
 		t.Errorf("it is %+v", topic)
 	}
 }
+
+// Whoever deletes a dead-letter topic learns which queue uses it. Of a queue that they may not see they learn nothing.
+func TestDeletingADeadLetterTopicWarns(t *testing.T) {
+	for _, test := range []struct{ topics, want string }{{"*", "dead is still the dead-letter topic of queue mail of orders"}, {"dead", ""}} {
+		s := newServerWithQueue(t, 1, "")
+		s.append("dead", "x")
+		s.setQueue("mail", `{"dead_letter_topic":"dead"}`, http.StatusOK)
+		newKey(t, s.broker, "all", seb.ScopeAdmin)
+		_, key := newKey(t, s.broker, "deleter", seb.ScopeAdmin, test.topics)
+		a := s.do("DELETE", "/v1/topics/dead", nil, bearer(key)...)
+		a.want(t, http.StatusNoContent)
+		if got := a.Header.Get(warningHeader); !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
+			t.Errorf("for %s: %q", test.topics, got)
+		}
+	}
+}

@@ -167,7 +167,7 @@ func (d *Dir) prepare() error {
 	if info, err := d.root.Lstat(tempDir); err != nil {
 		return err
 	} else if !info.IsDir() {
-		return fmt.Errorf("%s is %s, and must be a directory", filepath.Join(d.place.path, tempDir), kindOf(info.Mode()))
+		return &misfit{d.Path(tempDir), KindOf(info.Mode()), "a directory"}
 	}
 	entries, err := fs.ReadDir(d.root.FS(), tempDir)
 	if err != nil {
@@ -232,7 +232,7 @@ func (d *Dir) create(ctx context.Context, key string, parts [][]byte) (exists bo
 	if err == nil {
 		return true, d.confirm(ctx, key, info)
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	if !notExist(err) {
 		return false, err
 	}
 	dir, err := d.makeDirectory(ctx, path.Dir(key))
@@ -335,6 +335,12 @@ func (d *Dir) Get(ctx context.Context, key string, off, n int64) (Object, error)
 
 func (d *Dir) get(ctx context.Context, key string, off, n int64) (Object, error) {
 	f, info, err := d.openObject(key)
+	if errors.Is(err, syscall.ENOTDIR) {
+		err = d.noNames(path.Dir(key), err)
+		if err == nil {
+			err = fs.ErrNotExist // it would be below an object
+		}
+	}
 	if err != nil {
 		return Object{}, err
 	}
@@ -377,7 +383,7 @@ func (d *Dir) delete(ctx context.Context, key string) error {
 	// Remove would also take an empty directory.
 	info, err := d.root.Lstat(key)
 	if err == nil && info.IsDir() {
-		return d.notRegular(key, info)
+		return d.notRegular(key, info.Mode())
 	}
 	if err := d.root.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -55,12 +56,17 @@ type listing struct {
 
 // descend collects the keys beneath base, which is "" or ends with a slash.
 func (l *listing) descend(ctx context.Context, base string) error {
-	f, err := l.dir.openNames(path.Clean(base))
-	if notExist(err) {
-		return nil
-	}
+	return l.dir.readNames(ctx, base, func(entry fs.DirEntry) error {
+		return l.visit(ctx, base+entry.Name(), entry)
+	})
+}
+
+// readNames calls visit with what stands in a directory, and not at all if no
+// directory is there.
+func (d *Dir) readNames(ctx context.Context, base string, visit func(fs.DirEntry) error) error {
+	f, err := d.openNames(path.Clean(base))
 	if err != nil {
-		return err
+		return d.noNames(base, err)
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	for {
@@ -69,18 +75,63 @@ func (l *listing) descend(ctx context.Context, base string) error {
 		}
 		entries, err := f.ReadDir(4096)
 		for _, entry := range entries {
-			if err := l.visit(ctx, base+entry.Name(), entry); err != nil {
+			if err := visit(entry); err != nil {
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) || notExist(err) {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return err
+			return d.noNames(base, err)
 		}
 	}
 }
+
+// noNames judges why a directory can't be read. Nothing is below what is not there,
+// nor below an object; but what is neither a directory nor an object may hide objects.
+func (d *Dir) noNames(base string, err error) error {
+	if e, mode, found := d.notDirectory(path.Clean(base)); found && !mode.IsRegular() {
+		return e
+	}
+	if notExist(err) {
+		return nil
+	}
+	return err
+}
+
+// Walk implements [Walker].
+func (d *Dir) Walk(ctx context.Context, visit func(path string, mode fs.FileMode)) error {
+	if reason := d.stopped.Load(); reason != nil {
+		return fmt.Errorf("walk: %w", reason)
+	}
+	err := d.walk(ctx, "", visit)
+	if err == nil {
+		err = d.checkPlace()
+	}
+	if err != nil {
+		return fmt.Errorf("walk: %w", err)
+	}
+	return nil
+}
+
+// walk visits what stands below base, which is "" or ends with a slash.
+func (d *Dir) walk(ctx context.Context, base string, visit func(path string, mode fs.FileMode)) error {
+	return d.readNames(ctx, base, func(entry fs.DirEntry) error {
+		key := base + entry.Name()
+		if !isKey(key) {
+			return nil
+		}
+		visit(key, entry.Type())
+		if entry.IsDir() {
+			return d.walk(ctx, key+"/", visit)
+		}
+		return nil
+	})
+}
+
+// Path implements [Walker].
+func (d *Dir) Path(key string) string { return filepath.Join(d.place.path, key) }
 
 func (l *listing) visit(ctx context.Context, key string, entry fs.DirEntry) error {
 	if !isKey(key) {

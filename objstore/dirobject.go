@@ -4,24 +4,28 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"syscall"
 )
 
 // openObject opens the file under key. It refuses whatever is not a regular
-// file, and never waits: opening a FIFO would otherwise wait for a writer.
+// file, also a symbolic link to one, which Create would refuse to take for an
+// object. It never waits: opening a FIFO would otherwise wait for a writer.
 func (d *Dir) openObject(key string) (*os.File, fs.FileInfo, error) {
-	f, err := d.root.OpenFile(key, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	info, err := d.root.Lstat(key)
+	if err == nil && !info.Mode().IsRegular() {
+		err = d.notRegular(key, info.Mode())
+	}
 	if err != nil {
-		// A socket can't be opened at all, nor a link that leads out of the store.
-		if info, statErr := d.root.Lstat(key); statErr == nil && !info.Mode().IsRegular() {
-			return nil, nil, fmt.Errorf("%w: %w", d.notRegular(key, info), err)
-		}
 		return nil, nil, err
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = d.notRegular(key, info)
+	f, err := d.root.OpenFile(key, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err = f.Stat()
+	if err == nil && !info.Mode().IsRegular() { // it was replaced meanwhile
+		err = d.notRegular(key, info.Mode())
 	}
 	if err != nil {
 		_ = f.Close() // nothing was written
@@ -30,14 +34,42 @@ func (d *Dir) openObject(key string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// notRegular names the file under key, and says what it is.
-func (d *Dir) notRegular(key string, info fs.FileInfo) error {
-	return fmt.Errorf("%w: %s is %s, which no object can be", ErrNotRegular, filepath.Join(d.place.path, key), kindOf(info.Mode()))
+// misfit is the error of a path where a file of another kind must be.
+type misfit struct {
+	path, kind string
+	must       string // be there
 }
 
-// kindOf says what a file that is not regular is.
-func kindOf(mode fs.FileMode) string {
+func (e *misfit) Error() string {
+	return fmt.Sprintf("%s is %s, and must be %s", e.path, e.kind, e.must)
+}
+
+func (*misfit) Is(target error) bool { return target == ErrNotRegular }
+
+// notRegular says what stands where only an object can be.
+func (d *Dir) notRegular(key string, mode fs.FileMode) error {
+	return &misfit{d.Path(key), KindOf(mode), "a regular file"}
+}
+
+// notDirectory finds what stands where only a directory can be, at dirPath or on the way
+// there; found is false if nothing does.
+func (d *Dir) notDirectory(dirPath string) (e *misfit, mode fs.FileMode, found bool) {
+	for p := dirPath; p != "."; p = path.Dir(p) {
+		if info, err := d.root.Stat(p); err == nil && info.IsDir() {
+			continue // perhaps behind a link
+		}
+		if info, err := d.root.Lstat(p); err == nil && !info.IsDir() {
+			return &misfit{d.Path(p), KindOf(info.Mode()), "a directory"}, info.Mode(), true
+		}
+	}
+	return nil, 0, false
+}
+
+// KindOf says what a file is, such as "a directory".
+func KindOf(mode fs.FileMode) string {
 	switch {
+	case mode.IsRegular():
+		return "a file"
 	case mode.IsDir():
 		return "a directory"
 	case mode&fs.ModeSymlink != 0:

@@ -2,6 +2,8 @@ package objstore
 
 import (
 	"errors"
+	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -26,6 +28,8 @@ func makeSpecial(t *testing.T, root string) map[string]string {
 	must(syscall.Mkfifo(filepath.Join(log, "fifo"), 0o600))
 	must(os.Symlink("fifo", filepath.Join(log, "link-to-fifo")))
 	must(os.Symlink("/etc/passwd", filepath.Join(log, "link-out")))
+	must(os.WriteFile(filepath.Join(root, "file"), nil, 0o600))
+	must(os.Symlink("../file", filepath.Join(log, "link-to-file")))
 	must(os.Symlink("/dev/zero", filepath.Join(log, "link-to-device")))
 	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(log, "socket"), Net: "unix"})
 	must(err)
@@ -36,8 +40,8 @@ func makeSpecial(t *testing.T, root string) map[string]string {
 	})
 	must(os.Mkdir(filepath.Join(log, "directory"), dirMode))
 	return map[string]string{
-		"log/fifo": "a FIFO", "log/link-to-fifo": "a FIFO", "log/socket": "a socket", "log/directory": "a directory",
-		"log/link-out": "a symbolic link", "log/link-to-device": "a symbolic link",
+		"log/fifo": "a FIFO", "log/link-to-fifo": "a symbolic link", "log/socket": "a socket", "log/directory": "a directory",
+		"log/link-out": "a symbolic link", "log/link-to-device": "a symbolic link", "log/link-to-file": "a symbolic link",
 	}
 }
 
@@ -73,7 +77,7 @@ func TestSpecialFilesAreListed(t *testing.T) {
 	root := t.TempDir()
 	makeSpecial(t, root)
 	page, err := openTestDir(t, root, (*os.File).Sync).List(t.Context(), "log/", "", 0)
-	want := []string{"log/fifo", "log/link-out", "log/link-to-device", "log/link-to-fifo", "log/socket"}
+	want := []string{"log/fifo", "log/link-out", "log/link-to-device", "log/link-to-fifo", "log/link-to-file", "log/socket"}
 	if err != nil || !slices.Equal(page.Keys, want) {
 		t.Fatalf("listed %q, %v", page.Keys, err)
 	}
@@ -85,11 +89,15 @@ func TestFIFOWhereADirectoryShouldBeKeepsNobodyWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := openTestDir(t, root, (*os.File).Sync)
-	if page, err := d.List(t.Context(), "log/", "", 0); err != nil || len(page.Keys) != 0 {
+	wrong := filepath.Join(root, "log") + " is a FIFO, and must be a directory"
+	if page, err := d.List(t.Context(), "log/", "", 0); !errors.Is(err, ErrNotRegular) || !strings.Contains(err.Error(), wrong) {
 		t.Errorf("listed %q, %v", page.Keys, err)
 	}
-	if _, err := d.Create(t.Context(), "log/1"); err == nil {
-		t.Error("an object is created below a FIFO")
+	if _, err := d.Create(t.Context(), "log/1"); !errors.Is(err, ErrNotRegular) || !strings.Contains(err.Error(), wrong) {
+		t.Errorf("Create below a FIFO = %v", err)
+	}
+	if _, err := d.Get(t.Context(), "log/1", 0, -1); !errors.Is(err, ErrNotRegular) || !strings.Contains(err.Error(), wrong) {
+		t.Errorf("Get below a FIFO = %v", err)
 	}
 	temp := filepath.Join(t.TempDir(), "store")
 	if err := os.Mkdir(temp, dirMode); err != nil {
@@ -100,5 +108,18 @@ func TestFIFOWhereADirectoryShouldBeKeepsNobodyWaiting(t *testing.T) {
 	}
 	if _, err := OpenDir(temp); err == nil || !strings.Contains(err.Error(), "is a FIFO") {
 		t.Errorf("OpenDir where %s is a FIFO = %v", tempDir, err)
+	}
+}
+
+// A List goes down into directories, and does not show the one that stands under a key.
+func TestWalkShowsWhatIsNoObject(t *testing.T) {
+	root := t.TempDir()
+	special := makeSpecial(t, root)
+	special["log"] = "a directory"
+	special["file"] = "a file"
+	d := openTestDir(t, root, (*os.File).Sync)
+	got := map[string]string{}
+	if err := d.Walk(t.Context(), func(path string, mode fs.FileMode) { got[path] = KindOf(mode) }); err != nil || !maps.Equal(got, special) {
+		t.Errorf("Walk = %v, %v, want %v", got, err, special)
 	}
 }

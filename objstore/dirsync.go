@@ -102,6 +102,9 @@ func (d *Dir) makeDirectory(ctx context.Context, dirPath string) (*directory, er
 		return dir, nil
 	}
 	if err := d.root.MkdirAll(dirPath, dirMode); err != nil {
+		if e, _, found := d.notDirectory(dirPath); found {
+			return nil, e
+		}
 		return nil, err
 	}
 	return d.openDirectory(ctx, dirPath)
@@ -154,7 +157,7 @@ func (d *Dir) syncDirectory(dirPath string) error {
 // older than the last fsync of its directory, or by fsyncing that.
 func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return d.notRegular(key, info)
+		return d.notRegular(key, info.Mode())
 	}
 	if d.durable.has(key, info.ModTime()) {
 		return nil

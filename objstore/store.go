@@ -13,6 +13,7 @@ package objstore
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"time"
 )
 
@@ -26,7 +27,9 @@ var (
 	ErrNotFound = errors.New("object not found")
 
 	// ErrNotRegular is returned for a key under which a directory store holds
-	// what no object can be, such as a FIFO or a link that leads out of it.
+	// what no object can be: a directory, a symbolic link, a FIFO or the like;
+	// or where a directory that would hold the object is something else. The
+	// message names the path, and what it is.
 	ErrNotRegular = errors.New("it is not a regular file")
 
 	// ErrStopped is returned by a store that refuses all further requests
@@ -77,6 +80,19 @@ type Finder interface {
 	// is, or len(keys) if all are there. It looks for each of them after it was
 	// called.
 	FirstMissing(ctx context.Context, keys []string) (int, error)
+}
+
+// Walker is a [Store] that can hold what is no object: a directory.
+type Walker interface {
+	Store
+
+	// Walk calls visit with the path of everything that stands in the store, as a
+	// key has it, and what it is: a regular file, a directory or anything else. The
+	// order is none in particular. It leaves out names that no key has.
+	Walk(ctx context.Context, visit func(path string, mode fs.FileMode)) error
+
+	// Path returns where on this machine a key's object stands.
+	Path(key string) string
 }
 
 // Object is Get's answer.

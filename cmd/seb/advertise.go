@@ -54,33 +54,23 @@ func (c *serveCmd) advertisedHost() string {
 }
 
 // peerConfig is how other brokers are reached whose address is https, before they prove
-// their sessions to each other within that: they are shown the certificate that this
-// one serves with, and believed if they have one of the system's authorities, or of those
-// that stand in this one's own file.
+// their sessions to each other within that: they are believed if they have a certificate of one
+// of the system's authorities, or of those that stand in this one's own file. They are shown
+// none, since --tls-client-ca is for clients.
 func (f tlsFlags) peerConfig(secure *tls.Config) *tls.Config {
 	if secure == nil {
 		return nil // the system's roots
-	}
-	current := func() (*tls.Certificate, error) {
-		now, err := secure.GetConfigForClient(nil)
-		if err != nil {
-			return nil, fmt.Errorf("show the server's certificate: %w", err)
-		}
-		return &now.Certificates[0], nil
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		roots = x509.NewCertPool() // there are none
 	}
-	if own, err := current(); err == nil {
-		for _, der := range own.Certificate {
+	if own, err := secure.GetConfigForClient(nil); err == nil {
+		for _, der := range own.Certificates[0].Certificate {
 			if c, err := x509.ParseCertificate(der); err == nil { // else it would not have been loaded
 				roots.AddCert(c)
 			}
 		}
 	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12, RootCAs: roots,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return current() },
-	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 }

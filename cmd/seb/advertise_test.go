@@ -50,7 +50,8 @@ func TestAdvertisedAddress(t *testing.T) {
 // Whichever broker a worker asks, it gets the queue's next record; also over TLS, where
 // the brokers know each other by a certificate that nobody else vouches for.
 func TestBrokersPassOnWhatIsTheOwners(t *testing.T) {
-	ca := newAuthority(t, t.TempDir(), "ca")
+	dir := t.TempDir()
+	ca, ofClients := newAuthority(t, dir, "ca"), newAuthority(t, dir, "clients")
 	cert, key, _ := ca.issue("server", "server")
 	roots := x509.NewCertPool()
 	roots.AddCert(parsedCertificate(t, ca.file))
@@ -58,6 +59,7 @@ func TestBrokersPassOnWhatIsTheOwners(t *testing.T) {
 	for name, flags := range map[string][]string{
 		"HTTP":  {"--advertise", "http://127.0.0.1:0"},
 		"HTTPS": {"--advertise", "https://127.0.0.1:0", "--tls-cert", cert, "--tls-key", key},
+		"HTTPS with clients of another authority": {"--advertise", "https://127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ofClients.file},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := t.TempDir()

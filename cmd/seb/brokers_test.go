@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/simple-event-broker/seb/internal/s3test"
+	"github.com/simple-event-broker/seb/internal/test/s3test"
 )
 
 // Two brokers on one store, both written to and read from at once: each sees

@@ -353,3 +353,35 @@ func (b *backoff) wait(ctx context.Context, err error) bool {
 		return false
 	}
 }
+
+// tellWaitMin is how long a wait is that a broker asks for and that is shown.
+const tellWaitMin = 5 * time.Second
+
+// waitNotes say what a command waits for, where the broker asks it to wait for long: once for
+// each reason.
+type waitNotes struct {
+	w        io.Writer
+	progress *progress // whose line a note would break
+	doing    string
+	most     time.Duration // how long it waits in all
+	told     map[seb.Code]bool
+}
+
+func newWaitNotes(w io.Writer, p *progress, doing string, most time.Duration) *waitNotes {
+	return &waitNotes{w, p, doing, most, map[seb.Code]bool{}}
+}
+
+// tell says what err has the command wait for, and what to do about it.
+func (n *waitNotes) tell(err error) {
+	var e *apiError
+	if !errors.As(err, &e) || e.retryAfter < tellWaitMin || n.told[e.Code] {
+		return
+	}
+	n.told[e.Code] = true
+	n.progress.clear()
+	err = fmt.Errorf("%s: %w; trying again for up to %v", n.doing, e, n.most)
+	if e.Hint != "" {
+		err = hinted(err, e.Hint)
+	}
+	report(n.w, err)
+}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/simple-event-broker/seb/internal/s3test"
+	"github.com/simple-event-broker/seb/internal/test/s3test"
 )
 
 // Connections to the store and to the brokers are cut, at any byte of requests

@@ -209,6 +209,24 @@ func TestHelpEndsQuietlyWhenNobodyReads(t *testing.T) {
 	}
 }
 
+func TestCommandsThatPrintEndQuietlyWhenNobodyReads(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			_, _ = io.WriteString(w, "seb_applied_slot 1\n")
+			return
+		}
+		_, _ = io.WriteString(w, `{"topics":[{"name":"a"}],"queues":[{"name":"a"}],"keys":[],"next":null}`)
+	}))
+	defer server.Close()
+	for _, args := range []string{"topic list", "topic list -o json", "queue list a", "key list", "top --once --interval 100ms", "top --output json --interval 100ms"} {
+		var stderr bytes.Buffer
+		code := run(t.Context(), append(strings.Fields(args), "--server", server.URL), streams{nil, brokenPipe{}, &stderr})
+		if code != exitOK || stderr.Len() > 0 {
+			t.Errorf("%s: exit code %d, %s", args, code, &stderr)
+		}
+	}
+}
+
 // A broken connection is no end of the topic, though its error is the same.
 func TestConsumeTakesABrokenConnectionForNoEnd(t *testing.T) {
 	write := &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}

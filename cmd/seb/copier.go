@@ -31,10 +31,10 @@ const (
 // errAtLimit ends the reading of all partitions.
 var errAtLimit = errors.New("all records of --limit were written")
 
-// outputError says that the output did not take records, or only some of them.
+// outputError says that the output did not take what was written, or only some of it.
 type outputError struct{ error }
 
-func (e outputError) Error() string { return "write records: " + e.error.Error() }
+func (e outputError) Error() string { return "write the output: " + e.error.Error() }
 func (e outputError) Unwrap() error { return e.error }
 
 // nobodyReads tells whether err is that the output's reader went away, as head

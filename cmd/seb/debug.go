@@ -28,7 +28,7 @@ func (c *serveCmd) serveDebug(ctx context.Context, log *slog.Logger) (stop func(
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	server := &http.Server{Handler: ownHostOnly(mux), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: ownHostOnly(mux), ReadHeaderTimeout: 10 * time.Second, DisableGeneralOptionsHandler: true}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -5,6 +5,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -47,6 +48,37 @@ func TestDocLinks(t *testing.T) {
 			} else if known := headings[file]; anchor != "" && known != nil && !known[anchor] {
 				t.Errorf("%s: %s has no such heading", page, link[1])
 			}
+		}
+	}
+}
+
+// Whoever opens docs/ finds every page from its index.
+func TestDocsAreReachedFromTheirIndex(t *testing.T) {
+	index, err := os.ReadFile("../../docs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked := map[string]bool{"README.md": true, "docs/README.md": true}
+	for _, link := range docLink.FindAllStringSubmatch(string(index), -1) {
+		target, _, _ := strings.Cut(link[1], "#")
+		linked[path.Join("docs", target)] = true
+	}
+	for _, page := range docPages(t) {
+		if !linked[page] {
+			t.Errorf("docs/README.md has no link to %s", page)
+		}
+	}
+}
+
+// docs/flags.md has every flag of seb serve.
+func TestDocsHaveEveryFlagOfServe(t *testing.T) {
+	page, err := os.ReadFile("../../docs/flags.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range slices.Concat(leaves(t)["serve"].AllFlags(true)...) {
+		if flag.Name != "help" && !strings.Contains(string(page), "`--"+flag.Name+"`") {
+			t.Errorf("docs/flags.md lacks --%s", flag.Name)
 		}
 	}
 }

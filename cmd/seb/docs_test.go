@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The commands in README.md and below docs/ are run by TestDocs, page by page,
-// each page in a shell and an empty directory of its own. So that this stays
+// The commands in the pages of the root and below docs/ are run by TestDocs, page by
+// page, each page in a shell and an empty directory of its own. So that this stays
 // simple, the pages keep to a convention:
 //
 //   - A "console" block has commands, each after "$ ", going on after a backslash
@@ -48,11 +48,11 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// docPages returns the Markdown files that users read.
+// docPages returns the Markdown files of the root and below docs/.
 func docPages(t *testing.T) []string {
 	t.Helper()
-	pages := []string{"README.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+	var pages []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join("../..", pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/httpapi"
+	"github.com/simple-event-broker/seb/internal/fsck"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -89,7 +90,7 @@ func (d *diagnosis) verdict() error {
 		return codedError{fmt.Errorf("store %s does not answer: %w", d.Store, d.failed), exitUnreachable}
 	default:
 		return codedError{hinted(fmt.Errorf("store %s is not usable: %w", d.Store, d.failed),
-			"a store must keep every promise above at all times; see docs/operations.md for stores that do"), exitDamage}
+			"a store must keep every promise above at all times; docs/stores.md says what is known of each"), exitDamage}
 	}
 }
 
@@ -129,6 +130,7 @@ func (d *diagnosis) examine(ctx context.Context, c *doctorCmd) {
 	if d.answered = d.check(ctx, "answers", d.answers); !d.answered {
 		return // everything else would only run into time-outs
 	}
+	d.check(ctx, "nothing in the way", d.unobstructed)
 	d.check(ctx, "racing creates", func(ctx context.Context) (string, error) { return d.race(ctx, c.Rounds, c.Racers) })
 	d.check(ctx, "create of existing", func(ctx context.Context) (string, error) { return d.exists(ctx, c.Rounds) })
 	d.check(ctx, "read what was written", func(ctx context.Context) (string, error) { return d.roundTrips(ctx, c.Samples) })
@@ -163,6 +165,22 @@ func (d *diagnosis) answers(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return "it can be reached", nil
+}
+
+// unobstructed finds what stands in a directory where the log's objects belong, and whether
+// a log there can be read at all.
+func (d *diagnosis) unobstructed(ctx context.Context) (string, error) {
+	obstacles, err := fsck.Obstacles(ctx, d.store)
+	if err != nil {
+		return "", err
+	}
+	if len(obstacles) > 0 {
+		return "", fmt.Errorf("%s (%d in all; seb fsck names each)", obstacles[0].Detail, len(obstacles))
+	}
+	if _, err := d.get(ctx, "", clusterKey, 0, 1); err != nil && !errors.Is(err, objstore.ErrNotFound) {
+		return "", err
+	}
+	return "what the log needs to read and write is free, or an object", nil
 }
 
 // roundTrips writes objects of two sizes and reads them at once; it is where

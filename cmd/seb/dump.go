@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/original"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -55,20 +55,20 @@ func (c *dumpCmd) Run(ctx context.Context, std streams) (err error) {
 			err = errors.Join(err, printJSON(std.out, d))
 		}
 	}()
-	if err := d.dump(b, filepath.ToSlash(c.Object)); errors.Is(err, commitlog.ErrVersion) {
+	if err := d.dump(b, filepath.ToSlash(c.Object)); errors.Is(err, format.ErrVersion) {
 		return fmt.Errorf("dump %s: %w", c.Object, err)
 	} else if err != nil {
 		return codedError{fmt.Errorf("dump %s: %w", c.Object, err), exitDamage}
 	}
 	if d.Bad > 0 {
-		return codedError{fmt.Errorf("%s: %w in %d places, marked BAD above", c.Object, commitlog.ErrCorrupt, d.Bad), exitDamage}
+		return codedError{fmt.Errorf("%s: %w in %d places, marked BAD above", c.Object, format.ErrCorrupt, d.Bad), exitDamage}
 	}
 	return d.err
 }
 
 // read returns the bytes of the file, or of the store's object.
 func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
-	b, err := readRegular(c.Object, commitlog.ObjectBytesMax)
+	b, err := readRegular(c.Object, format.ObjectBytesMax)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return b, err
 	}
@@ -81,7 +81,10 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := objstore.GetWhole(ctx, store, c.Object, commitlog.ObjectBytesMax)
+	o, err := objstore.GetWhole(ctx, store, c.Object, format.ObjectBytesMax)
+	if errors.Is(err, objstore.ErrNotRegular) || errors.Is(err, objstore.ErrTooLarge) {
+		return nil, codedError{fmt.Errorf("get %s from %s: %w", c.Object, c.Store, err), exitDamage}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("get %s from %s: %w", c.Object, c.Store, err)
 	}
@@ -116,32 +119,32 @@ func (d *dumper) line(label, format string, args ...any) {
 
 // dump writes the object b, which stands under a key that ends like name.
 func (d *dumper) dump(b []byte, name string) error {
-	if path.Base(name) == commitlog.ClusterKey {
+	if path.Base(name) == format.ClusterKey {
 		return d.cluster(b)
 	}
 	if original.IsBatch(b) {
 		return d.original(b)
 	}
-	p, err := commitlog.DecodePrologue(b)
+	p, err := format.DecodePrologue(b)
 	if err != nil {
 		return err
 	}
 	d.line("object", "%v, version %d, %d bytes, head %d bytes with CRC %08x", p.Kind, p.Version, len(b), p.HeadSize, p.HeadCRC)
 	d.line("written", "%v (by the writer's clock)", micros(p.Created))
 	switch p.Kind {
-	case commitlog.KindCommit:
+	case format.KindCommit:
 		return d.commit(b, name)
-	case commitlog.KindData:
+	case format.KindData:
 		return d.data(b, name)
-	case commitlog.KindCheckpoint:
+	case format.KindCheckpoint:
 		return d.checkpoint(b, name)
 	default:
-		return fmt.Errorf("%w: %v", commitlog.ErrVersion, p.Kind)
+		return fmt.Errorf("%w: %v", format.ErrVersion, p.Kind)
 	}
 }
 
 func (d *dumper) cluster(b []byte) error {
-	c, err := commitlog.DecodeCluster(b)
+	c, err := format.DecodeCluster(b)
 	if err != nil {
 		return err
 	}
@@ -155,12 +158,12 @@ func (d *dumper) cluster(b []byte) error {
 }
 
 func (d *dumper) commit(b []byte, name string) error {
-	c, err := commitlog.DecodeCommit(b)
+	c, err := format.DecodeCommit(b)
 	if err != nil {
 		return err
 	}
 	d.line("cluster", "%v", c.Cluster)
-	d.line("slot", "%d%s", c.Seq, d.standsAt(name, commitlog.LogKey(c.Seq)))
+	d.line("slot", "%d%s", c.Seq, d.standsAt(name, format.LogKey(c.Seq)))
 	d.line("nonce", "%x", c.Nonce)
 	d.line("previous", "%v", c.Prev)
 	d.line("this", "%v", c.Hash)
@@ -171,41 +174,41 @@ func (d *dumper) commit(b []byte, name string) error {
 	}
 	for i, item := range c.Items {
 		switch x := item.(type) {
-		case *commitlog.Batch:
+		case *format.Batch:
 			d.row(i, x, b, c)
-		case *commitlog.TopicCreated:
+		case *format.TopicCreated:
 			d.line("item", "%d: topic %d created: %q, %d partitions", i, x.ID, x.Name, x.Partitions)
-		case *commitlog.TopicDeleted:
+		case *format.TopicDeleted:
 			d.line("item", "%d: topic %d deleted", i, x.ID)
-		case *commitlog.PartitionsAdded:
+		case *format.PartitionsAdded:
 			d.line("item", "%d: topic %d has %d partitions from here on", i, x.Topic, x.Partitions)
-		case *commitlog.DataFloor:
+		case *format.DataFloor:
 			d.line("item", "%d: no later commit first refers to a data object below %d", i, x.Seq)
-		case *commitlog.StartMoved:
+		case *format.StartMoved:
 			d.line("item", "%d: partition %d of topic %d starts at %d from here on", i, x.Partition, x.Topic, x.Start)
-		case *commitlog.TopicConfigured:
+		case *format.TopicConfigured:
 			d.line("item", "%d: topic %d has a retention of %v and %d bytes from here on (0: no limit)", i, x.Topic, time.Duration(x.Config.RetentionMS)*time.Millisecond, x.Config.RetentionBytes)
-		case *commitlog.AppendKeyed:
+		case *format.AppendKeyed:
 			d.line("item", "%d: append to topic %d with the idempotency key that hashes to %x: %d ranges", i, x.Topic, x.Key, len(x.Ranges))
 			for _, r := range x.Ranges {
 				d.line("", "partition %d: offsets %d to %d", r.Partition, r.Base, r.Base+int64(r.Count)-1)
 			}
-		case *commitlog.KeyCreated:
+		case *format.KeyCreated:
 			d.line("item", "%d: API key %d created: %q, scopes %#x, topics %q, %s", i, x.ID, x.Name, x.Scopes, x.Topics, expiry(x.Expires))
-		case *commitlog.KeyRevoked:
+		case *format.KeyRevoked:
 			d.line("item", "%d: API key %d revoked", i, x.ID)
-		case *commitlog.ConsumerCreated:
+		case *format.ConsumerCreated:
 			d.line("item", "%d: consumer %d of topic %d created: %q", i, x.ID, x.Topic, x.Name)
-		case *commitlog.PositionsMoved:
+		case *format.PositionsMoved:
 			d.line("item", "%d: consumer %d moved", i, x.Consumer)
 			for _, p := range x.Positions {
 				d.line("", "partition %d: the next offset to read is %d", p.Partition, p.Offset)
 			}
-		case *commitlog.ConsumerDeleted:
+		case *format.ConsumerDeleted:
 			d.line("item", "%d: consumer %d deleted", i, x.ID)
-		case *commitlog.SessionNamed:
+		case *format.SessionNamed:
 			d.sessionItem(i, x)
-		case *commitlog.UnknownItem:
+		case *format.UnknownItem:
 			d.line("item", "%d: unknown kind %d, not critical, %d bytes", i, x.Kind, len(x.Body))
 		default:
 			d.queueItem(i, item)
@@ -215,7 +218,7 @@ func (d *dumper) commit(b []byte, name string) error {
 }
 
 // row shows where a commit says that a batch is, and the batch if it is there.
-func (d *dumper) row(i int, x *commitlog.Batch, b []byte, c *commitlog.Commit) {
+func (d *dumper) row(i int, x *format.Batch, b []byte, c *format.Commit) {
 	where := "inline"
 	if x.Object > 0 {
 		where = fmt.Sprintf("in data %d", x.Object)
@@ -263,14 +266,14 @@ func (d *dumper) batch(b []byte, base int64) (x record.Batch, ok bool) {
 }
 
 func (d *dumper) data(b []byte, name string) error {
-	h, err := commitlog.DecodeDataHead(b)
+	h, err := format.DecodeDataHead(b)
 	if err != nil {
 		return err
 	}
 	d.line("cluster", "%v", h.Cluster)
 	d.line("begun after", "slot %d%s", h.Ref.Seq, d.standsAt(name, h.Ref.Key()))
-	rest := b[commitlog.DataPayloadStart:]
-	d.line("payload", "%d batches, %d bytes at %d%s", h.Batches, h.PayloadSize, commitlog.DataPayloadStart,
+	rest := b[format.DataPayloadStart:]
+	d.line("payload", "%d batches, %d bytes at %d%s", h.Batches, h.PayloadSize, format.DataPayloadStart,
 		d.mark(int64(h.PayloadSize) != int64(len(rest)), "the object has another size"))
 	for i := range h.Batches {
 		x, err := record.Parse(rest)
@@ -280,7 +283,7 @@ func (d *dumper) data(b []byte, name string) error {
 		if err != nil {
 			return fmt.Errorf("no batch at %d: %w", len(b)-len(rest), err)
 		}
-		d.line("batch", "%d at %d: %d bytes", i, len(b)-len(rest)-commitlog.DataPayloadStart, x.Size)
+		d.line("batch", "%d at %d: %d bytes", i, len(b)-len(rest)-format.DataPayloadStart, x.Size)
 		d.batch(rest[:x.Size], 0)
 		rest = rest[x.Size:]
 	}
@@ -291,12 +294,12 @@ func (d *dumper) data(b []byte, name string) error {
 }
 
 func (d *dumper) checkpoint(b []byte, name string) error {
-	c, err := commitlog.DecodeCheckpoint(b)
+	c, err := format.DecodeCheckpoint(b)
 	if err != nil {
 		return err
 	}
 	d.line("cluster", "%v", c.Cluster)
-	d.line("slot", "%d%s", c.Seq, d.standsAt(name, commitlog.CheckpointKey(c.Seq)))
+	d.line("slot", "%d%s", c.Seq, d.standsAt(name, format.CheckpointKey(c.Seq)))
 	d.line("its hash", "%v", c.Hash)
 	s, err := state.Decode(c.Seq, c.Body)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -24,82 +24,82 @@ func batchOf(values ...string) []byte {
 	return b.Finish()
 }
 
-func rowOf(batch []byte, object, pos uint32, base int64, count uint32) *commitlog.Batch {
-	return &commitlog.Batch{
+func rowOf(batch []byte, object, pos uint32, base int64, count uint32) *format.Batch {
+	return &format.Batch{
 		Topic: 1, Object: object, Base: base, Count: count, Pos: pos, Size: uint32(len(batch)), CRC: record.CRC(batch),
 	}
 }
 
 // commitOf returns an object of two batches: one of its own, one in a data object.
 func commitOf(inline, far []byte) []byte {
-	c := &commitlog.Commit{
+	c := &format.Commit{
 		Seq: 7, PayloadSize: uint32(len(inline)),
-		Data: []commitlog.DataRef{{Seq: 5, ID: 0xabc, Size: uint32(commitlog.DataPayloadStart + len(far))}},
-		Items: []commitlog.Item{
-			&commitlog.TopicCreated{ID: 1, Partitions: 2, Name: "orders"},
+		Data: []format.DataRef{{Seq: 5, ID: 0xabc, Size: uint32(format.DataPayloadStart + len(far))}},
+		Items: []format.Item{
+			&format.TopicCreated{ID: 1, Partitions: 2, Name: "orders"},
 			rowOf(inline, 0, 0, 40, 2), rowOf(far, 1, 0, 42, 1),
-			&commitlog.PartitionsAdded{Topic: 1, Partitions: 3}, &commitlog.DataFloor{Seq: 4}, &commitlog.TopicDeleted{ID: 1},
-			&commitlog.StartMoved{Topic: 1, Partition: 2, Start: 41},
-			&commitlog.TopicConfigured{Topic: 1, Config: commitlog.TopicConfig{RetentionMS: 3_600_000, RetentionBytes: 9}},
-			&commitlog.AppendKeyed{Topic: 1, Key: commitlog.Digest{0xab}, Ranges: []commitlog.KeyedRange{{Partition: 1, Count: 2, Base: 5}}},
-			&commitlog.KeyCreated{ID: 5, Name: "shop", Scopes: 3, Topics: []string{"orders.*"}, Expires: 1_700_000_000_000_000},
-			&commitlog.KeyRevoked{ID: 5},
-			&commitlog.ConsumerCreated{ID: 2, Topic: 1, Name: "billing"}, &commitlog.ConsumerDeleted{ID: 2},
-			&commitlog.PositionsMoved{Consumer: 2, Positions: []commitlog.Position{{Partition: 1, Offset: 43}}},
-			&commitlog.UnknownItem{Kind: 99, Body: []byte("new")},
+			&format.PartitionsAdded{Topic: 1, Partitions: 3}, &format.DataFloor{Seq: 4}, &format.TopicDeleted{ID: 1},
+			&format.StartMoved{Topic: 1, Partition: 2, Start: 41},
+			&format.TopicConfigured{Topic: 1, Config: format.TopicConfig{RetentionMS: 3_600_000, RetentionBytes: 9}},
+			&format.AppendKeyed{Topic: 1, Key: format.Digest{0xab}, Ranges: []format.KeyedRange{{Partition: 1, Count: 2, Base: 5}}},
+			&format.KeyCreated{ID: 5, Name: "shop", Scopes: 3, Topics: []string{"orders.*"}, Expires: 1_700_000_000_000_000},
+			&format.KeyRevoked{ID: 5},
+			&format.ConsumerCreated{ID: 2, Topic: 1, Name: "billing"}, &format.ConsumerDeleted{ID: 2},
+			&format.PositionsMoved{Consumer: 2, Positions: []format.Position{{Partition: 1, Offset: 43}}},
+			&format.UnknownItem{Kind: 99, Body: []byte("new")},
 		},
 	}
 	c.Items = append(c.Items, queueItems()...)
-	return append(commitlog.EncodeCommit(c), inline...)
+	return append(format.EncodeCommit(c), inline...)
 }
 
 // queueItems has an item of every kind that is about queues.
-func queueItems() []commitlog.Item {
-	config := commitlog.QueueConfig{LeaseMS: 30_000, BackoffMinMS: 1000, BackoffMaxMS: 60_000, Attempts: 5, Ordered: true, Paused: true, DeadLetterTopic: "dead"}
-	last := commitlog.Attempt{Offset: 43, Number: 2}
-	return []commitlog.Item{
-		&commitlog.QueueSet{ID: 3, Topic: 1, Name: "mail", Config: config}, &commitlog.QueueDeleted{ID: 4},
-		&commitlog.QueueOwned{Queue: 3, Epoch: 7, Windows: []int64{0, 99}, Address: "http://b:1"}, &commitlog.QueueReleased{Queue: 3, Epoch: 8},
-		&commitlog.WindowMoved{Queue: 3, Epoch: 9, Partition: 1, Window: 98},
-		&commitlog.RecordsAttempted{Queue: 3, Epoch: 9, Partition: 1, Attempts: []commitlog.Attempt{last}},
-		&commitlog.RecordsDone{Queue: 3, Partition: 1, Runs: []commitlog.Run{{Offset: 44, Count: 3, Number: 1}}},
-		&commitlog.RecordPutBack{Queue: 3, Partition: 1, Attempt: last, NotBefore: 1_700_000_000_000_000, Reason: "smtp: 451"},
-		&commitlog.RecordPutBack{Queue: 3, Partition: 2, Attempt: last, Parked: true, Reason: "gone"},
-		&commitlog.RecordsRedriven{Queue: 3, Partition: 2, Offsets: []int64{43}},
-		&commitlog.QueuePurged{Queue: 3, Partition: 2, Before: 50},
-		&commitlog.RecordsDelayed{Topic: 1, Partition: 2, Offset: 51, Count: 2, Due: 1_700_000_000_000_000},
+func queueItems() []format.Item {
+	config := format.QueueConfig{LeaseMS: 30_000, BackoffMinMS: 1000, BackoffMaxMS: 60_000, Attempts: 5, Ordered: true, Paused: true, DeadLetterTopic: "dead"}
+	last := format.Attempt{Offset: 43, Number: 2}
+	return []format.Item{
+		&format.QueueSet{ID: 3, Topic: 1, Name: "mail", Config: config}, &format.QueueDeleted{ID: 4},
+		&format.QueueOwned{Queue: 3, Epoch: 7, Windows: []int64{0, 99}, Address: "http://b:1"}, &format.QueueReleased{Queue: 3, Epoch: 8},
+		&format.WindowMoved{Queue: 3, Epoch: 9, Partition: 1, Window: 98},
+		&format.RecordsAttempted{Queue: 3, Epoch: 9, Partition: 1, Attempts: []format.Attempt{last}},
+		&format.RecordsDone{Queue: 3, Partition: 1, Runs: []format.Run{{Offset: 44, Count: 3, Number: 1}}},
+		&format.RecordPutBack{Queue: 3, Partition: 1, Attempt: last, NotBefore: 1_700_000_000_000_000, Reason: "smtp: 451"},
+		&format.RecordPutBack{Queue: 3, Partition: 2, Attempt: last, Parked: true, Reason: "gone"},
+		&format.RecordsRedriven{Queue: 3, Partition: 2, Offsets: []int64{43}},
+		&format.QueuePurged{Queue: 3, Partition: 2, Before: 50},
+		&format.RecordsDelayed{Topic: 1, Partition: 2, Offset: 51, Count: 2, Due: 1_700_000_000_000_000},
 	}
 }
 
 func dataOf(batches ...[]byte) []byte {
 	payload := slices.Concat(batches...)
-	return append(commitlog.EncodeDataHead(&commitlog.DataHead{
-		Ref: commitlog.DataRef{Seq: 5, ID: 0xabc}, Batches: uint32(len(batches)), PayloadSize: uint32(len(payload)),
+	return append(format.EncodeDataHead(&format.DataHead{
+		Ref: format.DataRef{Seq: 5, ID: 0xabc}, Batches: uint32(len(batches)), PayloadSize: uint32(len(payload)),
 	}), payload...)
 }
 
 func checkpointOf() []byte {
 	s := state.New()
-	key := &commitlog.KeyCreated{ID: 1, Name: "ops", Scopes: state.ScopeAdmin, Topics: []string{"*"}}
-	topic := &commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "orders"}
-	consumer := &commitlog.ConsumerCreated{ID: 1, Topic: 1, Name: "billing"}
-	config := commitlog.QueueConfig{LeaseMS: 30_000, Attempts: 5}
-	items := []commitlog.Item{
-		key, topic, consumer, &commitlog.Batch{Topic: 1, Count: 9, Size: 61},
-		&commitlog.RecordsDelayed{Topic: 1, Offset: 8, Count: 1, Due: 1_700_000_000_000_000},
-		&commitlog.QueueSet{ID: 1, Topic: 1, Name: "mail", Config: config}, &commitlog.QueueSet{ID: 2, Topic: 1, Name: "idle", Config: config},
-		&commitlog.QueueSet{ID: 3, Topic: 1, Name: "left", Config: config},
-		&commitlog.QueueOwned{Queue: 1, Epoch: 1, Windows: []int64{4}}, &commitlog.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{9}, Address: "http://b:1"},
-		&commitlog.QueueOwned{Queue: 3, Epoch: 1}, &commitlog.QueueReleased{Queue: 3, Epoch: 1},
-		&commitlog.RecordsDone{Queue: 1, Runs: []commitlog.Run{{Offset: 0, Count: 2, Number: 1}}},
-		&commitlog.RecordPutBack{Queue: 1, Attempt: commitlog.Attempt{Offset: 6, Number: 1}, NotBefore: 1_700_000_000_000_000, Reason: "no"},
-		&commitlog.RecordPutBack{Queue: 1, Attempt: commitlog.Attempt{Offset: 3, Number: 1}, Parked: true, Reason: "gone"},
+	key := &format.KeyCreated{ID: 1, Name: "ops", Scopes: state.ScopeAdmin, Topics: []string{"*"}}
+	topic := &format.TopicCreated{ID: 1, Partitions: 1, Name: "orders"}
+	consumer := &format.ConsumerCreated{ID: 1, Topic: 1, Name: "billing"}
+	config := format.QueueConfig{LeaseMS: 30_000, Attempts: 5}
+	items := []format.Item{
+		key, topic, consumer, &format.Batch{Topic: 1, Count: 9, Size: 61},
+		&format.RecordsDelayed{Topic: 1, Offset: 8, Count: 1, Due: 1_700_000_000_000_000},
+		&format.QueueSet{ID: 1, Topic: 1, Name: "mail", Config: config}, &format.QueueSet{ID: 2, Topic: 1, Name: "idle", Config: config},
+		&format.QueueSet{ID: 3, Topic: 1, Name: "left", Config: config},
+		&format.QueueOwned{Queue: 1, Epoch: 1, Windows: []int64{4}}, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{9}, Address: "http://b:1"},
+		&format.QueueOwned{Queue: 3, Epoch: 1}, &format.QueueReleased{Queue: 3, Epoch: 1},
+		&format.RecordsDone{Queue: 1, Runs: []format.Run{{Offset: 0, Count: 2, Number: 1}}},
+		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 6, Number: 1}, NotBefore: 1_700_000_000_000_000, Reason: "no"},
+		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 3, Number: 1}, Parked: true, Reason: "gone"},
 	}
-	if err := s.Apply(&commitlog.Commit{Seq: 1, Items: items}); err != nil {
+	if err := s.Apply(&format.Commit{Seq: 1, Items: items}); err != nil {
 		panic(err)
 	}
-	c := &commitlog.Checkpoint{Seq: 1, Body: s.View().Encode()}
-	return append(commitlog.EncodeCheckpoint(c), c.Body...)
+	c := &format.Checkpoint{Seq: 1, Body: s.View().Encode()}
+	return append(format.EncodeCheckpoint(c), c.Body...)
 }
 
 // originalOf returns a file of the original Seb.
@@ -190,7 +190,7 @@ func TestDumpNoticesEveryChangedByte(t *testing.T) {
 // outsideOfChecksums tells whether byte i belongs to the base offset or leader
 // epoch of a batch: those stand outside of its CRC, since brokers stamp them.
 func outsideOfChecksums(b []byte, i int) bool {
-	p, err := commitlog.DecodePrologue(b)
+	p, err := format.DecodePrologue(b)
 	if err != nil {
 		return false
 	}
@@ -230,8 +230,8 @@ func FuzzDump(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string, body []byte) {
 		d := &dumper{printer: printer{w: io.Discard}, records: true}
 		err := d.dump(body, name)
-		c, decodeErr := commitlog.DecodeCommit(body)
-		if path.Base(name) == commitlog.ClusterKey || decodeErr != nil {
+		c, decodeErr := format.DecodeCommit(body)
+		if path.Base(name) == format.ClusterKey || decodeErr != nil {
 			return // any answer will do; it must come
 		}
 		if err != nil {
@@ -245,12 +245,12 @@ func FuzzDump(f *testing.F) {
 
 // soundCommit tells whether a commit is as long as it says, and its batches as
 // its rows say.
-func soundCommit(c *commitlog.Commit, object []byte) bool {
+func soundCommit(c *format.Commit, object []byte) bool {
 	if c.Size() != int64(len(object)) {
 		return false
 	}
 	for _, item := range c.Items {
-		row, ok := item.(*commitlog.Batch)
+		row, ok := item.(*format.Batch)
 		if !ok || row.Object > 0 {
 			continue
 		}

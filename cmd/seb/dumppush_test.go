@@ -4,29 +4,29 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
 func TestDumpKeepsSecretsOfPushToItself(t *testing.T) {
-	push := &commitlog.QueuePush{
+	push := &format.QueuePush{
 		URL: "https://example.com/hooks?token=abc", Secret: "whsec_AAAA whsec_BBBB", Stopped: "HTTP 410 Gone", TimeoutMS: 30_000, InFlight: 64,
-		Headers: []commitlog.PushHeader{{Name: "Authorization", Value: "Bearer xyz"}},
+		Headers: []format.PushHeader{{Name: "Authorization", Value: "Bearer xyz"}},
 	}
-	items := []commitlog.Item{
-		&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "orders"},
-		&commitlog.QueueSet{ID: 1, Topic: 1, Name: "mail", Config: commitlog.QueueConfig{LeaseMS: 30_000, Attempts: 5}},
-		&commitlog.QueuePushSet{Queue: 1}, &commitlog.QueuePushSet{Queue: 1, Push: push},
+	items := []format.Item{
+		&format.TopicCreated{ID: 1, Partitions: 1, Name: "orders"},
+		&format.QueueSet{ID: 1, Topic: 1, Name: "mail", Config: format.QueueConfig{LeaseMS: 30_000, Attempts: 5}},
+		&format.QueuePushSet{Queue: 1}, &format.QueuePushSet{Queue: 1, Push: push},
 	}
 	s := state.New()
-	c := &commitlog.Commit{Seq: 1, Items: items}
+	c := &format.Commit{Seq: 1, Items: items}
 	if err := s.Apply(c); err != nil {
 		t.Fatal(err)
 	}
-	checkpoint := &commitlog.Checkpoint{Seq: 1, Body: s.View().Encode()}
+	checkpoint := &format.Checkpoint{Seq: 1, Body: s.View().Encode()}
 	for name, body := range map[string][]byte{
-		"log/00000000000000000001":        commitlog.EncodeCommit(c),
-		"checkpoint/00000000000000000001": append(commitlog.EncodeCheckpoint(checkpoint), checkpoint.Body...),
+		"log/00000000000000000001":        format.EncodeCommit(c),
+		"checkpoint/00000000000000000001": append(format.EncodeCheckpoint(checkpoint), checkpoint.Body...),
 	} {
 		var out strings.Builder
 		d := &dumper{printer: printer{w: &out}, records: true}

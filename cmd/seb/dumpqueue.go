@@ -7,48 +7,48 @@ import (
 	"strings"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // queueItem shows an item about a queue.
-func (d *dumper) queueItem(i int, item commitlog.Item) {
+func (d *dumper) queueItem(i int, item format.Item) {
 	switch x := item.(type) {
-	case *commitlog.QueueSet:
+	case *format.QueueSet:
 		d.line("item", "%d: queue %d of topic %d set: %q, %s", i, x.ID, x.Topic, x.Name, queueConfig(x.Config))
-	case *commitlog.QueueDeleted:
+	case *format.QueueDeleted:
 		d.line("item", "%d: queue %d deleted", i, x.ID)
-	case *commitlog.QueueOwned:
+	case *format.QueueOwned:
 		d.line("item", "%d: queue %d is owned by %q from here on, epoch %d", i, x.Queue, x.Address, x.Epoch)
 		for n, window := range x.Windows {
 			d.line("", "partition %d: fresh records below %d may be handed out", n, window)
 		}
-	case *commitlog.QueueReleased:
+	case *format.QueueReleased:
 		d.line("item", "%d: queue %d has no owner from here on, the last was of epoch %d", i, x.Queue, x.Epoch)
-	case *commitlog.WindowMoved:
+	case *format.WindowMoved:
 		d.line("item", "%d: queue %d, epoch %d, partition %d: fresh records below %d may be handed out", i, x.Queue, x.Epoch, x.Partition, x.Window)
-	case *commitlog.RecordsAttempted:
+	case *format.RecordsAttempted:
 		d.line("item", "%d: queue %d, epoch %d, partition %d: records are handed out again", i, x.Queue, x.Epoch, x.Partition)
 		for _, a := range x.Attempts {
 			d.line("", "offset %d: attempt %d", a.Offset, a.Number)
 		}
-	case *commitlog.RecordsDone:
+	case *format.RecordsDone:
 		d.line("item", "%d: queue %d, partition %d: records are done", i, x.Queue, x.Partition)
 		for _, r := range x.Runs {
 			d.line("", "offsets %d to %d by attempt %d", r.Offset, r.End()-1, r.Number)
 		}
-	case *commitlog.RecordPutBack:
+	case *format.RecordPutBack:
 		d.line("item", "%d: queue %d, partition %d: attempt %d of offset %d was put back, %s", i, x.Queue, x.Partition, x.Number, x.Offset, putBack(x.NotBefore, x.Parked, x.Reason))
-	case *commitlog.RecordsRedriven:
+	case *format.RecordsRedriven:
 		d.line("item", "%d: queue %d, partition %d: parked records go back to work", i, x.Queue, x.Partition)
 		for _, offset := range x.Offsets {
 			d.line("", "offset %d", offset)
 		}
-	case *commitlog.QueuePurged:
+	case *format.QueuePurged:
 		d.line("item", "%d: queue %d, partition %d: nothing before %d is work any more", i, x.Queue, x.Partition, x.Before)
-	case *commitlog.RecordsDelayed:
+	case *format.RecordsDelayed:
 		d.line("item", "%d: partition %d of topic %d: queues hand out offsets %d to %d from %v on", i, x.Partition, x.Topic, x.Offset, x.End()-1, micros(x.Due))
-	case *commitlog.QueuePushSet:
+	case *format.QueuePushSet:
 		d.line("item", "%d: queue %d is pushed %s", i, x.Queue, pushedTo(x.Push))
 	default:
 		d.line("item", "%d: %T", i, x)
@@ -56,7 +56,7 @@ func (d *dumper) queueItem(i int, item commitlog.Item) {
 }
 
 // sessionItem shows an item about a session: its key is public.
-func (d *dumper) sessionItem(i int, x *commitlog.SessionNamed) {
+func (d *dumper) sessionItem(i int, x *format.SessionNamed) {
 	if x.Queue == 0 {
 		d.line("item", "%d: session %x is one of this log", i, x.Session)
 		return
@@ -64,7 +64,7 @@ func (d *dumper) sessionItem(i int, x *commitlog.SessionNamed) {
 	d.line("item", "%d: session %x is the owner of queue %d, epoch %d", i, x.Session, x.Queue, x.Epoch)
 }
 
-func queueConfig(c commitlog.QueueConfig) string {
+func queueConfig(c format.QueueConfig) string {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	s := fmt.Sprintf("lease %v, at most %d attempts, backoff %v to %v", ms(c.LeaseMS), c.Attempts, ms(c.BackoffMinMS), ms(c.BackoffMaxMS))
 	if c.DeadLetterTopic != "" {
@@ -81,7 +81,7 @@ func queueConfig(c commitlog.QueueConfig) string {
 
 // pushedTo leaves out what may be secret: what is shown is passed on more readily than
 // the bucket.
-func pushedTo(p *commitlog.QueuePush) string {
+func pushedTo(p *format.QueuePush) string {
 	if p == nil {
 		return "nowhere"
 	}

@@ -4,16 +4,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 func TestDumpShowsSessions(t *testing.T) {
 	var out strings.Builder
 	d := &dumper{printer: printer{w: &out}, records: true}
-	c := &commitlog.Commit{Seq: 1, Items: []commitlog.Item{
-		&commitlog.SessionNamed{Session: commitlog.SessionKey{0xab}}, &commitlog.SessionNamed{Session: commitlog.SessionKey{0xcd}, Queue: 3, Epoch: 2},
+	c := &format.Commit{Seq: 1, Items: []format.Item{
+		&format.SessionNamed{Session: format.SessionKey{0xab}}, &format.SessionNamed{Session: format.SessionKey{0xcd}, Queue: 3, Epoch: 2},
 	}}
-	if err := d.dump(commitlog.EncodeCommit(c), "log/00000000000000000001"); err != nil || d.Bad > 0 {
+	if err := d.dump(format.EncodeCommit(c), "log/00000000000000000001"); err != nil || d.Bad > 0 {
 		t.Fatalf("%d faults, %v\n%s", d.Bad, err, &out)
 	}
 	zeros := strings.Repeat("00", 31)

@@ -57,6 +57,13 @@ func TestExitCodeSaysWhatKindOfErrorItIs(t *testing.T) {
 	}
 }
 
+// What can't be is refused before a broker is asked.
+func TestPlaceThatCannotBeIsWrongUsage(t *testing.T) {
+	for _, place := range []string{"abc", "-1:0", " ", "0:0:0"} {
+		runSeb(t, nil, "queue", "dead", "orders", "mail", "--next="+place, "--server", "http://127.0.0.1:1").want(t, exitUsage, "PARTITION:OFFSET")
+	}
+}
+
 // Keys of a store that is opened here are refused as a broker would refuse them.
 func TestRefusalsHaveOneCodeWithAndWithoutABroker(t *testing.T) {
 	dir := t.TempDir()
@@ -145,14 +152,14 @@ func TestSignalsHaveTheirCode(t *testing.T) {
 }
 
 func TestExitCodesAreDocumented(t *testing.T) {
-	docs, err := os.ReadFile("../../docs/operations.md")
+	docs, err := os.ReadFile("../../docs/trouble.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	help := runSeb(t, nil, "--help")
 	for _, c := range exitCodes {
 		if !strings.Contains(string(docs), fmt.Sprintf("| %d | %s |", c.code, c.meaning)) {
-			t.Errorf("docs/operations.md lacks exit code %d, %q", c.code, c.meaning)
+			t.Errorf("docs/trouble.md lacks exit code %d, %q", c.code, c.meaning)
 		}
 		if !strings.Contains(strings.Join(strings.Fields(help.out), " "), fmt.Sprintf("%d %s", c.code, c.meaning)) {
 			t.Errorf("the help lacks exit code %d, %q:\n%s", c.code, c.meaning, help.out)

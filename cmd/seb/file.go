@@ -47,9 +47,9 @@ func readRegular(name string, bytesMax int64) (b []byte, err error) {
 	}
 	switch {
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file: %v", name, info.Mode())
+		return nil, codedError{fmt.Errorf("%s is not a regular file: %v", name, info.Mode()), exitDamage}
 	case info.Size() > bytesMax:
-		return nil, fmt.Errorf("%s has %d bytes: no object of Seb has more than %d", name, info.Size(), bytesMax)
+		return nil, codedError{fmt.Errorf("%s has %d bytes: no object of Seb has more than %d", name, info.Size(), bytesMax), exitDamage}
 	}
 	return io.ReadAll(io.LimitReader(f, bytesMax))
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/fsck"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -76,9 +76,9 @@ func (c *fsckCmd) check(ctx context.Context, std streams, store objstore.Store) 
 		return fmt.Errorf("check %s: stopped after %d of %d objects, %d of them damaged: %w", c.Store, far.Objects, far.Total, r.Damage(), stopped(ctx, err))
 	case r.Damage() > 0:
 		return hinted(fmt.Errorf("check %s: %w: %s", c.Store, errDamaged, counts(r, fsck.Class.Damage)),
-			"docs/operations.md says what each finding means and what to do about it")
+			"docs/trouble.md says what each finding means and what to do about it")
 	case newer > 0:
-		return fmt.Errorf("check %s: %d objects were not checked: %w", c.Store, newer, commitlog.ErrVersion)
+		return fmt.Errorf("check %s: %d objects were not checked: %w", c.Store, newer, format.ErrVersion)
 	}
 	return nil
 }

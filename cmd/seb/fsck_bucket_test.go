@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/fsck"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -50,12 +50,12 @@ func writeBucket() (bucket, error) {
 		func() error { return create("gone", 1) },
 		func() error { return appendTo("orders", 0, "a", "b") },
 		func() error { return appendTo("gone", 0, "c") },
-		func() error { return waitFor(ctx, store, commitlog.CheckpointKey(4)) },
+		func() error { return waitFor(ctx, store, format.CheckpointKey(4)) },
 		func() error { return appendTo("orders", 1, "d") },
 		func() error { return appendTo("orders", 0, large...) },
 		func() error { return b.DeleteTopic(ctx, "gone") },
 		func() error { return appendTo("orders", 0, "e") },
-		func() error { return waitFor(ctx, store, commitlog.CheckpointKey(8)) },
+		func() error { return waitFor(ctx, store, format.CheckpointKey(8)) },
 		func() error { return appendTo("orders", 0, "f") },
 		func() error { return appendTo("orders", 1, "g") },
 		func() error { return appendTo("orders", 0, "h") },
@@ -145,16 +145,16 @@ func (b bucket) delete(t *testing.T, keys ...string) {
 }
 
 // commit changes the head of a slot and encodes it anew, with sound checksums.
-func (b bucket) commit(t *testing.T, slot commitlog.Seq, change func(*commitlog.Commit)) {
+func (b bucket) commit(t *testing.T, slot format.Seq, change func(*format.Commit)) {
 	t.Helper()
-	key := commitlog.LogKey(slot)
-	c, err := commitlog.DecodeCommit(b[key])
+	key := format.LogKey(slot)
+	c, err := format.DecodeCommit(b[key])
 	if err != nil {
 		t.Fatal(err)
 	}
 	payload := b[key][c.PayloadStart:]
 	change(c)
-	b[key] = append(commitlog.EncodeCommit(c), payload...)
+	b[key] = append(format.EncodeCommit(c), payload...)
 }
 
 // found lists what a report found, as "class key" or "class key through".

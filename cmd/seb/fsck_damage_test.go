@@ -10,13 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/fsck"
 )
 
 var (
-	slot = commitlog.LogKey
-	cp   = commitlog.CheckpointKey
+	slot = format.LogKey
+	cp   = format.CheckpointKey
 )
 
 // damage is a way to harm a bucket, and what fsck must find then. D stands for
@@ -58,7 +58,7 @@ var damages = []damage{
 	{"slot far away", func(t *testing.T, b bucket) { b[slot(1000)] = b[slot(3)] },
 		[]string{"missing " + slot(12) + " " + slot(999), "foreign " + slot(1000)}, nil},
 	{"all slots", func(t *testing.T, b bucket) {
-		for s := range commitlog.Seq(11) {
+		for s := range format.Seq(11) {
 			b.delete(t, slot(s+1))
 		}
 	}, []string{
@@ -79,31 +79,31 @@ var damages = []damage{
 		[]string{"foreign " + slot(8), "foreign " + slot(9)}, nil},
 	{"a slot of another cluster", func(t *testing.T, b bucket) { b[slot(5)] = copyOf(t, otherBucket)[slot(5)] },
 		[]string{"foreign " + slot(5)}, nil},
-	{"a fork in the middle", func(t *testing.T, b bucket) { b.commit(t, 5, func(c *commitlog.Commit) { c.Nonce[0] ^= 1 }) },
+	{"a fork in the middle", func(t *testing.T, b bucket) { b.commit(t, 5, func(c *format.Commit) { c.Nonce[0] ^= 1 }) },
 		[]string{"corrupt " + slot(6)}, nil},
-	{"a fork at a checkpoint", func(t *testing.T, b bucket) { b.commit(t, 8, func(c *commitlog.Commit) { c.Nonce[0] ^= 1 }) },
+	{"a fork at a checkpoint", func(t *testing.T, b bucket) { b.commit(t, 8, func(c *format.Commit) { c.Nonce[0] ^= 1 }) },
 		[]string{"corrupt " + cp(8), "corrupt " + slot(9)}, nil},
-	{"a fork at the end", func(t *testing.T, b bucket) { b.commit(t, 11, func(c *commitlog.Commit) { c.Nonce[0] ^= 1 }) },
+	{"a fork at the end", func(t *testing.T, b bucket) { b.commit(t, 11, func(c *format.Commit) { c.Nonce[0] ^= 1 }) },
 		[]string{"corrupt " + cp(11)}, nil},
-	{"a fork that gives the same state", func(t *testing.T, b bucket) { b.commit(t, 11, func(c *commitlog.Commit) { c.Nonce[15] ^= 1 }) },
+	{"a fork that gives the same state", func(t *testing.T, b bucket) { b.commit(t, 11, func(c *format.Commit) { c.Nonce[15] ^= 1 }) },
 		[]string{"corrupt " + cp(11)}, nil}, // only its hash tells
-	{"a first commit that is none", func(t *testing.T, b bucket) { b.commit(t, 1, func(c *commitlog.Commit) { c.Prev[0] ^= 1 }) },
+	{"a first commit that is none", func(t *testing.T, b bucket) { b.commit(t, 1, func(c *format.Commit) { c.Prev[0] ^= 1 }) },
 		[]string{"corrupt " + slot(1), "corrupt " + slot(2)}, nil},
 	{"offsets that leave a hole", func(t *testing.T, b bucket) {
 		b.delete(t, cp(11))
-		b.commit(t, 11, func(c *commitlog.Commit) { c.Items[0].(*commitlog.Batch).Base++ })
+		b.commit(t, 11, func(c *format.Commit) { c.Items[0].(*format.Batch).Base++ })
 	}, []string{"corrupt " + slot(11)}, nil},
 	{"time that runs backwards", func(t *testing.T, b bucket) {
 		b.delete(t, cp(11))
-		b.commit(t, 11, func(c *commitlog.Commit) { c.Time = 1 })
+		b.commit(t, 11, func(c *format.Commit) { c.Time = 1 })
 	}, []string{"corrupt " + slot(11)}, nil},
 	{"a row with another count", func(t *testing.T, b bucket) {
 		b.delete(t, cp(11))
-		b.commit(t, 11, func(c *commitlog.Commit) { c.Items[0].(*commitlog.Batch).Count = 2 })
+		b.commit(t, 11, func(c *format.Commit) { c.Items[0].(*format.Batch).Count = 2 })
 	}, []string{"corrupt " + slot(11)}, nothing},
 	{"a row with another time", func(t *testing.T, b bucket) {
 		b.delete(t, cp(11))
-		b.commit(t, 11, func(c *commitlog.Commit) { c.Items[0].(*commitlog.Batch).MaxTime++ })
+		b.commit(t, 11, func(c *format.Commit) { c.Items[0].(*format.Batch).MaxTime++ })
 	}, []string{"corrupt " + slot(11)}, nothing},
 
 	// Checkpoints that are not of this log.
@@ -126,7 +126,7 @@ var damages = []damage{
 	}, []string{"foreign D"}, nil},
 	{"a data object of the same name and another size", func(t *testing.T, b bucket) {
 		key := b.key(t, "data/")
-		h, err := commitlog.DecodeDataHead(b[key])
+		h, err := format.DecodeDataHead(b[key])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,9 +134,9 @@ var damages = []damage{
 	}, []string{"corrupt D"}, nil},
 	{"a data object with its batches in another order", func(t *testing.T, b bucket) {
 		b.edit(b.key(t, "data/"), func(x []byte) []byte {
-			size := 12 + int(binary.BigEndian.Uint32(x[commitlog.DataPayloadStart+8:]))
-			first := bytes.Clone(x[commitlog.DataPayloadStart : commitlog.DataPayloadStart+size])
-			return append(append(x[:commitlog.DataPayloadStart], x[commitlog.DataPayloadStart+size:]...), first...)
+			size := 12 + int(binary.BigEndian.Uint32(x[format.DataPayloadStart+8:]))
+			first := bytes.Clone(x[format.DataPayloadStart : format.DataPayloadStart+size])
+			return append(append(x[:format.DataPayloadStart], x[format.DataPayloadStart+size:]...), first...)
 		})
 	}, []string{"corrupt D"}, nothing},
 	{"a commit in a data object's place", func(t *testing.T, b bucket) { b[b.key(t, "data/")] = b[slot(3)] }, []string{"foreign D"}, nil},
@@ -185,27 +185,27 @@ func reseal(b []byte) []byte {
 // otherState returns checkpoint 8 with the state of checkpoint 4, sound in itself.
 func otherState(t *testing.T, b bucket) []byte {
 	t.Helper()
-	c, err := commitlog.DecodeCheckpoint(b[cp(8)])
+	c, err := format.DecodeCheckpoint(b[cp(8)])
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, err := commitlog.DecodeCheckpoint(b[cp(4)])
+	old, err := format.DecodeCheckpoint(b[cp(4)])
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Body = old.Body
-	return append(commitlog.EncodeCheckpoint(c), c.Body...)
+	return append(format.EncodeCheckpoint(c), c.Body...)
 }
 
 // dataObject returns one of the bucket's cluster.
-func dataObject(t *testing.T, b bucket, seq commitlog.Seq, id uint64, batch []byte) []byte {
+func dataObject(t *testing.T, b bucket, seq format.Seq, id uint64, batch []byte) []byte {
 	t.Helper()
-	c, err := commitlog.DecodeCluster(b["seb.json"])
+	c, err := format.DecodeCluster(b["seb.json"])
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(commitlog.EncodeDataHead(&commitlog.DataHead{
-		Cluster: c.ID, Ref: commitlog.DataRef{Seq: seq, ID: id}, Batches: 1, PayloadSize: uint32(len(batch)),
+	return append(format.EncodeDataHead(&format.DataHead{
+		Cluster: c.ID, Ref: format.DataRef{Seq: seq, ID: id}, Batches: 1, PayloadSize: uint32(len(batch)),
 	}), batch...)
 }
 

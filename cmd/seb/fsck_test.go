@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/fsck"
-	"github.com/simple-event-broker/seb/internal/s3test"
+	"github.com/simple-event-broker/seb/internal/test/s3test"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -48,7 +48,7 @@ func TestFsckExitCodes(t *testing.T) {
 		{"whole, with notes", func(_ *testing.T, b bucket) { b["probe/1"], b["x/y"] = []byte("x"), []byte("y") }, nil, exitOK, "leftover: 1: probe/1\nstray: 1: x/y\nverdict: whole", ""},
 		{"quiet", adding("probe/1", "x"), []string{"--quiet"}, exitOK, "", ""},
 		{"damaged", deleting(slot(5)), nil, exitDamage, "missing   " + slot(5) + ": records live there, says " + cp(11) + "; lost with it: topic orders partition 1 offsets 0 to 0\n", "the log is damaged: 1 missing"},
-		{"damaged, quiet", deleting(slot(5)), []string{"--quiet"}, exitDamage, "missing   " + slot(5), "docs/operations.md"},
+		{"damaged, quiet", deleting(slot(5)), []string{"--quiet"}, exitDamage, "missing   " + slot(5), "docs/trouble.md"},
 		{"many slots", deleting(slot(8), slot(9), slot(10), slot(11)), nil, exitDamage, "missing   " + slot(8) + " to " + slot(11) + " (4 slots): records live there, says " + cp(11) + "; lost with it: topic orders partition 0 offsets 9 to 9 and 3 more batches\n", "1 missing"},
 		{"data object", func(t *testing.T, b bucket) { b.delete(t, b.key(t, "data/")) }, nil, exitDamage,
 			": " + slot(6) + " refers to it; lost with it: topic orders partition 0 offsets 2 to ", "1 missing"},
@@ -121,9 +121,9 @@ func TestFsckReportsAsJSON(t *testing.T) {
 func TestFsckNamesAllDamageAndFewOrphans(t *testing.T) {
 	b := copyOf(t, goodBucket)
 	for id := range uint64(5) {
-		b[commitlog.DataRef{Seq: 3, ID: id}.Key()] = dataObject(t, b, 3, id, batchOf("late"))
+		b[format.DataRef{Seq: 3, ID: id}.Key()] = dataObject(t, b, 3, id, batchOf("late"))
 	}
-	for _, s := range []commitlog.Seq{3, 5, 8, 9, 10} {
+	for _, s := range []format.Seq{3, 5, 8, 9, 10} {
 		b[slot(s)] = []byte("rubbish")
 	}
 	r := runSeb(t, nil, "fsck", "--store", b.inDirectory(t))

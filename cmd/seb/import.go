@@ -53,6 +53,7 @@ func (c *importCmd) Run(ctx context.Context, std streams) error {
 	}
 	im := &importer{cmd: c, broker: broker, source: source, progress: newProgress(std.err, found.files())}
 	im.progress.unit, im.progress.counted = "files", true
+	im.waits = newWaitNotes(std.err, im.progress, "import", c.RetryFor)
 	summary := importSummary{Source: c.Source, DryRun: c.DryRun, Ignored: found.ignored, Topics: []*topicSummary{}}
 	for _, topic := range found.names() {
 		t := &topicImport{importer: im, topicSummary: topicSummary{Topic: topic}, offsets: found.topics[topic]}
@@ -72,6 +73,7 @@ type importer struct {
 	broker   *client
 	source   importSource
 	progress *progress
+	waits    *waitNotes
 	files    int64 // done, of all topics
 	bytes    int64 // of their values
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/httpapi"
 	"github.com/simple-event-broker/seb/internal/original"
-	"github.com/simple-event-broker/seb/internal/s3test"
+	"github.com/simple-event-broker/seb/internal/test/s3test"
 	"github.com/simple-event-broker/seb/objstore"
 )
 

@@ -197,6 +197,9 @@ func (t *topicImport) append(ctx context.Context) error {
 		}
 		retry, outcome := retryable(err)
 		unknown = unknown || outcome == seb.Unknown
+		if retry {
+			t.waits.tell(err)
+		}
 		if retry && pause.wait(retrying, err) {
 			continue
 		}

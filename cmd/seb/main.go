@@ -51,9 +51,9 @@ find the log. S3 credentials come from the usual AWS_ variables and files. NO_CO
 Exit codes:
 
 ` + exitHelp() + `
-Documentation: https://github.com/simple-event-broker/seb, in docs/: quickstart.md (five minutes), http.md (with
-curl), operations.md (running it), guarantees.md (what it promises), format.md (every byte of it). A running broker
-describes its API at /openapi.yaml.`
+Documentation: https://github.com/simple-event-broker/seb, in docs/: README.md (what is where), quickstart.md (five
+minutes), http.md (with curl), operations.md (running it), flags.md, trouble.md (what messages mean), guarantees.md
+(what it promises). A running broker describes its API at /openapi.yaml.`
 
 // cli is the command line, one field per subcommand.
 type cli struct {
@@ -173,6 +173,9 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 	}
 	preferTypedKey(command)
 	err = command.Run()
+	if nobodyReads(err) && exitCode(ctx, err) == exitFailure { // and nothing else went wrong
+		return exitOK // as any command before | head
+	}
 	if err != nil && !errors.Is(err, errEnded) {
 		report(std.err, pointToHelp(command, err))
 	}

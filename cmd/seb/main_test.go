@@ -70,6 +70,7 @@ func TestExitCodesTellUsageFromFailure(t *testing.T) {
 		{"missing argument", []string{"consume"}, exitUsage, "<topic>"},
 		{"bad position", []string{"consume", "t", "--from", "soon"}, exitUsage, "soon"},
 		{"update of nothing", []string{"topic", "update", "t"}, exitUsage, "--retention"},
+		{"state without room", []string{"serve", "--store", "memory:", "--http", "127.0.0.1:0", "--state-memory", "1"}, exitUsage, "--state-memory is 1 B; it must be at least 1 MiB"},
 		{"no partitions", []string{"topic", "create", "t", "--partitions", "0"}, exitUsage, "--partitions"},
 		{"fewer than one partition", []string{"topic", "update", "t", "--partitions", "0"}, exitUsage, "--partitions"},
 		{"retention of no time", []string{"topic", "update", "t", "--retention", "0s"}, exitUsage, "none for no limit"},

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/s3test"
+	"github.com/simple-event-broker/seb/internal/test/s3test"
 )
 
 const (

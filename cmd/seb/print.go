@@ -19,7 +19,15 @@ func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(v)
+	return written(e.Encode(v))
+}
+
+// written returns the error of a write to standard output as one.
+func written(err error) error {
+	if err == nil {
+		return nil
+	}
+	return outputError{err}
 }
 
 // printer writes for people. It keeps the first error, so that a full disk
@@ -36,7 +44,8 @@ func newPrinter(w io.Writer) *printer { return &printer{painter: painterFor(w), 
 
 func (p *printer) printf(format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format, args...)
+		_, err := fmt.Fprintf(p.w, format, args...)
+		p.err = written(err)
 	}
 }
 
@@ -50,7 +59,7 @@ func (p *printer) table(rows func(*printer)) {
 		p.err = inner.err
 	}
 	if err := t.Flush(); p.err == nil {
-		p.err = err
+		p.err = written(err)
 	}
 }
 

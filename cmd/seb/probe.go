@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -45,7 +45,7 @@ func newProber(store objstore.Store) *prober {
 	return &prober{store: store, progress: newProgress(io.Discard, 0), id: hex.EncodeToString(id[:]), samples: map[string][]time.Duration{}}
 }
 
-func (p *prober) prefix() string { return commitlog.ProbePrefix + p.id + "-" }
+func (p *prober) prefix() string { return format.ProbePrefix + p.id + "-" }
 
 func (p *prober) key(format string, args ...any) string {
 	return p.prefix() + fmt.Sprintf(format, args...)

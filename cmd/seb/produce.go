@@ -96,6 +96,7 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	go g.read(ctx, in, c.Skip)
 
 	p := &producer{cmd: c, broker: broker, run: rand.Text(), unit: form.unit, partitions: map[int32]*appendedPartition{}, acked: c.Skip, progress: newProgress(std.err, total)}
+	p.waits = newWaitNotes(std.err, p.progress, "produce "+c.Topic, c.RetryFor)
 	err = p.sendAll(ctx, g)
 	p.progress.clear()
 	if err != nil {
@@ -181,6 +182,7 @@ type producer struct {
 	acked    int64  // units from the first one on that are in the log, those skipped included
 	bytes    int64  // of the input, as far as it was acknowledged in this run
 	answered bool   // a broker has answered before
+	waits    *waitNotes
 
 	partitions map[int32]*appendedPartition
 }
@@ -231,6 +233,9 @@ func (p *producer) sendBatch(ctx context.Context, batch *recordBatch) (seb.Outco
 		// A broker that never answered is more likely a wrong URL than one
 		// that is being restarted. What it may have taken is worth asking again.
 		hopeless := unreachable && !p.answered && outcome != seb.Unknown
+		if retry && !hopeless {
+			p.waits.tell(err)
+		}
 		if !retry || hopeless || !pause.wait(retrying, err) {
 			return outcome, err
 		}

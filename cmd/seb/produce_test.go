@@ -12,8 +12,11 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/simple-event-broker/seb"
 )
 
 // fakeBroker takes appends and answers them as told: the n-th request is
@@ -167,6 +170,34 @@ func TestProduceSaysHowToGoOn(t *testing.T) {
 	if diff := cmp.Diff(fiveRecords, f.accepted()); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// Where the log's state is full, the broker asks for a minute: nobody should wonder what
+// produce waits for.
+func TestProduceSaysOnceWhatItWaitsFor(t *testing.T) {
+	full := func(w http.ResponseWriter, r *http.Request) {
+		problem(http.StatusTooManyRequests, "over_memory_budget", "not_committed")(&laterResponse{w}, r)
+	}
+	_, url := newFakeBroker(t, full, full, full, full)
+	r := runSeb(t, strings.NewReader("a"), "produce", "orders", "--server", url, "--retry-for", "100ms")
+	r.want(t, exitUnreachable, "seb: produce orders: over_memory_budget: because of a test; trying again for up to 100ms\n     none\n")
+	var said strings.Builder
+	waits := newWaitNotes(&said, newProgress(io.Discard, 0), "produce orders", time.Minute)
+	for range 3 {
+		waits.tell(&apiError{Code: seb.CodeOverMemoryBudget, retryAfter: time.Minute})
+		waits.tell(&apiError{Code: seb.CodeStoreUnavailable, retryAfter: time.Second})
+	}
+	if strings.Count(said.String(), "trying again") != 1 {
+		t.Error(said.String())
+	}
+}
+
+// laterResponse asks for a minute.
+type laterResponse struct{ http.ResponseWriter }
+
+func (w *laterResponse) WriteHeader(status int) {
+	w.Header().Set("Retry-After", "60")
+	w.ResponseWriter.WriteHeader(status)
 }
 
 func TestProduceGivesUpRetrying(t *testing.T) {

@@ -53,7 +53,7 @@ func (p *progress) update(now time.Time, units, bytes int64) {
 		left := time.Duration(float64(took) * float64(p.total-done) / float64(done))
 		line = bar(done, p.total) + " " + line + fmt.Sprintf(", %d%%, %v left", 100*done/p.total, left.Round(time.Second))
 	}
-	note(p.w, "\r\x1b[K%s", line)
+	note(p.w, "%s%s", own(lineStart)+own(eraseToEnd), line)
 }
 
 // barCells is how wide a bar is.
@@ -68,6 +68,6 @@ func bar(done, total int64) string {
 // clear removes the line, if there is one.
 func (p *progress) clear() {
 	if p.w != nil && p.updated != p.start {
-		note(p.w, "\r\x1b[K")
+		note(p.w, "%s", own(lineStart)+own(eraseToEnd))
 	}
 }

@@ -49,6 +49,9 @@ type queueInfo struct {
 	Owner        *string         `json:"owner"`
 }
 
+// ownerSelf is the owner that answers, and that has no address for others.
+const ownerSelf = "self"
+
 type queueConfigInfo struct {
 	Lease           string  `json:"lease"`
 	MaxAttempts     int     `json:"max_attempts"`
@@ -145,7 +148,8 @@ type queueListCmd struct {
 }
 
 const queueColumnsHelp = `READY may be handed out now, DELAYED later: not due yet, or waiting for another attempt. LEASED is with workers, HELD
-may be: the broker that handed it out was lost, and it waits for one lease. - is not known to this broker, and counted as ready. DEAD is parked. OLDEST is how long the oldest of them is there.`
+may be: the broker that handed it out was lost, and it waits for one lease. - is not known to this broker, and counted as ready: after a
+restart until a worker has asked for records. DEAD is parked. OLDEST is how long the oldest of them is there.`
 
 // Help shows examples.
 func (queueListCmd) Help() string {
@@ -226,7 +230,14 @@ func (c *queueShowCmd) Run(ctx context.Context, std streams) error {
 		row.printf("%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Ready, textOr(q.Leased, "-"), textOr(q.Held, "-"), q.Delayed, q.Dead, q.age(), rate(q.Received), rate(q.Acknowledged))
 	})
 	out.printf("\n%s\n", strings.ReplaceAll(q.Config.String(), "; ", "\n"))
-	out.printf("owner: %s\n", textOr(q.Owner, "none known"))
+	owner := textOr(q.Owner, "none, or a broker that advertises no address (seb serve --advertise)")
+	if owner == ownerSelf {
+		owner = "the broker that answers, which advertises no address"
+	}
+	out.printf("owner: %s\n", owner)
+	if q.Leased == nil {
+		out.printf("what is leased or held counts as ready: it is known once a worker has asked for records, to the broker that hands them out\n")
+	}
 	if q.HeldUntil != nil {
 		out.printf("held until: %s\n", *q.HeldUntil)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +22,8 @@ const (
 
 type queueDeadCmd struct {
 	queueFlags
-	Limit int `default:"100" placeholder:"N" help:"Show at most N (default ${default})."`
+	Limit int    `default:"100" placeholder:"N" help:"Show at most N (default ${default})."`
+	Next  string `env:"-" placeholder:"PARTITION:OFFSET" help:"Go on where the call before ended, which says so (default: the first)."`
 }
 
 // Help shows examples.
@@ -29,10 +31,12 @@ func (queueDeadCmd) Help() string {
 	return `Examples:
 
     seb queue dead orders mail
+    seb queue dead orders mail --limit 20 --next 0:41
     seb queue dead orders mail --output json | jq -r '.messages[] | [.key, .reason] | @tsv'
 
-By partition and offset. ATTEMPTS is how often the record was handed out, REASON what the last worker said. As json the records
-come as a whole. seb queue redrive takes them back to work.`
+By partition and offset. ATTEMPTS is how often the record was handed out, REASON what the last worker said. Where there are
+more, the last line says how to go on. As json the records come as a whole, and "next" is null or what --next takes. seb queue
+redrive takes them back to work.`
 }
 
 // deadRecord is what of a parked record is shown in a line.
@@ -44,21 +48,27 @@ type deadRecord struct {
 	Reason    string    `json:"reason"`
 }
 
+// placePattern is what --next takes; the broker knows what is there.
+var placePattern = regexp.MustCompile(`^[0-9]{1,10}:[0-9]{1,19}$`)
+
 // Run prints a line per record.
 func (c *queueDeadCmd) Run(ctx context.Context, std streams) error {
 	if c.Limit < 1 {
 		return usage(errors.New("--limit must be at least 1"))
 	}
+	if c.Next != "" && !placePattern.MatchString(c.Next) {
+		return usage(fmt.Errorf("--next is %q; take the PARTITION:OFFSET that the call before ended with, such as 0:41", c.Next))
+	}
 	broker, err := c.client()
 	if err != nil {
 		return err
 	}
-	dead, more, err := c.read(ctx, broker)
+	dead, next, err := c.read(ctx, broker)
 	if err != nil {
 		return c.failed("show the dead of", err)
 	}
 	if c.json() {
-		return printJSON(std.out, map[string]any{"messages": dead, "more": more})
+		return printJSON(std.out, map[string]any{"messages": dead, "more": next != nil, "next": next})
 	}
 	records := make([]deadRecord, len(dead))
 	for i, whole := range dead {
@@ -73,16 +83,19 @@ func (c *queueDeadCmd) Run(ctx context.Context, std streams) error {
 			row.printf("%d\t%d\t%d\t%s\t%s\n", d.Partition, d.Offset, d.Attempts, d.Parked.UTC().Format(time.RFC3339), oneLine(d.Reason))
 		}
 	})
-	if more {
-		note(std.err, "there are more: see --limit\n")
+	if next != nil {
+		note(std.err, "there are more: go on with --next %s\n", *next)
 	}
 	return out.err
 }
 
-// read returns as many as are wanted, and whether there are more.
-func (c *queueDeadCmd) read(ctx context.Context, broker *client) (dead []json.RawMessage, more bool, _ error) {
+// read returns as many as are wanted, and where to go on, nil if there are no more.
+func (c *queueDeadCmd) read(ctx context.Context, broker *client) (dead []json.RawMessage, next *string, _ error) {
 	dead = []json.RawMessage{}
 	query := url.Values{}
+	if c.Next != "" {
+		query.Set("next", c.Next)
+	}
 	for {
 		query.Set("limit", strconv.Itoa(min(c.Limit-len(dead), deadPageMax)))
 		var page struct {
@@ -90,11 +103,11 @@ func (c *queueDeadCmd) read(ctx context.Context, broker *client) (dead []json.Ra
 			Next     *string           `json:"next"`
 		}
 		if _, err := broker.call(ctx, http.MethodGet, broker.url(query, c.path("dead")...), nil, &page); err != nil {
-			return nil, false, err
+			return nil, nil, err
 		}
 		dead = append(dead, page.Messages...)
 		if page.Next == nil || len(dead) >= c.Limit {
-			return dead, page.Next != nil, nil
+			return dead, page.Next, nil
 		}
 		query.Set("next", *page.Next)
 	}
@@ -116,6 +129,7 @@ type queueRedriveCmd struct {
 	queueFlags
 	Partition *int32  `env:"-" placeholder:"N" help:"Partition of the records that --offset names (default: 0)."`
 	Offset    []int64 `env:"-" placeholder:"N" help:"Take this record alone; may be repeated, or a list with commas (default: all that are parked)."`
+	Limit     *int64  `env:"-" placeholder:"N" help:"Take the first N alone, by partition and offset (default: all that are parked)."`
 }
 
 // Help shows examples.
@@ -123,6 +137,7 @@ func (queueRedriveCmd) Help() string {
 	return `Examples:
 
     seb queue redrive orders mail
+    seb queue redrive orders mail --limit 100
     seb queue redrive orders mail --partition 3 --offset 41,57
 
 They are handed out as if they had never been, with all the attempts that the queue allows. A record that is not
@@ -137,6 +152,11 @@ func (c *queueRedriveCmd) Run(ctx context.Context, std streams) error {
 	}
 	var redriven, remaining int64
 	for {
+		most := int64(redriveMax) // of this request
+		if c.Limit != nil {
+			most = min(most, *c.Limit-redriven)
+			body["limit"] = most
+		}
 		whole, _, err := c.ask(ctx, "redrive", http.MethodPost, body, "dead", "redrive")
 		if err != nil {
 			return err
@@ -149,7 +169,8 @@ func (c *queueRedriveCmd) Run(ctx context.Context, std streams) error {
 			return c.failed("redrive", err)
 		}
 		remaining = answer.Remaining
-		if redriven += answer.Redriven; answer.Redriven < redriveMax {
+		redriven += answer.Redriven
+		if answer.Redriven < most || c.Limit != nil && redriven >= *c.Limit {
 			break
 		}
 	}
@@ -165,6 +186,10 @@ func (c *queueRedriveCmd) body() (map[string]any, error) {
 	switch {
 	case c.Partition != nil && len(c.Offset) == 0:
 		return nil, usageError{hinted(errors.New("--partition goes with --offset"), "leave it out to redrive all that are parked")}
+	case c.Limit != nil && len(c.Offset) > 0:
+		return nil, usage(errors.New("--limit does not go with --offset, which says how many"))
+	case c.Limit != nil && *c.Limit < 1:
+		return nil, usage(errors.New("--limit must be at least 1"))
 	case len(c.Offset) > placesMax:
 		return nil, usage(fmt.Errorf("%d offsets; there may be %d at a time", len(c.Offset), placesMax))
 	case len(c.Offset) == 0:

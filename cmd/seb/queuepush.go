@@ -14,8 +14,8 @@ import (
 type queuePushCmd struct {
 	Set    queuePushSetCmd    `cmd:"" help:"Have a queue's records sent to a URL, or change how."`
 	Show   queuePushShowCmd   `cmd:"" help:"Show where a queue's records are sent to."`
-	Resume queuePushResumeCmd `cmd:"" help:"Go on with a target that had said that it is gone."`
-	Delete queuePushDeleteCmd `cmd:"" help:"Send a queue's records nowhere any more."`
+	Resume queuePushResumeCmd `cmd:"" help:"Go on after the receiver answered 410 (Gone)."`
+	Delete queuePushDeleteCmd `cmd:"" help:"Stop sending a queue's records, and forget the URL."`
 }
 
 // Help tells what a push is.
@@ -34,6 +34,7 @@ type pushInfo struct {
 	MaxInFlight int      `json:"max_in_flight"`
 	Timeout     string   `json:"timeout"`
 	Stopped     *string  `json:"stopped"`
+	Blocked     *string  `json:"blocked"`
 }
 
 // String says how the queue is pushed.
@@ -45,6 +46,9 @@ func (p pushInfo) String() string {
 	s := fmt.Sprintf("in flight at most: %d; timeout: %s; headers: %s; secrets: %d", p.MaxInFlight, p.Timeout, headers, p.Secrets)
 	if p.Stopped != nil {
 		s += "; stopped: " + oneLine(*p.Stopped)
+	}
+	if p.Blocked != nil {
+		s += "; blocked: " + oneLine(*p.Blocked)
 	}
 	return s
 }
@@ -140,7 +144,7 @@ func (c *queuePushSetCmd) body() (map[string]any, error) {
 		body["headers"] = headers
 	}
 	if len(body) == 0 {
-		return nil, usageError{hinted(errors.New("nothing is to change"), "give a URL, or what is to change; seb queue push resume goes on with a target that was gone")}
+		return nil, usageError{hinted(errors.New("nothing is to change"), "give a URL, or what is to change; seb queue push resume goes on after the receiver answered 410 (Gone)")}
 	}
 	return body, nil
 }

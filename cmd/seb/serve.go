@@ -36,9 +36,9 @@ const (
 type serveCmd struct {
 	storeFlag
 	HTTP       string        `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
-	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to pass on what only the owner of a queue can answer, such as http://10.0.0.5:51313 (default: the address that it listens on, unless that is a wildcard or of this machine alone); no other broker may have it. Port 0 stands for the one that it listens on."`
+	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to pass on what only the owner of a queue can answer, such as http://10.0.0.5:51313; without a port it is 80, or 443 of https (default: the address that it listens on, unless that is a wildcard or of this machine alone); no other broker may have it. Port 0 stands for the one that it listens on."`
 	AutoCreate bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
-	StaleMax   time.Duration `default:"1s" help:"How old the last look at the log may be when its end is told, or a queue hands out records (default ${default})."`
+	StaleMax   time.Duration `default:"1s" help:"How stale reads, and the records that a queue hands out, may be (default ${default})."`
 	Prices     pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"What the store asks, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (not known), or dollars for a million requests of class A, of class B, and a GB and month (default: by the store's address)."`
 
 	tlsFlags    `group:"access"`
@@ -51,8 +51,8 @@ type serveCmd struct {
 	AppendTimeout     time.Duration  `group:"commits" default:"30s" help:"How long an append waits for the store before it is answered 503 (default ${default})."`
 	CheckpointCommits int            `group:"commits" default:"1000" placeholder:"N" help:"Commits between two checkpoints, 1 to 1024 (default ${default})."`
 
-	Memory      size   `group:"memory" default:"128MiB" help:"Memory for requests, open batches and the cache together (default ${default})."`
-	StateMemory size   `group:"memory" default:"256MiB" help:"Memory for what the broker knows about the log; appends are refused when a sixteenth of it is left (default ${default})."`
+	Memory      size   `group:"memory" default:"128MiB" help:"Memory for requests, open batches and the cache together, at least 8MiB (default ${default})."`
+	StateMemory size   `group:"memory" default:"256MiB" help:"Memory for what the broker knows about the log; appends are refused when a sixteenth of it is left; at least 1MiB (default ${default})."`
 	CacheDir    string `group:"memory" placeholder:"DIR" help:"Where to cache what was read from the store (default: nowhere). Nobody else may write to it."`
 	CacheBytes  size   `group:"memory" default:"1GiB" help:"Largest size of the cache directory (default ${default})."`
 
@@ -405,5 +405,12 @@ func (c *serveCmd) checkPositive() error {
 			return usage(fmt.Errorf("%s must be greater than 0", flag.name))
 		}
 	}
+	if c.StateMemory < stateMemoryMin {
+		return usage(fmt.Errorf("--state-memory is %v; it must be at least %v", c.StateMemory, stateMemoryMin))
+	}
 	return nil
 }
+
+// stateMemoryMin leaves a reserve of 64 KiB: enough to lock a log that is full, and to work
+// off its queues. An empty log takes nothing of the rest, which has room for some 17,000 commits.
+const stateMemoryMin size = 1 << 20

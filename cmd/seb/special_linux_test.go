@@ -36,14 +36,14 @@ func TestSpecialFilesAndHugeOnesAreRefusedByName(t *testing.T) {
 		{[]string{"dump", "--store", store, "checkpoint/" + filepath.Base(huge)}, "107374182400 bytes"},
 		{[]string{"fsck", "--store", store}, fifo + " is a FIFO"},
 	} {
-		if r := runSeb(t, nil, test.args...); r.code == 0 || !strings.Contains(r.out+r.err, test.want) {
+		if r := runSeb(t, nil, test.args...); r.code != exitDamage || !strings.Contains(r.out+r.err, test.want) {
 			t.Errorf("%v: %+v", test.args, r)
 		}
 	}
 	if err := os.Remove(fifo); err != nil {
 		t.Fatal(err)
 	}
-	if r := runSeb(t, nil, "fsck", "--store", store); r.code == 0 || !strings.Contains(r.out+r.err, "107374182400 bytes") {
+	if r := runSeb(t, nil, "fsck", "--store", store); r.code != exitDamage || !strings.Contains(r.out+r.err, "107374182400 bytes") {
 		t.Errorf("fsck: %+v", r)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"os"
@@ -46,20 +47,27 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// ownMark stands before each control sequence that seb itself writes to a terminal. It is
+// another one in each process, so that nobody else can write such a sequence.
+var ownMark = "\x00" + rand.Text()
+
+// own marks a control sequence as written by seb.
+func own(sequence string) string { return ownMark + sequence }
+
 // ownSequences are the control sequences that seb itself writes.
 var ownSequences = []string{
-	"\r", toTopLeft, eraseToEnd, eraseBelow, eraseScreen, startColor(red), startColor(green), endColor,
+	own(lineStart), own(toTopLeft), own(eraseToEnd), own(eraseBelow), own(eraseScreen), own(startColor(red)), own(startColor(green)), own(endColor),
 }
 
 // appendVisible appends text with its control characters escaped, also those that change
 // the direction of what follows, and bytes that are no text. LF and tabs stay, and so do
-// those sequences.
+// those sequences, without their mark.
 func appendVisible(dst, text []byte, sequences []string) []byte {
 next:
 	for len(text) > 0 {
 		for _, s := range sequences {
 			if bytes.HasPrefix(text, []byte(s)) {
-				dst, text = append(dst, s...), text[len(s):]
+				dst, text = append(dst, s[len(ownMark):]...), text[len(s):]
 				continue next
 			}
 		}
@@ -108,5 +116,5 @@ func (p painter) paint(c color, text string) string {
 	if !p || c == "" || text == "" {
 		return text
 	}
-	return startColor(c) + text + endColor
+	return own(startColor(c)) + text + own(endColor)
 }

@@ -39,7 +39,8 @@ func (topCmd) Help() string {
 Shows what a broker and its topics do, until Ctrl-C. Rates of topics are of the log, whoever appended; those of
 requests, commits and the store are the broker's own. As json it writes a line per look, also into a file.
 
-A look reads /readyz, /metrics and /v1/topics. The first costs nothing; the others may cost the broker one GET of
+A look reads /readyz, /metrics and /v1/topics. Where there are API keys it needs one with
+the scope read, and shows the topics that this key is for. The first costs nothing; the others may cost the broker one GET of
 the store, if nobody else made it look at the end of the log within its --stale-max. On S3 that is at most $0.04 a
 day at a look a second.`
 }
@@ -90,7 +91,7 @@ func (c *topCmd) screen(std streams) (show func(*topView) error, once bool) {
 	if c.json() {
 		e := json.NewEncoder(std.out)
 		e.SetEscapeHTML(false)
-		return func(v *topView) error { return e.Encode(v) }, c.Once
+		return func(v *topView) error { return written(e.Encode(v)) }, c.Once
 	}
 	p := newPrinter(std.out)
 	if c.Once || !isTerminal(std.out) {
@@ -119,6 +120,7 @@ func sizeOf(w io.Writer) (columns, rows int) {
 }
 
 const (
+	lineStart   = "\r"
 	toTopLeft   = "\x1b[H"
 	eraseToEnd  = "\x1b[K"
 	eraseBelow  = "\x1b[J"
@@ -129,15 +131,15 @@ const (
 // behind the new text, so that nothing flickers.
 func (p *printer) draw(lines []topLine, columns int) {
 	if !p.drawn {
-		p.printf(eraseScreen)
+		p.printf("%s", own(eraseScreen))
 		p.drawn = true
 	}
-	p.printf(toTopLeft)
+	p.printf("%s", own(toTopLeft))
 	for _, line := range lines {
 		text := []rune(line.text)
-		p.printf("%s%s\r\n", p.paint(line.color, string(text[:min(len(text), columns)])), eraseToEnd)
+		p.printf("%s%s%s\n", p.paint(line.color, string(text[:min(len(text), columns)])), own(eraseToEnd), own(lineStart))
 	}
-	p.printf(eraseBelow)
+	p.printf("%s", own(eraseBelow))
 }
 
 // errNoMetrics is a server that answers, but not as a broker's.

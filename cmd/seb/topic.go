@@ -202,7 +202,7 @@ func (topicDeleteCmd) Help() string {
 
     seb topic delete orders
 
-It does so at once, without asking. To delete the older records only, use seb topic trim. A topic created later under the same name shares nothing with the deleted one.`
+It does so at once, without asking, and warns if a queue has it as its dead-letter topic. To delete the older records only, use seb topic trim. A topic created later under the same name shares nothing with the deleted one.`
 }
 
 // Run deletes the topic.
@@ -211,8 +211,12 @@ func (c *topicDeleteCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err := broker.call(ctx, http.MethodDelete, broker.url(nil, "topics", c.Topic), nil, nil); err != nil {
+	_, header, err := broker.exchange(ctx, http.MethodDelete, broker.url(nil, "topics", c.Topic), nil, nil)
+	if err != nil {
 		return fmt.Errorf("delete topic %s: %w", c.Topic, err)
+	}
+	if warning := header.Get("Seb-Warning"); warning != "" {
+		note(std.err, "warning: %s\n", oneLine(warning))
 	}
 	if c.json() {
 		return printJSON(std.out, map[string]any{"name": c.Topic, "deleted": true})

@@ -11,7 +11,7 @@ import (
 // configFlags say how long the records of a topic are kept. They don't come from
 // the environment: what is meant for new topics must not change one that is there.
 type configFlags struct {
-	Retention      *age       `env:"-" placeholder:"DURATION|none" help:"Age after which records may go, such as 168h for a week; none keeps them for ever (default: as it is, and none for a new topic)."`
+	Retention      *age       `env:"-" placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 168h for a week, or none; this one only stores it (default: as it is, and none for a new topic)."`
 	RetentionBytes *sizeLimit `env:"-" placeholder:"SIZE|none" help:"How much of each partition is kept at least, such as 1GiB; none is no such limit (default: as with --retention)."`
 }
 

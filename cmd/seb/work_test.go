@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/internal/s3test"
+	"github.com/simple-event-broker/seb/internal/test/s3test"
 )
 
 // work starts a `seb work orders mail` in dir; it ends with the test.

@@ -104,7 +104,7 @@ func Open(opts Options) (*Cache, error) {
 	}
 	d, err := openDisk(opts)
 	if errors.Is(err, ErrUnsafe) {
-		return nil, fmt.Errorf("open cache: %w", err)
+		return nil, err
 	}
 	if err != nil {
 		opts.Logger.Warn("running without a disk cache", "dir", opts.Dir, "err", err)

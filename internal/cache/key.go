@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -98,6 +99,17 @@ func makeKey(path string) (*key, error) {
 		return nil, fmt.Errorf("make key of cache directory: %w", err)
 	}
 	return newKey(secret)
+}
+
+// CheckDir returns an error that wraps [ErrUnsafe] if dir, or the key in it, is there and
+// unsafe. It changes nothing; [Open] checks again.
+func CheckDir(dir string) error {
+	for path, forbidden := range map[string]fs.FileMode{dir: othersWrite, filepath.Join(dir, keyName): othersUse} {
+		if err := checkPrivate(path, forbidden); errors.Is(err, ErrUnsafe) {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkPrivate refuses a file or directory that is another user's, or that

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/simple-event-broker/seb/internal/format"
 	"math/rand/v2"
 )
 
 // Next is what a commit is built on.
 type Next struct {
-	Seq  Seq
-	Prev Hash
+	Seq  format.Seq
+	Prev format.Hash
 	// Now is the store's time in microseconds since 1970.
 	Now int64
 }
@@ -24,7 +25,7 @@ type Next struct {
 //
 // ErrUnknown is wrapped when a claim that was sent has ended undecided; any
 // other error means that nothing was, or will be, committed.
-func (l *Log) Commit(ctx context.Context, build func(Next) (*Commit, [][]byte), report func(error)) (*Commit, error) {
+func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]byte), report func(error)) (*format.Commit, error) {
 	tries := 0
 	if err := l.giveWay(ctx); err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func (l *Log) countWin() {
 	l.wonAt = now
 }
 
-func (l *Log) propose(build func(Next) (*Commit, [][]byte)) bool {
+func (l *Log) propose(build func(Next) (*format.Commit, [][]byte)) bool {
 	applied, tip := l.Position()
 	c, payload := build(Next{Seq: applied + 1, Prev: tip, Now: l.StoreNow().UnixMicro()})
 	if c == nil {
@@ -115,7 +116,7 @@ func (l *Log) propose(build func(Next) (*Commit, [][]byte)) bool {
 	}
 	c.Created = l.clock.Now().UnixMicro()
 	c.Cluster, c.Seq, c.Prev = l.cluster.ID, applied+1, tip
-	head := EncodeCommit(c)
+	head := format.EncodeCommit(c)
 	l.claim, l.claimParts = c, append([][]byte{head}, payload...)
 	l.with(func(p *Protocol) { p.Propose(c.Hash) })
 	return true

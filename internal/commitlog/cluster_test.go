@@ -9,11 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-func openTestCluster(t *testing.T, store objstore.Store) (Cluster, error) {
+func openTestCluster(t *testing.T, store objstore.Store) (format.Cluster, error) {
 	return OpenCluster(t.Context(), store, testDelay, testMargin, time.Now())
 }
 
@@ -21,7 +22,7 @@ func TestBrokersThatOpenAnEmptyBucketTogetherAgree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory(objstore.WithClock(time.Now))
 		const brokers = 8
-		opened := make(chan Cluster)
+		opened := make(chan format.Cluster)
 		for i := range brokers {
 			store := storetest.NewFaulty(memory)
 			store.On("", "", storetest.Delay(10*time.Millisecond)) // so that all find it empty
@@ -31,7 +32,7 @@ func TestBrokersThatOpenAnEmptyBucketTogetherAgree(t *testing.T) {
 					t.Error(err)
 				}
 				// What a broker does next must not make the bucket look foreign to the others.
-				if _, err := memory.Create(t.Context(), fmt.Sprint(ProbePrefix, i)); err != nil {
+				if _, err := memory.Create(t.Context(), fmt.Sprint(format.ProbePrefix, i)); err != nil {
 					t.Error(err)
 				}
 				opened <- c
@@ -41,7 +42,7 @@ func TestBrokersThatOpenAnEmptyBucketTogetherAgree(t *testing.T) {
 		for range brokers - 1 {
 			requireEqual(t, <-opened, first)
 		}
-		if (first.ID == ClusterID{}) || first.Format != 2 {
+		if (first.ID == format.ClusterID{}) || first.Format != 2 {
 			t.Fatalf("opened %+v", first)
 		}
 	})
@@ -64,13 +65,13 @@ func TestConstantsOfABucketAreKept(t *testing.T) {
 }
 
 func TestBucketOfSomebodyElseIsRefused(t *testing.T) {
-	for _, key := range []string{"readme.txt", LogKey(1), "zzz"} {
+	for _, key := range []string{"readme.txt", format.LogKey(1), "zzz"} {
 		memory := objstore.NewMemory()
 		if _, err := memory.Create(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
 		_, err := openTestCluster(t, memory)
-		requireIs(t, err, ErrForeign)
+		requireIs(t, err, format.ErrForeign)
 		if !strings.Contains(err.Error(), key) {
 			t.Fatalf("the error does not name %s: %v", key, err)
 		}
@@ -84,13 +85,13 @@ func TestBucketOfSomebodyElseIsRefused(t *testing.T) {
 func TestBucketThatFillsUpMeanwhileIsNotForeign(t *testing.T) {
 	memory := objstore.NewMemory()
 	store := storetest.NewFaulty(memory)
-	var other Cluster
+	var other format.Cluster
 	store.On(objstore.VerbList, "", storetest.Times(1, func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
 		var err error
 		if other, err = openTestCluster(t, memory); err != nil {
 			t.Error(err)
 		}
-		if _, err := memory.Create(ctx, LogKey(1)); err != nil {
+		if _, err := memory.Create(ctx, format.LogKey(1)); err != nil {
 			t.Error(err)
 		}
 		return next(ctx, q)
@@ -107,7 +108,7 @@ func TestCreationOfConstantsIsRepeated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := storetest.NewFaulty(objstore.NewMemory(objstore.WithClock(time.Now)))
-				store.On(objstore.VerbCreate, ClusterKey, storetest.Times(2, fault))
+				store.On(objstore.VerbCreate, format.ClusterKey, storetest.Times(2, fault))
 				if _, err := openTestCluster(t, store); err != nil {
 					t.Fatal(err)
 				}
@@ -116,7 +117,7 @@ func TestCreationOfConstantsIsRepeated(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewFaulty(objstore.NewMemory(objstore.WithClock(time.Now)))
-		store.On(objstore.VerbCreate, ClusterKey, storetest.Fail)
+		store.On(objstore.VerbCreate, format.ClusterKey, storetest.Fail)
 		_, err := openTestCluster(t, store)
 		requireIs(t, err, storetest.ErrInjected)
 	})
@@ -128,7 +129,7 @@ func TestStoreThatHidesTheConstantsIsUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := storetest.NewFaulty(memory)
-	store.On(objstore.VerbGet, ClusterKey, func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
+	store.On(objstore.VerbGet, format.ClusterKey, func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
 		return storetest.Answer{}, objstore.ErrNotFound
 	})
 	_, err := openTestCluster(t, store)
@@ -154,7 +155,7 @@ func TestBucketIsNotCreatedWithConstantsThatNobodyCouldOpen(t *testing.T) {
 	} {
 		store := storetest.NewFaulty(objstore.NewMemory())
 		_, err := OpenCluster(t.Context(), store, c.delay, c.margin, time.Now())
-		if err == nil || errors.Is(err, ErrCorrupt) || store.Count(objstore.VerbCreate, "") != 0 {
+		if err == nil || errors.Is(err, format.ErrCorrupt) || store.Count(objstore.VerbCreate, "") != 0 {
 			t.Errorf("%v, %v: %v", c.delay, c.margin, err)
 		}
 	}
@@ -162,11 +163,11 @@ func TestBucketIsNotCreatedWithConstantsThatNobodyCouldOpen(t *testing.T) {
 
 func TestDamagedConstantsAreRefused(t *testing.T) {
 	memory := objstore.NewMemory()
-	if _, err := memory.Create(t.Context(), ClusterKey, []byte(`{"format": 9}`)); err != nil {
+	if _, err := memory.Create(t.Context(), format.ClusterKey, []byte(`{"format": 9}`)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := openTestCluster(t, memory)
-	requireIs(t, err, ErrVersion)
+	requireIs(t, err, format.ErrVersion)
 }
 
 // Also a bent answer that looks like the file of another version.
@@ -177,12 +178,12 @@ func TestBentAnswersAboutTheClusterAreAskedForAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		file, err := EncodeCluster(first)
+		file, err := format.EncodeCluster(first)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range file {
-			heal := store.On(objstore.VerbGet, ClusterKey, storetest.Times(1, flipLowBit(i)))
+			heal := store.On(objstore.VerbGet, format.ClusterKey, storetest.Times(1, flipLowBit(i)))
 			again, err := openTestCluster(t, store)
 			if err != nil {
 				t.Fatalf("byte %d: %v", i, err)
@@ -200,11 +201,11 @@ func TestClusterFileThatIsNotAlwaysBentIsNotDamaged(t *testing.T) {
 		if _, err := openTestCluster(t, store); err != nil {
 			t.Fatal(err)
 		}
-		store.On(objstore.VerbGet, ClusterKey, storetest.Times(1, storetest.Fail))
-		store.On(objstore.VerbGet, ClusterKey, flipLowBit(0))
+		store.On(objstore.VerbGet, format.ClusterKey, storetest.Times(1, storetest.Fail))
+		store.On(objstore.VerbGet, format.ClusterKey, flipLowBit(0))
 		_, err := openTestCluster(t, store)
 		requireIs(t, err, storetest.ErrInjected)
-		if errors.Is(err, ErrCorrupt) {
+		if errors.Is(err, format.ErrCorrupt) {
 			t.Fatal(err)
 		}
 	})

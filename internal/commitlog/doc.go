@@ -1,13 +1,10 @@
-// Package commitlog is Seb's log: the bytes of its objects, the rules by which
-// brokers that share a bucket agree on what is in it, and the steps that carry
-// those rules out against a store.
+// Package commitlog is Seb's log: the rules by which brokers that share a bucket
+// agree on what is in it, and the steps that carry those rules out against a store.
 //
-// It has three layers. The formats (prologue.go, commit.go, data.go,
-// checkpoint.go) turn structs into bytes and back and survive any bytes.
-// [Protocol] (protocol.go) holds every decision: which answer of the store may
-// be believed, when a slot is decided, when a claim ends, what is loss. It has no goroutines, no
-// clock and no I/O, so that it can be stepped through every interleaving. [Log]
-// (log.go) performs what the Protocol asks for, one step at a time.
+// It has two layers. [Protocol] (protocol.go) holds every decision: which answer of
+// the store may be believed, when a slot is decided, when a claim ends, what is loss.
+// It has no goroutines, no clock and no I/O, so that it can be stepped through every
+// interleaving. [Log] (log.go) performs what the Protocol asks for, one step at a time.
 //
 // It does not know what commits mean: that is the fold's business (see [Fold]).
 //

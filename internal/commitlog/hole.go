@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -16,23 +17,26 @@ const listDoubtsMax = 5
 // stands in the bucket, behind which it could have been deleted. A broker whose
 // bucket is rolled back while it appends sees nothing of that by itself: its next
 // slot is free. It may be called while the log is used.
-func (l *Log) FindHole(ctx context.Context, first, last Seq) error {
+func (l *Log) FindHole(ctx context.Context, first, last format.Seq) error {
 	for range listDoubtsMax {
 		gone, err := firstGone(ctx, l.store, first, last)
 		if err != nil || gone > last {
 			return err
 		}
 		// It takes more than a List to stop a broker.
-		there, err := l.isThere(ctx, LogKey(gone))
+		there, err := l.isThere(ctx, format.LogKey(gone))
+		if errors.Is(err, objstore.ErrNotRegular) {
+			return l.deletedBehindCheckpoint(ctx, gone, err)
+		}
 		if err != nil {
 			return err
 		}
 		if !there {
-			return l.deletedBehindCheckpoint(ctx, gone)
+			return l.deletedBehindCheckpoint(ctx, gone, objstore.ErrNotFound)
 		}
 		first = gone + 1
 	}
-	return fmt.Errorf("the store's Lists of %s leave out what is there, such as slot %d", LogPrefix, first-1)
+	return fmt.Errorf("a List of %s leaves out objects that exist, such as slot %d", format.LogPrefix, first-1)
 }
 
 func (l *Log) isThere(ctx context.Context, key string) (bool, error) {
@@ -45,22 +49,22 @@ func (l *Log) isThere(ctx context.Context, key string) (bool, error) {
 	return err == nil, nil
 }
 
-// deletedBehindCheckpoint tells why a slot is gone: nil if a checkpoint covers
-// it. What was deleted by rights had one over it before.
-func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone Seq) error {
-	page, err := listOnce(ctx, l.store, CheckpointPrefix, afterKey(CheckpointPrefix, gone))
+// deletedBehindCheckpoint tells why a slot is gone, as a Get says: nil if a
+// checkpoint covers it. What was deleted by rights had one over it before.
+func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone format.Seq, got error) error {
+	page, err := listOnce(ctx, l.store, format.CheckpointPrefix, format.AfterKey(format.CheckpointPrefix, gone))
 	if err != nil {
-		return fmt.Errorf("list %s: %w", CheckpointPrefix, err)
+		return fmt.Errorf("list %s: %w", format.CheckpointPrefix, err)
 	}
 	if len(page.Keys) > 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: log slot %d was applied and is gone, and no checkpoint covers it", ErrRolledBack, gone)
+	return fmt.Errorf("%w: log slot %d was applied and is gone, and no checkpoint covers it: %w", ErrRolledBack, gone, got)
 }
 
 // firstGone returns the first of the slots from first to last that the store
 // does not show, or the one after last.
-func firstGone(ctx context.Context, store objstore.Store, first, last Seq) (Seq, error) {
+func firstGone(ctx context.Context, store objstore.Store, first, last format.Seq) (format.Seq, error) {
 	if finder, ok := store.(objstore.Finder); ok {
 		return firstNotFound(ctx, finder, first, last)
 	}
@@ -68,17 +72,17 @@ func firstGone(ctx context.Context, store objstore.Store, first, last Seq) (Seq,
 }
 
 // firstNotFound looks for each of the slots by its name.
-func firstNotFound(ctx context.Context, store objstore.Finder, first, last Seq) (Seq, error) {
+func firstNotFound(ctx context.Context, store objstore.Finder, first, last format.Seq) (format.Seq, error) {
 	for first <= last {
 		keys := make([]string, min(last-first+1, listPageKeys))
 		for i := range keys {
-			keys[i] = LogKey(first + Seq(i))
+			keys[i] = format.LogKey(first + format.Seq(i))
 		}
 		found, err := findOnce(ctx, store, keys)
 		if err != nil {
 			return 0, fmt.Errorf("look for slots from %s on: %w", keys[0], err)
 		}
-		first += Seq(found)
+		first += format.Seq(found)
 		if found < len(keys) {
 			break
 		}
@@ -93,15 +97,15 @@ func findOnce(ctx context.Context, store objstore.Finder, keys []string) (int, e
 }
 
 // firstNotListed looks for the slots in Lists.
-func firstNotListed(ctx context.Context, store objstore.Store, first, last Seq) (Seq, error) {
-	want, after := first, afterKey(LogPrefix, first)
+func firstNotListed(ctx context.Context, store objstore.Store, first, last format.Seq) (format.Seq, error) {
+	want, after := first, format.AfterKey(format.LogPrefix, first)
 	for want <= last {
-		page, err := listOnce(ctx, store, LogPrefix, after)
+		page, err := listOnce(ctx, store, format.LogPrefix, after)
 		if err != nil {
-			return 0, fmt.Errorf("list %s: %w", LogPrefix, err)
+			return 0, fmt.Errorf("list %s: %w", format.LogPrefix, err)
 		}
 		for _, key := range page.Keys {
-			if s, ok := ParseSeqKey(LogPrefix, key); ok && want <= last {
+			if s, ok := format.ParseSeqKey(format.LogPrefix, key); ok && want <= last {
 				if s != want {
 					return want, nil
 				}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -21,7 +22,7 @@ func TestHoleInADirectoryIsFoundWithoutAList(t *testing.T) {
 	}()
 	lists := 0
 	store := objstore.Observe(dir, func(op objstore.Op) {
-		if op.Verb == objstore.VerbList && op.Key == LogPrefix {
+		if op.Verb == objstore.VerbList && op.Key == format.LogPrefix {
 			lists++
 		}
 	})
@@ -39,7 +40,7 @@ func TestHoleInADirectoryIsFoundWithoutAList(t *testing.T) {
 	if err := b.FindHole(t.Context(), 1, 6); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dir.Delete(t.Context(), LogKey(3)); err != nil {
+	if _, err := dir.Delete(t.Context(), format.LogKey(3)); err != nil {
 		t.Fatal(err)
 	}
 	requireIs(t, b.FindHole(t.Context(), 1, 6), ErrRolledBack)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -41,11 +42,11 @@ const (
 // Fold is what the log means to its owner. Calls never overlap.
 type Fold interface {
 	// Load replaces everything by a checkpoint's body.
-	Load(c *Checkpoint) error
+	Load(c *format.Checkpoint) error
 	// Apply folds in the next commit; object is the whole object if it was
 	// read with its head, else nil. The same *Commit that build returned
 	// comes back when it has won its slot.
-	Apply(c *Commit, object []byte) error
+	Apply(c *format.Commit, object []byte) error
 }
 
 // Clock is the local time.
@@ -58,7 +59,7 @@ type Clock struct {
 // for one goroutine, but for Covers, Position, StoreNow and Stats.
 type Log struct {
 	store   objstore.Store
-	cluster Cluster
+	cluster format.Cluster
 	fold    Fold
 	clock   Clock
 
@@ -66,9 +67,9 @@ type Log struct {
 	p    Protocol   // guarded by mu, as is seen
 	seen storeClock // by the dates of the store's answers
 
-	claim      *Commit  // what the protocol's claim stands for
-	claimParts [][]byte // its object
-	read       map[Seq]readCommit
+	claim      *format.Commit // what the protocol's claim stands for
+	claimParts [][]byte       // its object
+	read       map[format.Seq]readCommit
 	damaged    map[string]int // reads in a row that found an object damaged, by key
 
 	wonLast    bool
@@ -81,7 +82,7 @@ type Log struct {
 }
 
 type readCommit struct {
-	commit *Commit
+	commit *format.Commit
 	object []byte // nil unless read whole
 }
 
@@ -91,14 +92,14 @@ type Stats struct {
 }
 
 // NewLog returns a log that has recovered nothing yet.
-func NewLog(store objstore.Store, cluster Cluster, fold Fold, clock Clock) *Log {
+func NewLog(store objstore.Store, cluster format.Cluster, fold Fold, clock Clock) *Log {
 	return &Log{
 		store:   store,
 		cluster: cluster,
 		fold:    fold,
 		clock:   clock,
 		p:       NewProtocol(time.Duration(cluster.DeleteDelay), time.Duration(cluster.Margin)),
-		read:    map[Seq]readCommit{},
+		read:    map[format.Seq]readCommit{},
 		damaged: map[string]int{},
 	}
 }
@@ -107,7 +108,7 @@ func NewLog(store objstore.Store, cluster Cluster, fold Fold, clock Clock) *Log 
 func (l *Log) Stats() *Stats { return &l.stats }
 
 // Position returns the applied slot and the hash of its head.
-func (l *Log) Position() (Seq, Hash) {
+func (l *Log) Position() (format.Seq, format.Hash) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.p.Position()
@@ -191,9 +192,9 @@ func (l *Log) Recover(ctx context.Context) error {
 
 // recoverAgain pauses before a slot that is listed, but was not found so many
 // times, is looked for again.
-func (l *Log) recoverAgain(ctx context.Context, s Seq, times int) error {
+func (l *Log) recoverAgain(ctx context.Context, s format.Seq, times int) error {
 	if times >= attemptsMax {
-		return fmt.Errorf("get %s: it is listed, and yet %w", LogKey(s), objstore.ErrNotFound)
+		return fmt.Errorf("get %s: it is listed, and yet %w", format.LogKey(s), objstore.ErrNotFound)
 	}
 	return l.pause(ctx, times)
 }

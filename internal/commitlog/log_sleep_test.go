@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
 // moveOn lets another broker commit up to last, checkpoint that, and delete
 // what it no longer needs once D has passed.
-func (r *rig) moveOn(last Seq) {
+func (r *rig) moveOn(last format.Seq) {
 	r.Helper()
 	b := r.open()
 	from, _ := b.Position()
@@ -19,7 +20,7 @@ func (r *rig) moveOn(last Seq) {
 	b.checkpoint()
 	r.sleep(testDelay)
 	for s := from + 1; s <= last; s++ {
-		r.remove(LogKey(s))
+		r.remove(format.LogKey(s))
 	}
 }
 
@@ -29,7 +30,7 @@ func TestBrokerThatSleptDoesNotAcknowledgeAGhost(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
 		a.mustCommit(1, "before")
-		a.store.On(objstore.VerbCreate, LogKey(2), storetest.Times(1,
+		a.store.On(objstore.VerbCreate, format.LogKey(2), storetest.Times(1,
 			func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
 				r.moveOn(6)
 				return next(context.WithoutCancel(ctx), q) // success, in a slot that was deleted
@@ -37,7 +38,7 @@ func TestBrokerThatSleptDoesNotAcknowledgeAGhost(t *testing.T) {
 		_, err := a.commit(t.Context(), "ghost")
 		requireIs(t, err, ErrUnknown)
 		a.requireAt(6)
-		if n := a.store.Count(objstore.VerbCreate, LogPrefix); n != 2 || a.builds != 2 {
+		if n := a.store.Count(objstore.VerbCreate, format.LogPrefix); n != 2 || a.builds != 2 {
 			t.Fatalf("%d Creates, %d builds", n, a.builds)
 		}
 		a.mustCommit(7, "after")
@@ -52,7 +53,7 @@ func TestBrokerThatSleptDoesNotRecogniseItsGhost(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
 		a.mustCommit(1, "before")
-		a.store.On(objstore.VerbCreate, LogKey(2), storetest.Times(1,
+		a.store.On(objstore.VerbCreate, format.LogKey(2), storetest.Times(1,
 			func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
 				r.moveOn(6)
 				return storetest.LoseReply(context.WithoutCancel(ctx), q, next)
@@ -60,13 +61,13 @@ func TestBrokerThatSleptDoesNotRecogniseItsGhost(t *testing.T) {
 		_, err := a.commit(t.Context(), "ghost")
 		requireIs(t, err, ErrUnknown)
 		a.requireAt(6)
-		if n := a.store.Count(objstore.VerbCreate, LogKey(2)); n > 2 {
+		if n := a.store.Count(objstore.VerbCreate, format.LogKey(2)); n > 2 {
 			t.Fatalf("%d Creates", n)
 		}
-		creates := a.store.Count(objstore.VerbCreate, LogPrefix)
+		creates := a.store.Count(objstore.VerbCreate, format.LogPrefix)
 		a.mustLook()
 		a.mustLook()
-		if n := a.store.Count(objstore.VerbCreate, LogPrefix); n != creates {
+		if n := a.store.Count(objstore.VerbCreate, format.LogPrefix); n != creates {
 			t.Fatal("the claim was sent again")
 		}
 	})
@@ -79,7 +80,7 @@ func TestBrokerThatSleptBeforeItsClaimCommitsOnTop(t *testing.T) {
 		a.mustCommit(1, "before")
 		r.moveOn(6)
 		a.mustCommit(7, "after")
-		if n := a.store.Count(objstore.VerbCreate, LogPrefix); n != 2 {
+		if n := a.store.Count(objstore.VerbCreate, format.LogPrefix); n != 2 {
 			t.Fatalf("%d Creates", n)
 		}
 		r.requireOnce("after")
@@ -122,7 +123,7 @@ func TestLeaseEndsByTheStoresClockAlone(t *testing.T) {
 func TestLeaseBeginsWhenItsListIsSent(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.newBroker()
-		a.store.On(objstore.VerbList, CheckpointPrefix, storetest.Delay(10*time.Second))
+		a.store.On(objstore.VerbList, format.CheckpointPrefix, storetest.Delay(10*time.Second))
 		sent := time.Now()
 		if err := a.Recover(t.Context()); err != nil {
 			t.Fatal(err)
@@ -144,17 +145,17 @@ func TestCheckpointThatVanishesIsListedAgain(t *testing.T) {
 		a.fill(3)
 		a.checkpoint()
 		b := r.newBroker()
-		b.store.On(objstore.VerbGet, CheckpointKey(3), func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
+		b.store.On(objstore.VerbGet, format.CheckpointKey(3), func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
 			a.fill(6)
 			a.checkpoint()
-			r.remove(CheckpointKey(3))
+			r.remove(format.CheckpointKey(3))
 			return next(ctx, q)
 		})
 		if err := b.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		b.requireAt(6)
-		if n := b.store.Count(objstore.VerbList, CheckpointPrefix); n != 2 {
+		if n := b.store.Count(objstore.VerbList, format.CheckpointPrefix); n != 2 {
 			t.Fatalf("%d Lists", n)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -25,7 +26,7 @@ func TestCommitsAreFollowed(t *testing.T) {
 		if b.objects != 3 {
 			t.Fatalf("%d of 3 small commits came along with their heads", b.objects)
 		}
-		if string(bytes.Join([][]byte{a.last.Items[0].(*UnknownItem).Body}, nil)) != "from b" {
+		if string(bytes.Join([][]byte{a.last.Items[0].(*format.UnknownItem).Body}, nil)) != "from b" {
 			t.Fatalf("a read %+v", a.last)
 		}
 	})
@@ -47,7 +48,7 @@ func TestNothingToCommit(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
 		before := a.store.Count("", "")
-		c, err := a.Commit(t.Context(), func(Next) (*Commit, [][]byte) { return nil, nil }, func(error) {})
+		c, err := a.Commit(t.Context(), func(Next) (*format.Commit, [][]byte) { return nil, nil }, func(error) {})
 		if c != nil || err != nil || a.store.Count("", "") != before {
 			t.Fatalf("got %v, %v", c, err)
 		}
@@ -60,7 +61,7 @@ func TestBuildIsToldWhatItBuildsOn(t *testing.T) {
 		c := a.mustCommit(1, "x")
 		r.sleep(90 * time.Minute)
 		var got Next
-		if _, err := a.Commit(t.Context(), func(n Next) (*Commit, [][]byte) { got = n; return nil, nil }, func(error) {}); err != nil {
+		if _, err := a.Commit(t.Context(), func(n Next) (*format.Commit, [][]byte) { got = n; return nil, nil }, func(error) {}); err != nil {
 			t.Fatal(err)
 		}
 		requireEqual(t, got, Next{Seq: 2, Prev: c.Hash, Now: time.Now().UnixMicro()})
@@ -70,7 +71,7 @@ func TestBuildIsToldWhatItBuildsOn(t *testing.T) {
 func TestOwnCommitAfterALostReplyIsAcknowledgedOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
-		a.store.On(objstore.VerbCreate, LogPrefix, storetest.Times(1, storetest.LoseReply))
+		a.store.On(objstore.VerbCreate, format.LogPrefix, storetest.Times(1, storetest.LoseReply))
 		c := a.mustCommit(1, "once")
 		if a.builds != 1 || len(a.reports) != 1 || a.Stats().UnknownCreates.Load() != 1 {
 			t.Fatalf("%d builds, reports %v", a.builds, a.reports)
@@ -79,7 +80,7 @@ func TestOwnCommitAfterALostReplyIsAcknowledgedOnce(t *testing.T) {
 		if a.Stats().ForeignCommits.Load() != 0 {
 			t.Fatal("its own commit counts as another's")
 		}
-		if got, _ := DecodeCommit(r.get(LogKey(1))); got.Hash != c.Hash {
+		if got, _ := format.DecodeCommit(r.get(format.LogKey(1))); got.Hash != c.Hash {
 			t.Fatal("another commit stands in the slot")
 		}
 	})
@@ -144,7 +145,7 @@ func TestWinnerGivesWayWhileOthersCommit(t *testing.T) {
 		a, b := r.open(), r.open()
 		a.store.On("", "", storetest.Delay(100*time.Millisecond))
 		var paused time.Duration
-		for n := range Seq(20) {
+		for n := range format.Seq(20) {
 			b.mustLook()
 			b.mustCommit(3*n+1, "b")
 			a.mustLook()
@@ -169,14 +170,14 @@ func TestWinnerGivesWayWhileOthersCommit(t *testing.T) {
 func TestStoreThatSaysExistsAndThen404(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
-		a.store.On(objstore.VerbCreate, LogPrefix, storetest.Times(3,
+		a.store.On(objstore.VerbCreate, format.LogPrefix, storetest.Times(3,
 			func(_ context.Context, q storetest.Request, _ storetest.Next) (storetest.Answer, error) {
 				return storetest.Answer{Time: time.Now()}, fmt.Errorf("create %s: %w", q.Key, objstore.ErrExists)
 			}))
 		begun := time.Now()
 		a.mustCommit(1, "x")
-		if a.builds != 1 || a.store.Count(objstore.VerbCreate, LogPrefix) != 4 || time.Since(begun) == 0 {
-			t.Fatalf("%d builds, %d Creates in %v", a.builds, a.store.Count(objstore.VerbCreate, LogPrefix), time.Since(begun))
+		if a.builds != 1 || a.store.Count(objstore.VerbCreate, format.LogPrefix) != 4 || time.Since(begun) == 0 {
+			t.Fatalf("%d builds, %d Creates in %v", a.builds, a.store.Count(objstore.VerbCreate, format.LogPrefix), time.Since(begun))
 		}
 	})
 }
@@ -204,7 +205,7 @@ func TestLookGivesUpOnAStoreThatIsDown(t *testing.T) {
 		a := r.open()
 		a.store.SetDown(true)
 		requireIs(t, a.Look(t.Context()), storetest.ErrInjected)
-		if n := a.store.Count(objstore.VerbGet, LogPrefix); n != attemptsMax {
+		if n := a.store.Count(objstore.VerbGet, format.LogPrefix); n != attemptsMax {
 			t.Fatalf("%d attempts", n)
 		}
 		a.store.SetDown(false)
@@ -248,13 +249,13 @@ func TestCommitEndsWithItsContext(t *testing.T) {
 		}
 		remove()
 		a.mustLook() // must not send what was given up
-		if n := a.store.Count(objstore.VerbCreate, LogPrefix); n != 0 {
+		if n := a.store.Count(objstore.VerbCreate, format.LogPrefix); n != 0 {
 			t.Fatalf("%d Creates", n)
 		}
 		a.mustCommit(1, "first")
 
 		var late storetest.Late
-		a.store.On(objstore.VerbCreate, LogPrefix, late.Fault)
+		a.store.On(objstore.VerbCreate, format.LogPrefix, late.Fault)
 		ctx, cancel2 := context.WithTimeout(t.Context(), time.Second)
 		defer cancel2()
 		_, err = a.commit(ctx, "sent")
@@ -278,8 +279,8 @@ func TestCoversAndLag(t *testing.T) {
 			t.Fatal("a lease just begun does not cover now, or covers an answer without a date")
 		}
 		b.fill(3)
-		a.store.On(objstore.VerbGet, LogKey(1), storetest.Times(1, storetest.Fail))
-		a.store.On(objstore.VerbCreate, LogPrefix, storetest.Times(1, storetest.Fail))
+		a.store.On(objstore.VerbGet, format.LogKey(1), storetest.Times(1, storetest.Fail))
+		a.store.On(objstore.VerbCreate, format.LogPrefix, storetest.Times(1, storetest.Fail))
 		a.mustLook()
 		a.requireAt(3)
 		if a.Lag() != 0 {

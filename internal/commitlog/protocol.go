@@ -3,6 +3,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"github.com/simple-event-broker/seb/internal/format"
 	"slices"
 	"time"
 )
@@ -32,14 +33,14 @@ type Stamp struct {
 
 // Answer is what the store said about one slot.
 type Answer struct {
-	Seq   Seq
+	Seq   format.Seq
 	Found bool
 	// Hash and Prev are of the commit that was found.
-	Hash, Prev Hash
+	Hash, Prev format.Hash
 	At         Stamp
 	// Known is what [Protocol.Known] returned when the request was sent:
 	// only evidence from before a 404 makes it a loss.
-	Known Seq
+	Known format.Seq
 
 	// listed: a List sent after the answer arrived showed no checkpoint newer
 	// than what is applied, so the answer was good when it was given.
@@ -53,13 +54,13 @@ type Listing struct {
 	At Stamp
 	// Checkpoint is the newest checkpoint; 0 if there is none at or above the
 	// applied slot.
-	Checkpoint Seq
+	Checkpoint format.Seq
 	// From is the slot from which log/ was listed: the larger of the applied
 	// slot and Checkpoint.
-	From Seq
+	From format.Seq
 	// First and Last are the first and the last slot seen in log/ from From on; 0 if
 	// there was none.
-	First, Last Seq
+	First, Last format.Seq
 	// More tells that log/ goes on after Last.
 	More bool
 	// LogAt is the stamp of that List of log/.
@@ -95,13 +96,13 @@ const (
 // Action is one step that a Protocol wants done.
 type Action struct {
 	Do      Do
-	Seq, To Seq
+	Seq, To format.Seq
 }
 
 // Claim is a commit that wants the next slot.
 type Claim struct {
-	Seq  Seq
-	Hash Hash
+	Seq  format.Seq
+	Hash format.Hash
 	Sent bool // a Create of it may be under way, now or later
 }
 
@@ -116,8 +117,8 @@ const streakMax = 8
 type Protocol struct {
 	deleteDelay, margin time.Duration
 
-	applied Seq
-	tip     Hash
+	applied format.Seq
+	tip     format.Hash
 
 	// lease is the stamp of the last List that showed no checkpoint newer than
 	// what was applied: c. Zero before the first.
@@ -127,19 +128,19 @@ type Protocol struct {
 	// newer is the newest checkpoint of a later List, above what is applied;
 	// Seq 0 if there is none. The old lease may still cover the way there.
 	newer struct {
-		seq   Seq
+		seq   format.Seq
 		at    Stamp
-		end   Seq  // the last slot that log/ held then
-		ended bool // end is known
+		end   format.Seq // the last slot that log/ held then
+		ended bool       // end is known
 	}
 	// known is the highest slot seen to exist.
-	known Seq
+	known format.Seq
 	// gone is the newest checkpoint that was listed and could not be loaded.
 	// That one took its place is to be seen: the slots it covers were written.
-	gone Seq
+	gone format.Seq
 	// ended: a List showed nothing in log/ above end.
 	ended bool
-	end   Seq
+	end   format.Seq
 	// more: the last List showed slots up to known and told that others follow.
 	// Until a read finds none, reading on is cheaper than a List of each page.
 	more bool
@@ -149,9 +150,9 @@ type Protocol struct {
 
 	claim   Claim
 	look    bool
-	streak  uint     // reads in a row that did not find the end of the log
-	upTo    Seq      // of the last read
-	answers []Answer // of slots above applied, fewer than Window
+	streak  uint       // reads in a row that did not find the end of the log
+	upTo    format.Seq // of the last read
+	answers []Answer   // of slots above applied, fewer than Window
 
 	peak time.Time // largest store time ever seen
 	mark time.Time // the same since the last List
@@ -164,14 +165,14 @@ func NewProtocol(deleteDelay, margin time.Duration) Protocol {
 }
 
 // Position returns the applied slot and the hash of its head.
-func (p *Protocol) Position() (Seq, Hash) { return p.applied, p.tip }
+func (p *Protocol) Position() (format.Seq, format.Hash) { return p.applied, p.tip }
 
 // Known returns the highest slot that is known to exist or to have existed.
-func (p *Protocol) Known() Seq { return max(p.known, p.applied, p.covered()) }
+func (p *Protocol) Known() format.Seq { return max(p.known, p.applied, p.covered()) }
 
 // covered returns the highest slot that a checkpoint covers of those that were
 // listed as newer.
-func (p *Protocol) covered() Seq { return max(p.newer.seq, p.gone) }
+func (p *Protocol) covered() format.Seq { return max(p.newer.seq, p.gone) }
 
 // Settled tells whether recovery has reached the end of the log.
 func (p *Protocol) Settled() bool { return p.settled }
@@ -194,7 +195,7 @@ func (p *Protocol) Look() {
 func (p *Protocol) Relist() { p.expired = true }
 
 // Propose claims the slot after the applied one. There must be no other claim.
-func (p *Protocol) Propose(h Hash) {
+func (p *Protocol) Propose(h format.Hash) {
 	if p.claim.Seq != 0 {
 		panic("commitlog: a claim is open")
 	}
@@ -225,7 +226,7 @@ func (p *Protocol) reaches(c, at Stamp) bool {
 }
 
 // answer returns what is held about a slot; Seq is 0 if nothing is.
-func (p *Protocol) answer(s Seq) Answer {
+func (p *Protocol) answer(s format.Seq) Answer {
 	for _, a := range p.answers {
 		if a.Seq == s {
 			return a
@@ -236,10 +237,10 @@ func (p *Protocol) answer(s Seq) Answer {
 
 // Held tells whether an answer about a slot is in hand, so that it need not be
 // asked for again.
-func (p *Protocol) Held(s Seq) bool { return p.answer(s).Seq == s }
+func (p *Protocol) Held(s format.Seq) bool { return p.answer(s).Seq == s }
 
 // forget drops the answers about slots up to s.
-func (p *Protocol) forget(s Seq) {
+func (p *Protocol) forget(s format.Seq) {
 	p.answers = slices.DeleteFunc(p.answers, func(a Answer) bool { return a.Seq <= s })
 }
 
@@ -293,13 +294,13 @@ func (p *Protocol) Next(boot time.Duration) Action {
 // read asks for the next slots: those that are known to exist, and more with
 // every read that did not find the end, so that a broker that is slower than
 // those who write catches up with them.
-func (p *Protocol) read(n Seq) Action {
+func (p *Protocol) read(n format.Seq) Action {
 	to := max(p.Known(), n)
 	if p.settled {
 		if p.claim.Seq == n { // a lost race: more may have been lost meanwhile
 			to = max(to, n+1)
 		}
-		to = max(to, n+Seq(1)<<p.streak/4)
+		to = max(to, n+format.Seq(1)<<p.streak/4)
 	} else if p.more {
 		to = n + Window
 	}
@@ -376,7 +377,7 @@ func (p *Protocol) Answered(a Answer) {
 
 // Created takes the success of a Create of a claim, which may have ended while
 // the reply was on its way: then the reply means nothing.
-func (p *Protocol) Created(s Seq, h Hash, at Stamp) {
+func (p *Protocol) Created(s format.Seq, h format.Hash, at Stamp) {
 	if p.claim.Seq != s || p.claim.Hash != h {
 		p.observe(at.Store)
 		return
@@ -385,7 +386,7 @@ func (p *Protocol) Created(s Seq, h Hash, at Stamp) {
 }
 
 // Exists takes the answer that a slot is taken, by whoever.
-func (p *Protocol) Exists(s Seq, at Stamp) {
+func (p *Protocol) Exists(s format.Seq, at Stamp) {
 	p.observe(at.Store)
 	p.known = max(p.known, s)
 }
@@ -445,7 +446,7 @@ func (p *Protocol) renew(at Stamp) {
 // Loaded tells that the checkpoint that Next named has taken the place of the
 // state; h is the hash it carries. It returns a claim that this ended after it
 // was sent: its outcome is unknown for ever. A claim that was never sent just ends.
-func (p *Protocol) Loaded(s Seq, h Hash) (ended Claim) {
+func (p *Protocol) Loaded(s format.Seq, h format.Hash) (ended Claim) {
 	if s != p.newer.seq || s <= p.applied {
 		panic("commitlog: load of a checkpoint that was not asked for")
 	}

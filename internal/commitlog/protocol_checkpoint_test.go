@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"github.com/simple-event-broker/seb/internal/format"
 	"testing"
 	"time"
 )
@@ -12,7 +13,7 @@ func TestNewerCheckpointIsFollowedUnderTheOldLease(t *testing.T) {
 	s.expect(DoList, 3)
 	s.list(Listing{Checkpoint: 5, From: 5, First: 5, Last: 6})
 	s.expect(DoGet, 4)
-	for seq := range Seq(3) {
+	for seq := range format.Seq(3) {
 		s.found(4+seq, after(testSpan-1))
 	}
 	s.apply(4)
@@ -53,7 +54,7 @@ func TestNewerCheckpointInAListAfterTheLeaseIsLoaded(t *testing.T) {
 }
 
 func TestMissingSlotOnTheWayToACheckpointIsLoss(t *testing.T) {
-	for _, checkpoint := range []Seq{4, 6} {
+	for _, checkpoint := range []format.Seq{4, 6} {
 		s := begin(t, 3)
 		s.Look()
 		s.now = testDelay / 2
@@ -69,8 +70,8 @@ func TestAnswersAtOrBelowALoadedCheckpointAreVoid(t *testing.T) {
 	s := begin(t, 3)
 	s.now = testSpan
 	s.Exists(7, after(testSpan)) // so that more than one slot is read
-	for seq := Seq(4); seq <= 7; seq++ {
-		a := Answer{Seq: seq, Found: true, Hash: Hash{byte(seq)}, Prev: Hash{byte(seq - 1)}, At: after(testSpan)}
+	for seq := format.Seq(4); seq <= 7; seq++ {
+		a := Answer{Seq: seq, Found: true, Hash: format.Hash{byte(seq)}, Prev: format.Hash{byte(seq - 1)}, At: after(testSpan)}
 		if seq == 7 {
 			a.Prev = slotHash(6)
 		}
@@ -88,7 +89,7 @@ func TestAnswersAtOrBelowALoadedCheckpointAreVoid(t *testing.T) {
 
 func TestSentClaimEndsUnknownAtALoad(t *testing.T) {
 	s := begin(t, 3)
-	own := Hash{1}
+	own := format.Hash{1}
 	s.Propose(own)
 	s.expect(DoCreate, 4)
 	s.now = testSpan
@@ -110,7 +111,7 @@ func TestSentClaimEndsUnknownAtALoad(t *testing.T) {
 
 func TestClaimThatWasNeverSentJustEndsAtALoad(t *testing.T) {
 	s := begin(t, 3)
-	s.Propose(Hash{1})
+	s.Propose(format.Hash{1})
 	s.now = testSpan
 	s.expect(DoList, 3)
 	s.list(Listing{Checkpoint: 4, From: 4})
@@ -118,45 +119,45 @@ func TestClaimThatWasNeverSentJustEndsAtALoad(t *testing.T) {
 	if ended := s.Loaded(4, slotHash(4)); ended != (Claim{}) {
 		t.Fatalf("ended %+v", ended)
 	}
-	s.Propose(Hash{2})
+	s.Propose(format.Hash{2})
 	s.expect(DoCreate, 5)
 }
 
 func TestLateSuccessOfAnOldClaimSaysNothingAboutANewOne(t *testing.T) {
 	s := begin(t, 3)
-	s.Propose(Hash{1})
+	s.Propose(format.Hash{1})
 	s.expect(DoCreate, 4)
 	s.Exists(4, after(1))
 	s.found(4, after(1))
 	if s.apply(4) {
 		t.Fatal("another's commit counts as own")
 	}
-	s.Propose(Hash{2})
+	s.Propose(format.Hash{2})
 	s.expect(DoCreate, 5)
-	s.Created(4, Hash{1}, after(2))
-	s.Created(5, Hash{1}, after(2))
+	s.Created(4, format.Hash{1}, after(2))
+	s.Created(5, format.Hash{1}, after(2))
 	s.expect(DoCreate, 5)
 }
 
 func TestAbandonedClaimIsNeverSentAgain(t *testing.T) {
 	s := begin(t, 3)
-	s.Propose(Hash{1})
+	s.Propose(format.Hash{1})
 	if c := s.Abandon(); c.Sent || c.Seq != 4 {
 		t.Fatalf("abandoned %+v", c)
 	}
 	s.expect(Idle, 0)
 
-	s.Propose(Hash{2})
+	s.Propose(format.Hash{2})
 	s.expect(DoCreate, 4)
-	if c := s.Abandon(); !c.Sent || c.Hash != (Hash{2}) {
+	if c := s.Abandon(); !c.Sent || c.Hash != (format.Hash{2}) {
 		t.Fatalf("abandoned %+v", c)
 	}
 	s.expect(Idle, 0)
-	s.Created(4, Hash{2}, after(1))
+	s.Created(4, format.Hash{2}, after(1))
 	s.expect(Idle, 0)
 	s.Look()
 	s.expect(DoGet, 4)
-	s.Answered(Answer{Seq: 4, Found: true, Hash: Hash{2}, Prev: slotHash(3), At: after(2)})
+	s.Answered(Answer{Seq: 4, Found: true, Hash: format.Hash{2}, Prev: slotHash(3), At: after(2)})
 	if s.apply(4) {
 		t.Fatal("an abandoned claim is won")
 	}
@@ -205,8 +206,8 @@ func TestRecoveryIsSettledOnceAllThatAWholeListShowedIsApplied(t *testing.T) {
 	s := &scenario{T: t, Protocol: NewProtocol(testDelay, testMargin)}
 	s.expect(DoList, 0)
 	s.list(Listing{First: 1, Last: 2, More: true})
-	s.Propose(Hash{1}) // it must wait, and loses to slot 1
-	for seq := Seq(1); seq <= 2; seq++ {
+	s.Propose(format.Hash{1}) // it must wait, and loses to slot 1
+	for seq := format.Seq(1); seq <= 2; seq++ {
 		s.expect(DoGet, seq)
 		s.found(seq, after(1))
 		s.apply(seq)
@@ -270,7 +271,7 @@ func TestCheckpointThatIsGoneIsListedAgain(t *testing.T) {
 }
 
 func TestCheckpointThatIsGoneAndHasNoSuccessorIsLoss(t *testing.T) {
-	for _, checkpoint := range []Seq{1, 5} {
+	for _, checkpoint := range []format.Seq{1, 5} {
 		s := &scenario{T: t, Protocol: NewProtocol(testDelay, testMargin)}
 		s.list(Listing{Checkpoint: checkpoint, From: checkpoint})
 		s.expect(DoLoad, checkpoint)
@@ -297,7 +298,7 @@ func TestReadAheadIsBounded(t *testing.T) {
 	for seq := act.To; seq >= 4; seq-- { // in any order
 		s.found(seq, after(1))
 	}
-	for seq := Seq(4); seq <= act.To; seq++ {
+	for seq := format.Seq(4); seq <= act.To; seq++ {
 		s.apply(seq)
 	}
 	s.expect(DoGet, act.To+1)
@@ -327,9 +328,9 @@ func TestCloneIsIndependent(t *testing.T) {
 // Misuse by the driver is a broken invariant, not input.
 func TestMisusePanics(t *testing.T) {
 	for name, misuse := range map[string]func(s *scenario){
-		"two claims":           func(s *scenario) { s.Propose(Hash{1}); s.Propose(Hash{2}) },
+		"two claims":           func(s *scenario) { s.Propose(format.Hash{1}); s.Propose(format.Hash{2}) },
 		"apply without answer": func(s *scenario) { s.Applied() },
-		"load without a List":  func(s *scenario) { s.Loaded(9, Hash{9}) },
+		"load without a List":  func(s *scenario) { s.Loaded(9, format.Hash{9}) },
 		"apply of a 404":       func(s *scenario) { s.missing404(4, after(1)); s.Applied() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -350,7 +351,7 @@ func recoverOn(t *testing.T) *scenario {
 	t.Helper()
 	s := &scenario{T: t, Protocol: NewProtocol(testDelay, testMargin)}
 	s.list(Listing{First: 1, Last: 2, More: true})
-	for seq := Seq(1); seq <= 2; seq++ {
+	for seq := format.Seq(1); seq <= 2; seq++ {
 		s.expect(DoGet, seq)
 		s.found(seq, after(1))
 		s.apply(seq)

@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"encoding/binary"
+	"github.com/simple-event-broker/seb/internal/format"
 	"slices"
 	"time"
 )
@@ -15,7 +16,7 @@ import (
 // be written: ways to read that differ only above it are made one. What is left
 // out is the largest store time ever seen, which matters only to a store whose
 // time falls by more than the margin.
-func (p *Protocol) AppendKey(b []byte, now time.Time, end Seq) []byte {
+func (p *Protocol) AppendKey(b []byte, now time.Time, end format.Seq) []byte {
 	if p.halt != nil {
 		panic("commitlog: a halted protocol decides nothing")
 	}
@@ -57,7 +58,7 @@ func (p *Protocol) AppendKey(b []byte, now time.Time, end Seq) []byte {
 	}
 	b = append(b, byte(streak))
 	b = binary.AppendUvarint(b, uint64(upTo))
-	for _, s := range []Seq{p.known, p.gone} {
+	for _, s := range []format.Seq{p.known, p.gone} {
 		if s <= p.applied {
 			s = 0
 		}
@@ -123,7 +124,7 @@ func appendKeyTime(b []byte, t time.Time) []byte {
 }
 
 // appendKeyHash leaves the zeros at the end away.
-func appendKeyHash(b []byte, h Hash) []byte {
+func appendKeyHash(b []byte, h format.Hash) []byte {
 	n := len(h)
 	for n > 0 && h[n-1] == 0 {
 		n--
@@ -179,9 +180,9 @@ func (r *keyReader) uvarint() uint64 {
 	return x
 }
 
-func (r *keyReader) seq() Seq { return Seq(r.uvarint()) }
+func (r *keyReader) seq() format.Seq { return format.Seq(r.uvarint()) }
 
-func (r *keyReader) hash() (h Hash) {
+func (r *keyReader) hash() (h format.Hash) {
 	n := int(r.byte())
 	copy(h[:], r.b[:n])
 	r.b = r.b[n:]

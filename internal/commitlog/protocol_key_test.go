@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"bytes"
+	"github.com/simple-event-broker/seb/internal/format"
 	"reflect"
 	"slices"
 	"testing"
@@ -35,10 +36,10 @@ func TestKeyRoundTrip(t *testing.T) {
 		return Stamp{Store: testEpoch.Add(time.Duration(hours) * time.Hour), Boot: time.Duration(hours) * time.Hour}
 	}
 	p := NewProtocol(24*time.Hour, time.Hour)
-	p.applied, p.tip, p.lease, p.expired, p.known, p.gone = 3, Hash{1, 2}, at(1), true, 9, 6
+	p.applied, p.tip, p.lease, p.expired, p.known, p.gone = 3, format.Hash{1, 2}, at(1), true, 9, 6
 	p.newer.seq, p.newer.at, p.newer.end, p.newer.ended = 7, at(2), 8, true
-	p.ended, p.end, p.more, p.claim, p.look, p.streak, p.upTo = true, 6, true, Claim{Seq: 4, Hash: Hash{7}, Sent: true}, true, 3, 5
-	p.answers = []Answer{{Seq: 5, At: at(3), Known: 4}, {Seq: 4, Found: true, Hash: Hash{4}, Prev: Hash{3}, At: at(2)}}
+	p.ended, p.end, p.more, p.claim, p.look, p.streak, p.upTo = true, 6, true, Claim{Seq: 4, Hash: format.Hash{7}, Sent: true}, true, 3, 5
+	p.answers = []Answer{{Seq: 5, At: at(3), Known: 4}, {Seq: 4, Found: true, Hash: format.Hash{4}, Prev: format.Hash{3}, At: at(2)}}
 	p.mark = at(3).Store
 	now := at(4).Store
 	key := p.AppendKey(nil, now, 100)

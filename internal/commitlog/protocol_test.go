@@ -1,7 +1,9 @@
 package commitlog
 
 import (
+	"encoding/binary"
 	"errors"
+	"github.com/simple-event-broker/seb/internal/format"
 	"testing"
 	"time"
 )
@@ -18,9 +20,9 @@ var testEpoch = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 func after(d time.Duration) Stamp { return Stamp{Store: testEpoch.Add(d), Boot: d} }
 
 // slotHash is the hash of slot s in the log that the scenarios follow.
-func slotHash(s Seq) (h Hash) {
+func slotHash(s format.Seq) (h format.Hash) {
 	if s != 0 {
-		le.PutUint64(h[:], uint64(s))
+		binary.LittleEndian.PutUint64(h[:], uint64(s))
 		h[31] = 1
 	}
 	return h
@@ -35,7 +37,7 @@ type scenario struct {
 
 // begin returns the protocol of a broker that has recovered slots 1 to applied,
 // from a checkpoint if there are any; its lease begins at testEpoch.
-func begin(t *testing.T, applied Seq) *scenario {
+func begin(t *testing.T, applied format.Seq) *scenario {
 	t.Helper()
 	s := &scenario{T: t, Protocol: NewProtocol(testDelay, testMargin)}
 	s.expect(DoList, 0)
@@ -52,7 +54,7 @@ func begin(t *testing.T, applied Seq) *scenario {
 }
 
 // expect asserts what is wanted now. To of a Get isn't looked at.
-func (s *scenario) expect(do Do, seq Seq) Action {
+func (s *scenario) expect(do Do, seq format.Seq) Action {
 	s.Helper()
 	got := s.Next(s.now)
 	if got.Do != do || got.Seq != seq {
@@ -83,16 +85,16 @@ func (s *scenario) list(l Listing) {
 	s.Listed(l)
 }
 
-func (s *scenario) found(seq Seq, at Stamp) {
+func (s *scenario) found(seq format.Seq, at Stamp) {
 	s.Answered(Answer{Seq: seq, Found: true, Hash: slotHash(seq), Prev: slotHash(seq - 1), At: at, Known: s.Known()})
 }
 
-func (s *scenario) missing404(seq Seq, at Stamp) {
+func (s *scenario) missing404(seq format.Seq, at Stamp) {
 	s.Answered(Answer{Seq: seq, At: at, Known: s.Known()})
 }
 
 // apply expects the next slot to be applied, and does.
-func (s *scenario) apply(seq Seq) (own bool) {
+func (s *scenario) apply(seq format.Seq) (own bool) {
 	s.Helper()
 	s.expect(DoApply, seq)
 	return s.Applied()
@@ -285,7 +287,7 @@ func Test404AheadOfTheNextSlotIsAskedAgain(t *testing.T) {
 
 func Test404AfterExistsDecidesNothing(t *testing.T) {
 	s := begin(t, 3)
-	own := Hash{1}
+	own := format.Hash{1}
 	s.Propose(own)
 	s.expect(DoCreate, 4)
 	s.Exists(4, after(1))
@@ -303,7 +305,7 @@ func Test404AfterExistsDecidesNothing(t *testing.T) {
 }
 
 func TestForkIsDeclaredOnlyUnderTheLease(t *testing.T) {
-	other := Answer{Seq: 4, Found: true, Hash: Hash{7}, Prev: Hash{9}}
+	other := Answer{Seq: 4, Found: true, Hash: format.Hash{7}, Prev: format.Hash{9}}
 
 	s := begin(t, 3)
 	other.At = after(testSpan - 1)
@@ -386,7 +388,7 @@ func TestClaimRenewsTheLeaseAtHalfOfTheDelay(t *testing.T) {
 		if look {
 			s.Look()
 		} else {
-			s.Propose(Hash{1})
+			s.Propose(format.Hash{1})
 		}
 		s.now = testDelay / 2
 		s.expect(DoList, 3)
@@ -401,7 +403,7 @@ func TestClaimRenewsTheLeaseAtHalfOfTheDelay(t *testing.T) {
 		}
 	}
 	s := begin(t, 3)
-	s.Propose(Hash{1})
+	s.Propose(format.Hash{1})
 	s.now = testDelay/2 - 1
 	s.expect(DoCreate, 4)
 	s = begin(t, 3)

@@ -1,7 +1,9 @@
 package commitlog
 
 import (
+	"encoding/binary"
 	"fmt"
+	"github.com/simple-event-broker/seb/internal/format"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -24,13 +26,13 @@ const walkUnit = time.Hour
 // walkCommit is a commit in the model; ids are never used twice.
 type walkCommit struct {
 	id, payload int
-	seq         Seq
-	prev        Hash
+	seq         format.Seq
+	prev        format.Hash
 }
 
-func (c walkCommit) hash() (h Hash) {
-	le.PutUint64(h[:], uint64(c.id))
-	le.PutUint64(h[8:], uint64(c.seq))
+func (c walkCommit) hash() (h format.Hash) {
+	binary.LittleEndian.PutUint64(h[:], uint64(c.id))
+	binary.LittleEndian.PutUint64(h[8:], uint64(c.seq))
 	return h
 }
 
@@ -49,8 +51,8 @@ type world struct {
 	now   int  // units
 	event int  // counts everything that happens
 
-	slots       map[Seq]walkCommit
-	checkpoints map[Seq]walkCheckpoint
+	slots       map[format.Seq]walkCommit
+	checkpoints map[format.Seq]walkCheckpoint
 	flights     []walkCommit
 	uploads     [][]walkCommit // of checkpoints
 	first       []walkCommit   // what was first created in slots 1, 2, …
@@ -73,7 +75,7 @@ type walkBroker struct {
 	log     []walkCommit
 	claim   walkCommit
 	payload int // that waits for a slot, 0 = none
-	answers map[Seq]walkCommit
+	answers map[format.Seq]walkCommit
 	doing   []func() // steps of the request under way
 	asked   int      // event of the last Look
 	wakes   int      // it does nothing before
@@ -101,7 +103,7 @@ func (w *world) boot() time.Duration {
 }
 
 func (w *world) restart(b *walkBroker) {
-	*b = walkBroker{p: NewProtocol(time.Duration(w.delay)*walkUnit, time.Duration(2*w.skew)*walkUnit), answers: map[Seq]walkCommit{}}
+	*b = walkBroker{p: NewProtocol(time.Duration(w.delay)*walkUnit, time.Duration(2*w.skew)*walkUnit), answers: map[format.Seq]walkCommit{}}
 }
 
 // step lets one thing happen.
@@ -133,7 +135,7 @@ func (w *world) execute(c walkCommit) bool {
 		return false
 	}
 	w.slots[c.seq] = c
-	switch n := Seq(len(w.first)); {
+	switch n := format.Seq(len(w.first)); {
 	case c.seq == n+1:
 		w.first, w.born = append(w.first, c), append(w.born, w.event)
 		if slices.ContainsFunc(w.first[:n], func(o walkCommit) bool { return o.payload == c.payload }) {
@@ -159,14 +161,14 @@ func (w *world) landCheckpoint() {
 		return
 	}
 	log := w.uploads[w.IntN(len(w.uploads))]
-	s := Seq(len(log))
+	s := format.Seq(len(log))
 	if _, ok := w.checkpoints[s]; !ok {
 		w.checkpoints[s] = walkCheckpoint{w.now, log}
 		w.checkRecovery()
 	}
 }
 
-func (w *world) newest() (newest Seq) {
+func (w *world) newest() (newest format.Seq) {
 	for s := range w.checkpoints {
 		newest = max(newest, s)
 	}
@@ -176,7 +178,7 @@ func (w *world) newest() (newest Seq) {
 // delete removes a slot behind an old checkpoint, or a checkpoint that is not
 // the newest. The deleter's clock may be ahead.
 func (w *world) delete() {
-	var covered Seq
+	var covered format.Seq
 	for s, c := range w.checkpoints {
 		if w.now+w.skew >= c.since+w.delay {
 			covered = max(covered, s)
@@ -185,7 +187,7 @@ func (w *world) delete() {
 	if covered == 0 {
 		return
 	}
-	if s := Seq(w.IntN(int(covered)) + 1); w.IntN(3) > 0 {
+	if s := format.Seq(w.IntN(int(covered)) + 1); w.IntN(3) > 0 {
 		if _, ok := w.slots[s]; ok {
 			delete(w.slots, s)
 			w.seen.deleted++
@@ -200,7 +202,7 @@ func (w *world) delete() {
 func (w *world) checkRecovery() {
 	log := slices.Clone(w.checkpoints[w.newest()].log)
 	for {
-		c, ok := w.slots[Seq(len(log)+1)]
+		c, ok := w.slots[format.Seq(len(log)+1)]
 		if !ok {
 			break
 		}
@@ -248,7 +250,7 @@ func (w *world) stepBroker(b *walkBroker) {
 	}
 }
 
-func (w *world) idle(b *walkBroker, applied Seq, tip Hash) {
+func (w *world) idle(b *walkBroker, applied format.Seq, tip format.Hash) {
 	switch n := w.IntN(8); {
 	case n < 4 && len(w.first) < 60:
 		if b.payload == 0 {
@@ -268,7 +270,7 @@ func (w *world) idle(b *walkBroker, applied Seq, tip Hash) {
 	}
 }
 
-func (w *world) list(b *walkBroker, applied Seq) {
+func (w *world) list(b *walkBroker, applied format.Seq) {
 	var l Listing
 	b.doing = []func(){
 		func() {
@@ -302,7 +304,7 @@ func (w *world) list(b *walkBroker, applied Seq) {
 	}
 }
 
-func (w *world) load(b *walkBroker, s Seq) {
+func (w *world) load(b *walkBroker, s format.Seq) {
 	c, ok := w.checkpoints[s]
 	if !ok {
 		b.p.LoadMissing()
@@ -368,7 +370,7 @@ func (w *world) create(b *walkBroker) {
 	}}
 }
 
-func (w *world) apply(b *walkBroker, s Seq) {
+func (w *world) apply(b *walkBroker, s format.Seq) {
 	c := b.answers[s]
 	if c.seq != s || c != w.first[s-1] {
 		w.Fatalf("SlotAgreement: %v is applied in slot %d, which holds %v", c, s, w.first[s-1])
@@ -400,7 +402,7 @@ func TestRandomWalkOfBrokers(t *testing.T) {
 		w := &world{
 			T: t, Rand: rand.New(rand.NewPCG(uint64(seed), 1)),
 			delay: 1 + seed%5, blind: seed%4 < 2, dire: seed%8 < 4,
-			slots: map[Seq]walkCommit{}, checkpoints: map[Seq]walkCheckpoint{},
+			slots: map[format.Seq]walkCommit{}, checkpoints: map[format.Seq]walkCheckpoint{},
 		}
 		if seed%2 == 1 {
 			w.delay, w.skew = w.delay+4, 1

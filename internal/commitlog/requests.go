@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -19,12 +20,12 @@ func timeout(ctx context.Context, bytes int64) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, requestTimeout+time.Duration(bytes)*time.Second/bytesPerSecond)
 }
 
-func (l *Log) list(ctx context.Context, applied Seq) error {
+func (l *Log) list(ctx context.Context, applied format.Seq) error {
 	sent := l.clock.Boot()
 	var out Listing
-	after := afterKey(CheckpointPrefix, applied)
+	after := format.AfterKey(format.CheckpointPrefix, applied)
 	for first := true; ; first = false {
-		page, err := l.listPage(ctx, CheckpointPrefix, after)
+		page, err := l.listPage(ctx, format.CheckpointPrefix, after)
 		if err != nil {
 			return err
 		}
@@ -32,7 +33,7 @@ func (l *Log) list(ctx context.Context, applied Seq) error {
 			out.At = l.note(Stamp{Store: page.Time, Boot: sent})
 		}
 		for _, k := range page.Keys {
-			if s, ok := ParseSeqKey(CheckpointPrefix, k); ok {
+			if s, ok := format.ParseSeqKey(format.CheckpointPrefix, k); ok {
 				out.Checkpoint = s
 			}
 		}
@@ -45,7 +46,7 @@ func (l *Log) list(ctx context.Context, applied Seq) error {
 		return errors.New("the store's answer to a List carries no date")
 	}
 	out.From = max(applied, out.Checkpoint)
-	page, err := l.listPage(ctx, LogPrefix, afterKey(LogPrefix, out.From))
+	page, err := l.listPage(ctx, format.LogPrefix, format.AfterKey(format.LogPrefix, out.From))
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (l *Log) list(ctx context.Context, applied Seq) error {
 	}
 	out.LogAt, out.More = l.note(l.stamp(page.Time)), page.More
 	for _, k := range page.Keys {
-		if s, ok := ParseSeqKey(LogPrefix, k); ok {
+		if s, ok := format.ParseSeqKey(format.LogPrefix, k); ok {
 			if out.First == 0 {
 				out.First = s
 			}
@@ -99,22 +100,22 @@ func CheckPage(page objstore.Page, prefix, after string) error {
 	return nil
 }
 
-func (l *Log) load(ctx context.Context, s Seq) error {
-	key := CheckpointKey(s)
+func (l *Log) load(ctx context.Context, s format.Seq) error {
+	key := format.CheckpointKey(s)
 	ctx, cancel := timeout(ctx, 1<<30)
 	defer cancel()
-	o, err := objstore.GetWhole(ctx, l.store, key, CheckpointBytesMax)
+	o, err := objstore.GetWhole(ctx, l.store, key, format.CheckpointBytesMax)
 	if errors.Is(err, objstore.ErrNotFound) {
 		l.with((*Protocol).LoadMissing)
 		return fmt.Errorf("load %s: it was listed, but is gone: %w", key, err)
 	}
 	if errors.Is(err, objstore.ErrTooLarge) {
-		return l.damage(key, fmt.Errorf("the newest checkpoint, %s, does not verify: %w: %w", key, ErrCorrupt, err))
+		return l.damage(key, fmt.Errorf("the newest checkpoint, %s, does not verify: %w: %w", key, format.ErrCorrupt, err))
 	}
 	if err != nil {
-		return fmt.Errorf("load %s: %w", key, err)
+		return l.judge(key, fmt.Errorf("load %s: %w", key, err))
 	}
-	c, err := DecodeCheckpoint(o.Body)
+	c, err := format.DecodeCheckpoint(o.Body)
 	if err == nil && (c.Cluster != l.cluster.ID || c.Seq != s) {
 		err = foreign(c.Cluster, c.Seq)
 	}
@@ -125,7 +126,7 @@ func (l *Log) load(ctx context.Context, s Seq) error {
 		return l.stop(fmt.Errorf("load %s: %w", key, err))
 	}
 	clear(l.damaged)
-	maps.DeleteFunc(l.read, func(r Seq, _ readCommit) bool { return r <= s })
+	maps.DeleteFunc(l.read, func(r format.Seq, _ readCommit) bool { return r <= s })
 	l.stats.Loads.Add(1)
 	var ended Claim
 	l.with(func(p *Protocol) { ended = p.Loaded(s, c.Hash) })
@@ -138,8 +139,8 @@ func (l *Log) load(ctx context.Context, s Seq) error {
 	return nil
 }
 
-func foreign(id ClusterID, s Seq) error {
-	return fmt.Errorf("%w: it is of cluster %v, slot %d", ErrForeign, id, s)
+func foreign(id format.ClusterID, s format.Seq) error {
+	return fmt.Errorf("%w: it is of cluster %v, slot %d", format.ErrForeign, id, s)
 }
 
 // stop halts the protocol for a reason that it can't see itself.
@@ -148,7 +149,7 @@ func (l *Log) stop(err error) error {
 	return err
 }
 
-// damage counts a read of an object that found bytes which don't belong there.
+// damage counts a request for an object that found what doesn't belong there.
 // The network may have bent them, so it stops the broker only when they come
 // again and again; other failures of reads in between count for nothing.
 func (l *Log) damage(key string, err error) error {
@@ -159,22 +160,30 @@ func (l *Log) damage(key string, err error) error {
 	return err
 }
 
+// judge counts an error as damage if it is about an object, and not about the store.
+func (l *Log) judge(key string, err error) error {
+	if isDamage(err) {
+		return l.damage(key, err)
+	}
+	return err
+}
+
 func isDamage(err error) bool {
-	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrForeign) || errors.Is(err, ErrVersion)
+	return errors.Is(err, format.ErrCorrupt) || errors.Is(err, format.ErrForeign) || errors.Is(err, format.ErrVersion) || errors.Is(err, objstore.ErrNotRegular)
 }
 
 // get reads the heads of slots from to to, side by side. What was read counts
 // although another read failed, so that many at once get ahead on a bad store.
-func (l *Log) get(ctx context.Context, from, to Seq) error {
+func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	type result struct {
 		Answer
 		readCommit
 		err error // damage
 	}
 	var (
-		known   Seq
+		known   format.Seq
 		settled bool
-		want    []Seq
+		want    []format.Seq
 	)
 	l.with(func(p *Protocol) {
 		known, settled = p.Known(), p.Settled()
@@ -214,7 +223,7 @@ func (l *Log) get(ctx context.Context, from, to Seq) error {
 	}
 	err := g.Wait()
 	for i, r := range results {
-		switch key := LogKey(want[i]); {
+		switch key := format.LogKey(want[i]); {
 		case r.err != nil:
 			err = l.damage(key, r.err)
 		case r.Seq != 0:
@@ -239,8 +248,8 @@ func (l *Log) get(ctx context.Context, from, to Seq) error {
 
 // readHead reads the head of a slot, and the object if it is no larger than
 // about size. The time is set beside ErrNotFound too.
-func (l *Log) readHead(ctx context.Context, s Seq, size int64) (*Commit, []byte, time.Time, error) {
-	key := LogKey(s)
+func (l *Log) readHead(ctx context.Context, s format.Seq, size int64) (*format.Commit, []byte, time.Time, error) {
+	key := format.LogKey(s)
 	ctx, cancel := timeout(ctx, size)
 	defer cancel()
 	o, err := l.store.Get(ctx, key, 0, size)
@@ -248,9 +257,9 @@ func (l *Log) readHead(ctx context.Context, s Seq, size int64) (*Commit, []byte,
 		return nil, nil, o.Time, fmt.Errorf("get %s: %w", key, err)
 	}
 	body := o.Body
-	pro, err := DecodePrologue(body)
-	if err == nil && pro.End() > HeadBytesMax {
-		err = corrupt("the head has %d bytes, and may have %d", pro.End(), HeadBytesMax)
+	pro, err := format.DecodePrologue(body)
+	if err == nil && pro.End() > format.HeadBytesMax {
+		err = format.Corrupt("the head has %d bytes, and may have %d", pro.End(), format.HeadBytesMax)
 	}
 	if err == nil && pro.End() > int64(len(body)) && pro.End() <= o.Size {
 		rest, err := l.store.Get(ctx, key, int64(len(body)), pro.End()-int64(len(body)))
@@ -262,13 +271,13 @@ func (l *Log) readHead(ctx context.Context, s Seq, size int64) (*Commit, []byte,
 	if err != nil {
 		return nil, nil, o.Time, fmt.Errorf("%s: %w", key, err)
 	}
-	c, err := DecodeCommit(body)
+	c, err := format.DecodeCommit(body)
 	switch {
 	case err != nil:
 	case c.Cluster != l.cluster.ID || c.Seq != s:
 		err = foreign(c.Cluster, c.Seq)
 	case c.Size() != o.Size:
-		err = corrupt("the object has %d bytes instead of %d", o.Size, c.Size())
+		err = format.Corrupt("the object has %d bytes instead of %d", o.Size, c.Size())
 	}
 	if err != nil {
 		return nil, nil, o.Time, fmt.Errorf("%s: %w", key, err)
@@ -279,8 +288,8 @@ func (l *Log) readHead(ctx context.Context, s Seq, size int64) (*Commit, []byte,
 	return c, body, o.Time, nil
 }
 
-func (l *Log) create(ctx context.Context, s Seq) error {
-	key, hash := LogKey(s), l.claim.Hash
+func (l *Log) create(ctx context.Context, s format.Seq) error {
+	key, hash := format.LogKey(s), l.claim.Hash
 	ctx, cancel := timeout(ctx, l.claim.Size())
 	defer cancel()
 	begin := l.clock.Boot()
@@ -300,10 +309,10 @@ func (l *Log) create(ctx context.Context, s Seq) error {
 		return nil
 	}
 	l.stats.UnknownCreates.Add(1)
-	return fmt.Errorf("create %s: %w", key, err)
+	return l.judge(key, fmt.Errorf("create %s: %w", key, err))
 }
 
-func (l *Log) apply(s Seq) error {
+func (l *Log) apply(s format.Seq) error {
 	r := l.read[s]
 	delete(l.read, s)
 	own := l.claim != nil && r.commit.Hash == l.claim.Hash
@@ -311,7 +320,7 @@ func (l *Log) apply(s Seq) error {
 		r.commit = l.claim // also when it was read back
 	}
 	if err := l.fold.Apply(r.commit, r.object); err != nil {
-		return l.stop(fmt.Errorf("apply %s: %w", LogKey(s), err))
+		return l.stop(fmt.Errorf("apply %s: %w", format.LogKey(s), err))
 	}
 	recovered := l.settled()
 	l.with(func(p *Protocol) { l.wonLast = p.Applied() })

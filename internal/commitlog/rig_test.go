@@ -3,6 +3,7 @@ package commitlog
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -18,7 +20,7 @@ import (
 type rig struct {
 	*testing.T
 	memory    *objstore.Memory
-	constants Cluster
+	constants format.Cluster
 	start     time.Time
 	nonces    uint64
 }
@@ -38,10 +40,10 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 
 // openEmpty returns a broker that has recovered nothing, since the List of log/
 // was empty then, and whose Gets of slot s pass through fault.
-func (r *rig) openEmpty(s Seq, fault storetest.Fault) *broker {
+func (r *rig) openEmpty(s format.Seq, fault storetest.Fault) *broker {
 	r.Helper()
 	b := r.newBroker()
-	restore := b.store.On(objstore.VerbList, LogPrefix, func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
+	restore := b.store.On(objstore.VerbList, format.LogPrefix, func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
 		a, err := next(ctx, q)
 		a.Keys = nil
 		return a, err
@@ -50,7 +52,7 @@ func (r *rig) openEmpty(s Seq, fault storetest.Fault) *broker {
 		r.Fatal(err)
 	}
 	restore()
-	b.store.On(objstore.VerbGet, LogKey(s), fault)
+	b.store.On(objstore.VerbGet, format.LogKey(s), fault)
 	return b
 }
 
@@ -59,28 +61,28 @@ type broker struct {
 	*Log
 	*rig
 	store   *storetest.Faulty
-	applied []Hash
-	objects int     // that came along with their heads
-	last    *Commit // as applied
+	applied []format.Hash
+	objects int            // that came along with their heads
+	last    *format.Commit // as applied
 	builds  int
 	reports []error
 }
 
 // Load implements [Fold]. The body of a checkpoint is the hash of every commit.
-func (b *broker) Load(c *Checkpoint) error {
+func (b *broker) Load(c *format.Checkpoint) error {
 	b.applied = nil
-	for h := range slices.Chunk(c.Body, len(Hash{})) {
-		b.applied = append(b.applied, Hash(h))
+	for h := range slices.Chunk(c.Body, len(format.Hash{})) {
+		b.applied = append(b.applied, format.Hash(h))
 	}
-	if Seq(len(b.applied)) != c.Seq {
+	if format.Seq(len(b.applied)) != c.Seq {
 		return fmt.Errorf("a checkpoint of %d commits as of slot %d", len(b.applied), c.Seq)
 	}
 	return nil
 }
 
 // Apply implements [Fold].
-func (b *broker) Apply(c *Commit, object []byte) error {
-	if Seq(len(b.applied)+1) != c.Seq {
+func (b *broker) Apply(c *format.Commit, object []byte) error {
+	if format.Seq(len(b.applied)+1) != c.Seq {
 		return fmt.Errorf("slot %d after slot %d", c.Seq, len(b.applied))
 	}
 	if object != nil {
@@ -111,22 +113,22 @@ func (r *rig) open() *broker {
 }
 
 // build returns a commit that bears payload, in an item and inline.
-func (b *broker) build(payload string) func(Next) (*Commit, [][]byte) {
-	return func(Next) (*Commit, [][]byte) {
+func (b *broker) build(payload string) func(Next) (*format.Commit, [][]byte) {
+	return func(Next) (*format.Commit, [][]byte) {
 		b.builds++
 		b.nonces++
-		c := &Commit{PayloadSize: uint32(len(payload)), Items: []Item{&UnknownItem{Kind: 100, Body: []byte(payload)}}}
-		le.PutUint64(c.Nonce[:], b.nonces)
+		c := &format.Commit{PayloadSize: uint32(len(payload)), Items: []format.Item{&format.UnknownItem{Kind: 100, Body: []byte(payload)}}}
+		binary.LittleEndian.PutUint64(c.Nonce[:], b.nonces)
 		return c, [][]byte{[]byte(payload)}
 	}
 }
 
-func (b *broker) commit(ctx context.Context, payload string) (*Commit, error) {
+func (b *broker) commit(ctx context.Context, payload string) (*format.Commit, error) {
 	return b.Commit(ctx, b.build(payload), func(err error) { b.reports = append(b.reports, err) })
 }
 
 // mustCommit commits payload in slot want.
-func (b *broker) mustCommit(want Seq, payload string) *Commit {
+func (b *broker) mustCommit(want format.Seq, payload string) *format.Commit {
 	b.Helper()
 	c, err := b.commit(b.Context(), payload)
 	if err != nil {
@@ -139,7 +141,7 @@ func (b *broker) mustCommit(want Seq, payload string) *Commit {
 }
 
 // fill commits slots up to last.
-func (b *broker) fill(last Seq) {
+func (b *broker) fill(last format.Seq) {
 	b.Helper()
 	for s, _ := b.Position(); s < last; s++ {
 		b.mustCommit(s+1, fmt.Sprint("payload ", s+1))
@@ -154,10 +156,10 @@ func (b *broker) mustLook() {
 }
 
 // requireAt asserts the applied slot, and that the fold holds just what the log does.
-func (b *broker) requireAt(want Seq) {
+func (b *broker) requireAt(want format.Seq) {
 	b.Helper()
 	seq, hash := b.Position()
-	if seq != want || Seq(len(b.applied)) != want || (want > 0 && b.applied[want-1] != hash) {
+	if seq != want || format.Seq(len(b.applied)) != want || (want > 0 && b.applied[want-1] != hash) {
 		b.Fatalf("the log is at slot %d, the fold at %d, not %d", seq, len(b.applied), want)
 	}
 }
@@ -166,11 +168,11 @@ func (b *broker) requireAt(want Seq) {
 func (b *broker) checkpoint() {
 	b.Helper()
 	seq, hash := b.Position()
-	c := &Checkpoint{Cluster: b.constants.ID, Seq: seq, Hash: hash}
+	c := &format.Checkpoint{Cluster: b.constants.ID, Seq: seq, Hash: hash}
 	for _, h := range b.applied {
 		c.Body = append(c.Body, h[:]...)
 	}
-	b.put(CheckpointKey(seq), EncodeCheckpoint(c), c.Body)
+	b.put(format.CheckpointKey(seq), format.EncodeCheckpoint(c), c.Body)
 }
 
 func (r *rig) put(key string, parts ...[]byte) {
@@ -209,13 +211,13 @@ func (r *rig) replace(key string, object []byte) {
 func (r *rig) payloads() (out []string) {
 	r.Helper()
 	for after := ""; ; {
-		page, err := r.memory.List(r.Context(), LogPrefix, after, 0)
+		page, err := r.memory.List(r.Context(), format.LogPrefix, after, 0)
 		if err != nil {
 			r.Fatal(err)
 		}
 		for _, key := range page.Keys {
 			object := r.get(key)
-			c, err := DecodeCommit(object)
+			c, err := format.DecodeCommit(object)
 			if err != nil {
 				r.Fatal(err)
 			}

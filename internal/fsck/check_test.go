@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/fsck"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
@@ -20,7 +20,7 @@ import (
 // long returns a log of so many slots with a checkpoint every hundred.
 func long(t testing.TB, slots int) *smith {
 	s := newSmith(t)
-	s.fact(&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+	s.fact(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
 	for i := 2; i <= slots; i++ {
 		s.records(1, "one")
 		if i%100 == 0 {
@@ -189,8 +189,8 @@ func TestUnorderedListsAreNoDamage(t *testing.T) {
 func TestClusterFileWithoutChecksumIsSound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := long(t, 3)
-		old := regexp.MustCompile(`,\n  "crc32c": "[0-9a-f]{8}"`).ReplaceAll(s.objects[commitlog.ClusterKey], nil)
-		wantFindings(t, check(t, s.change(commitlog.ClusterKey, old).store(), true))
+		old := regexp.MustCompile(`,\n  "crc32c": "[0-9a-f]{8}"`).ReplaceAll(s.objects[format.ClusterKey], nil)
+		wantFindings(t, check(t, s.change(format.ClusterKey, old).store(), true))
 	})
 }
 
@@ -204,10 +204,10 @@ func TestCheckpointOfAnEarlierSnapshotVersionIsCompared(t *testing.T) {
 		}
 		old := bytes.Clone(body[:len(body)-5]) // version 3 has no queues, delayed records and sessions
 		old[0] = 3
-		key := commitlog.CheckpointKey(s.state.Seq())
+		key := format.CheckpointKey(s.state.Seq())
 		as := func(body []byte) *smith {
-			c := &commitlog.Checkpoint{Cluster: s.cluster, Seq: s.state.Seq(), Hash: s.prev, Body: body}
-			return s.change(key, append(commitlog.EncodeCheckpoint(c), body...))
+			c := &format.Checkpoint{Cluster: s.cluster, Seq: s.state.Seq(), Hash: s.prev, Body: body}
+			return s.change(key, append(format.EncodeCheckpoint(c), body...))
 		}
 		wantFindings(t, check(t, as(old).store(), true))
 		old[2]++ // the id of the next topic

@@ -5,24 +5,24 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
 // checkpoint is one that was read and is sound in itself.
 type checkpoint struct {
-	*commitlog.Checkpoint
+	*format.Checkpoint
 	state *state.State
 }
 
 // readCheckpoint reads a checkpoint and checks it for itself.
-func (c *checker) readCheckpoint(ctx context.Context, s commitlog.Seq) (cp checkpoint, err error) {
-	key := commitlog.CheckpointKey(s)
+func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoint, err error) {
+	key := format.CheckpointKey(s)
 	err = believe(ctx, func() error {
 		o, err := c.get(ctx, key, 0, 1) // its size says how long reading it may take
-		if err == nil && o.Size > commitlog.CheckpointBytesMax {
-			return fmt.Errorf("%w: it has %d bytes, and may have %d", commitlog.ErrCorrupt, o.Size, int64(commitlog.CheckpointBytesMax))
+		if err == nil && o.Size > format.CheckpointBytesMax {
+			return fmt.Errorf("%w: it has %d bytes, and may have %d", format.ErrCorrupt, o.Size, int64(format.CheckpointBytesMax))
 		}
 		if err == nil {
 			o, err = c.get(ctx, key, 0, o.Size)
@@ -30,11 +30,11 @@ func (c *checker) readCheckpoint(ctx context.Context, s commitlog.Seq) (cp check
 		if err != nil {
 			return err
 		}
-		if cp.Checkpoint, err = commitlog.DecodeCheckpoint(o.Body); err != nil {
+		if cp.Checkpoint, err = format.DecodeCheckpoint(o.Body); err != nil {
 			return err
 		}
 		if cp.Cluster != c.cluster || cp.Seq != s {
-			return fmt.Errorf("%w: it is slot %d of cluster %v", commitlog.ErrForeign, cp.Seq, cp.Cluster)
+			return fmt.Errorf("%w: it is slot %d of cluster %v", format.ErrForeign, cp.Seq, cp.Cluster)
 		}
 		cp.state, err = state.Decode(cp.Seq, cp.Body)
 		return err
@@ -45,9 +45,9 @@ func (c *checker) readCheckpoint(ctx context.Context, s commitlog.Seq) (cp check
 // passCheckpoint compares a checkpoint with the walk, which stands at its slot
 // or before a gap that holds it. If the walk has lost the state it takes it
 // from here.
-func (c *checker) passCheckpoint(ctx context.Context, s commitlog.Seq) error {
+func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	defer c.progress()
-	key := commitlog.CheckpointKey(s)
+	key := format.CheckpointKey(s)
 	cp, err := c.readCheckpoint(ctx, s)
 	switch {
 	case errors.Is(err, objstore.ErrNotFound):
@@ -63,7 +63,7 @@ func (c *checker) passCheckpoint(ctx context.Context, s commitlog.Seq) error {
 		c.lost = s
 	}
 	if c.hash != nil && *c.hash != cp.Hash {
-		c.found(Corrupt, key, "%v: it follows a commit with the hash %v, %s has %v", commitlog.ErrCorrupt, cp.Hash, commitlog.LogKey(s), *c.hash)
+		c.found(Corrupt, key, "%v: it follows a commit with the hash %v, %s has %v", format.ErrCorrupt, cp.Hash, format.LogKey(s), *c.hash)
 		return nil
 	}
 	compared := c.state
@@ -71,7 +71,7 @@ func (c *checker) passCheckpoint(ctx context.Context, s commitlog.Seq) error {
 		compared = cp.state // with itself: its form is canonical
 	}
 	if !compared.View().Is(cp.Body) {
-		c.found(Corrupt, key, "%v: it is not the state that the log gives", commitlog.ErrCorrupt)
+		c.found(Corrupt, key, "%v: it is not the state that the log gives", format.ErrCorrupt)
 		return nil
 	}
 	if c.state == nil {
@@ -92,9 +92,9 @@ func (c *checker) cover() {
 	if c.base == nil {
 		return
 	}
-	newest := commitlog.CheckpointKey(c.covered)
+	newest := format.CheckpointKey(c.covered)
 	for o, live := range c.base.AllObjects() {
-		switch at := commitlog.Seq(o.Seq); {
+		switch at := format.Seq(o.Seq); {
 		case o.Data:
 			c.coverData(dataKey{at, o.Tag}, o.Size, live)
 		case live && !c.present(at):
@@ -102,7 +102,7 @@ func (c *checker) cover() {
 		case live:
 			known, ok := c.loose[at]
 			if ok && known != (looseCommit{o.Tag, int64(o.Size)}) {
-				c.found(Corrupt, commitlog.LogKey(at), "%v: %s knows another commit there", commitlog.ErrCorrupt, newest)
+				c.found(Corrupt, format.LogKey(at), "%v: %s knows another commit there", format.ErrCorrupt, newest)
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func (c *checker) coverData(key dataKey, size uint32, live bool) {
 }
 
 // present tells whether a slot was listed, and not found gone since.
-func (c *checker) present(s commitlog.Seq) bool { return c.inv.slots.has(s) && !c.gone[s] }
+func (c *checker) present(s format.Seq) bool { return c.inv.slots.has(s) && !c.gone[s] }
 
 // eachRow tells where every record of a state is said to live.
 func eachRow(s *state.State, each func(state.Object, row)) {
@@ -134,7 +134,7 @@ func eachRow(s *state.State, each func(state.Object, row)) {
 			for offset := t.Partitions[p].Start; offset < t.Partitions[p].End; {
 				locations = s.Locate(locations[:0], t, int32(p), offset, 1<<62, atOnce)
 				for _, l := range locations {
-					start := uint32(commitlog.DataPayloadStart)
+					start := uint32(format.DataPayloadStart)
 					if !l.Object.Data {
 						start = 0
 					}

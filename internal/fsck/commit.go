@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -18,18 +18,18 @@ const (
 
 // slotResult is what a worker found out about a slot.
 type slotResult struct {
-	seq     commitlog.Seq
+	seq     format.Seq
 	absent  bool
-	commit  *commitlog.Commit // nil if it can't be read
-	damage  []error           // of the object, each of a class
-	data    []dataResult      // of the data objects that it refers to
+	commit  *format.Commit // nil if it can't be read
+	damage  []error        // of the object, each of a class
+	data    []dataResult   // of the data objects that it refers to
 	batches int
 	err     error // that ends the check
 }
 
 // checkSlot reads a slot's commit and the data objects that it is the first to
 // refer to. They are read together so that rows need not be kept.
-func (c *checker) checkSlot(ctx context.Context, s commitlog.Seq) slotResult {
+func (c *checker) checkSlot(ctx context.Context, s format.Seq) slotResult {
 	r := slotResult{seq: s}
 	var body []byte
 	err := believe(ctx, func() (err error) {
@@ -71,8 +71,8 @@ func (c *checker) checkSlot(ctx context.Context, s commitlog.Seq) slotResult {
 
 // readCommit reads and checks the head of a slot. body begins with that, and
 // may be the whole object.
-func (c *checker) readCommit(ctx context.Context, s commitlog.Seq) (commit *commitlog.Commit, body []byte, err error) {
-	key, size := commitlog.LogKey(s), int64(headBytes)
+func (c *checker) readCommit(ctx context.Context, s format.Seq) (commit *format.Commit, body []byte, err error) {
+	key, size := format.LogKey(s), int64(headBytes)
 	if c.opts.Deep {
 		size = deepBytes
 	}
@@ -81,9 +81,9 @@ func (c *checker) readCommit(ctx context.Context, s commitlog.Seq) (commit *comm
 		return nil, nil, err
 	}
 	body = o.Body
-	pro, err := commitlog.DecodePrologue(body)
-	if err == nil && pro.End() > commitlog.HeadBytesMax {
-		err = fmt.Errorf("%w: the head has %d bytes, and may have %d", commitlog.ErrCorrupt, pro.End(), int64(commitlog.HeadBytesMax))
+	pro, err := format.DecodePrologue(body)
+	if err == nil && pro.End() > format.HeadBytesMax {
+		err = fmt.Errorf("%w: the head has %d bytes, and may have %d", format.ErrCorrupt, pro.End(), int64(format.HeadBytesMax))
 	}
 	if err == nil && pro.End() > int64(len(body)) && pro.End() <= o.Size {
 		rest, err := c.get(ctx, key, int64(len(body)), pro.End()-int64(len(body)))
@@ -95,12 +95,12 @@ func (c *checker) readCommit(ctx context.Context, s commitlog.Seq) (commit *comm
 	if err != nil {
 		return nil, nil, err
 	}
-	commit, err = commitlog.DecodeCommit(body)
+	commit, err = format.DecodeCommit(body)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case commit.Cluster != c.cluster || commit.Seq != s:
-		return nil, nil, fmt.Errorf("%w: it is slot %d of cluster %v", commitlog.ErrForeign, commit.Seq, commit.Cluster)
+		return nil, nil, fmt.Errorf("%w: it is slot %d of cluster %v", format.ErrForeign, commit.Seq, commit.Cluster)
 	case commit.Size() != o.Size:
 		return nil, nil, wrongSize(o.Size, commit.Size())
 	}
@@ -108,12 +108,12 @@ func (c *checker) readCommit(ctx context.Context, s commitlog.Seq) (commit *comm
 }
 
 func wrongSize(has, should int64) error {
-	return fmt.Errorf("%w: it has %d bytes instead of %d", commitlog.ErrCorrupt, has, should)
+	return fmt.Errorf("%w: it has %d bytes instead of %d", format.ErrCorrupt, has, should)
 }
 
 // checkPayload verifies the inline batches of a commit, and reads them unless
 // body is the whole object and they are sound there.
-func (c *checker) checkPayload(ctx context.Context, commit *commitlog.Commit, body []byte, rows []row) (batches int, err error) {
+func (c *checker) checkPayload(ctx context.Context, commit *format.Commit, body []byte, rows []row) (batches int, err error) {
 	if int64(len(body)) == commit.Size() {
 		if batches, err = checkBatches(body[commit.PayloadStart:], rows); err == nil {
 			return batches, nil
@@ -124,7 +124,7 @@ func (c *checker) checkPayload(ctx context.Context, commit *commitlog.Commit, bo
 		return 0, err
 	}
 	defer release()
-	key := commitlog.LogKey(commit.Seq)
+	key := format.LogKey(commit.Seq)
 	err = believe(ctx, func() error {
 		o, err := c.get(ctx, key, int64(commit.PayloadStart), int64(commit.PayloadSize))
 		if err != nil {
@@ -141,10 +141,10 @@ func (c *checker) checkPayload(ctx context.Context, commit *commitlog.Commit, bo
 
 // rowsOf returns the rows of a commit: those of its own payload, and those of
 // each data object.
-func rowsOf(c *commitlog.Commit) (inline []row, byObject [][]row) {
+func rowsOf(c *format.Commit) (inline []row, byObject [][]row) {
 	byObject = make([][]row, len(c.Data))
 	for _, it := range c.Items {
-		x, ok := it.(*commitlog.Batch)
+		x, ok := it.(*format.Batch)
 		if !ok {
 			continue
 		}

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
 // dataResult is what was found out about a data object.
 type dataResult struct {
-	ref     commitlog.DataRef // its Size is that of the object, if it is sound
+	ref     format.DataRef // its Size is that of the object, if it is sound
 	absent  bool
 	damage  error // of a class
 	batches int
@@ -20,7 +20,7 @@ type dataResult struct {
 
 // checkData reads a data object that something refers to, or, if ref.Size is 0,
 // nothing. Its error ends the check.
-func (c *checker) checkData(ctx context.Context, ref commitlog.DataRef, rows []row) (dataResult, error) {
+func (c *checker) checkData(ctx context.Context, ref format.DataRef, rows []row) (dataResult, error) {
 	r := dataResult{ref: ref}
 	err := believe(ctx, func() (err error) {
 		r.ref.Size, r.batches, err = c.readData(ctx, ref, rows)
@@ -40,18 +40,18 @@ func (c *checker) checkData(ctx context.Context, ref commitlog.DataRef, rows []r
 }
 
 // readData reads a data object's head, and all of it in a deep check.
-func (c *checker) readData(ctx context.Context, ref commitlog.DataRef, rows []row) (size uint32, batches int, err error) {
+func (c *checker) readData(ctx context.Context, ref format.DataRef, rows []row) (size uint32, batches int, err error) {
 	key := ref.Key()
-	o, err := c.get(ctx, key, 0, commitlog.DataPayloadStart)
+	o, err := c.get(ctx, key, 0, format.DataPayloadStart)
 	if err != nil {
 		return 0, 0, err
 	}
-	h, err := commitlog.DecodeDataHead(o.Body)
+	h, err := format.DecodeDataHead(o.Body)
 	switch {
 	case err != nil:
 		return 0, 0, err
 	case h.Cluster != c.cluster || h.Ref.Key() != key:
-		return 0, 0, fmt.Errorf("%w: it is %s of cluster %v", commitlog.ErrForeign, h.Ref.Key(), h.Cluster)
+		return 0, 0, fmt.Errorf("%w: it is %s of cluster %v", format.ErrForeign, h.Ref.Key(), h.Cluster)
 	case int64(h.Ref.Size) != o.Size:
 		return 0, 0, wrongSize(o.Size, int64(h.Ref.Size))
 	case ref.Size != 0 && h.Ref.Size != ref.Size:
@@ -64,7 +64,7 @@ func (c *checker) readData(ctx context.Context, ref commitlog.DataRef, rows []ro
 		return 0, 0, err
 	}
 	defer release()
-	o, err = c.get(ctx, key, commitlog.DataPayloadStart, int64(h.PayloadSize))
+	o, err = c.get(ctx, key, format.DataPayloadStart, int64(h.PayloadSize))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -72,14 +72,14 @@ func (c *checker) readData(ctx context.Context, ref commitlog.DataRef, rows []ro
 		return 0, 0, wrongSize(o.Size, int64(h.Ref.Size))
 	}
 	if batches, err = checkBatches(o.Body, rows); err == nil && batches != int(h.Batches) {
-		err = fmt.Errorf("%w: it holds %d batches instead of %d", commitlog.ErrCorrupt, batches, h.Batches)
+		err = fmt.Errorf("%w: it holds %d batches instead of %d", format.ErrCorrupt, batches, h.Batches)
 	}
 	return h.Ref.Size, batches, err
 }
 
 // tookData takes note of a data object that was looked at because of commit s,
 // or of a state if s is 0.
-func (c *checker) tookData(r dataResult, s commitlog.Seq) error {
+func (c *checker) tookData(r dataResult, s format.Seq) error {
 	key := keyOf(r.ref)
 	use, known := c.data[key]
 	if known && s > 0 {
@@ -101,13 +101,13 @@ func (c *checker) tookData(r dataResult, s commitlog.Seq) error {
 }
 
 // foundTwice reports a commit that is not the first to refer to a data object.
-func (c *checker) foundTwice(s commitlog.Seq, key dataKey) {
-	c.found(Corrupt, commitlog.LogKey(s), "%v: it refers to %s, as a commit before it does: the same records twice", commitlog.ErrCorrupt, key)
+func (c *checker) foundTwice(s format.Seq, key dataKey) {
+	c.found(Corrupt, format.LogKey(s), "%v: it refers to %s, as a commit before it does: the same records twice", format.ErrCorrupt, key)
 }
 
 // remaining is a data object that no commit led to.
 type remaining struct {
-	ref    commitlog.DataRef // without a size if nothing refers to it
+	ref    format.DataRef // without a size if nothing refers to it
 	rows   []row
 	result dataResult
 	err    error
@@ -119,17 +119,17 @@ func (c *checker) checkRemainingData(ctx context.Context) error {
 	todo := make(map[dataKey]*remaining)
 	for key, use := range c.data {
 		if !use.checked && use.live {
-			todo[key] = &remaining{ref: commitlog.DataRef{Seq: key.seq, ID: key.id, Size: use.size}}
+			todo[key] = &remaining{ref: format.DataRef{Seq: key.seq, ID: key.id, Size: use.size}}
 		}
 	}
 	for _, key := range c.inv.data {
 		if use, known := c.data[key]; !known || !use.checked {
-			todo[key] = &remaining{ref: commitlog.DataRef{Seq: key.seq, ID: key.id, Size: use.size}}
+			todo[key] = &remaining{ref: format.DataRef{Seq: key.seq, ID: key.id, Size: use.size}}
 		}
 	}
 	if c.opts.Deep && c.state != nil {
 		eachRow(c.state, func(o state.Object, r row) {
-			if t := todo[dataKey{commitlog.Seq(o.Seq), o.Tag}]; o.Data && t != nil {
+			if t := todo[dataKey{format.Seq(o.Seq), o.Tag}]; o.Data && t != nil {
 				t.rows = append(t.rows, r)
 			}
 		})
@@ -180,7 +180,7 @@ const inFlightSlots = 1000
 // object whose upload began at slot s. What was listed before log/ and is
 // referred to by a commit in that List is known to be in use; later commits are
 // not looked at. Only the floor in the state rules them out.
-func (c *checker) judgeUnused(s commitlog.Seq) (Class, string) {
+func (c *checker) judgeUnused(s format.Seq) (Class, string) {
 	switch {
 	case c.state != nil && s < c.state.DataFloor():
 		return Orphaned, "no commit refers to it, and none ever will"

@@ -22,8 +22,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -57,9 +58,9 @@ func Check(ctx context.Context, store objstore.Store, opts Options) (*Report, er
 		opts:   opts,
 		report: &Report{Deep: opts.Deep, Findings: []Finding{}},
 		state:  state.New(),
-		hash:   &commitlog.Hash{},
-		gone:   map[commitlog.Seq]bool{},
-		loose:  map[commitlog.Seq]looseCommit{},
+		hash:   &format.Hash{},
+		gone:   map[format.Seq]bool{},
+		loose:  map[format.Seq]looseCommit{},
 		data:   map[dataKey]dataUse{},
 	}
 	err := c.run(ctx)
@@ -75,23 +76,25 @@ type checker struct {
 	*reader
 	opts    Options
 	report  *Report
-	cluster commitlog.ClusterID
+	cluster format.ClusterID
 	inv     inventory
+
+	obstacles []Obstacle
 
 	// Where the walk stands. After damage hash or state are unknown, until a
 	// checkpoint tells them.
-	pos   commitlog.Seq
-	hash  *commitlog.Hash // of the head at pos; nil if unknown
-	state *state.State    // as of pos; nil if unknown
+	pos   format.Seq
+	hash  *format.Hash // of the head at pos; nil if unknown
+	state *state.State // as of pos; nil if unknown
 
-	covered commitlog.Seq                 // the newest checkpoint that is sound
-	base    *state.State                  // as of it; nil if there is none
-	needed  []commitlog.Seq               // absent slots that it points into
-	gone    map[commitlog.Seq]bool        // slots that were listed and are not there
-	lost    commitlog.Seq                 // the last slot whose commit is not known
-	loose   map[commitlog.Seq]looseCommit // read since the state became unknown
-	data    map[dataKey]dataUse           // data objects that something refers to
-	pruned  []commitlog.Seq               // checkpoints that were listed and are not there
+	covered format.Seq                 // the newest checkpoint that is sound
+	base    *state.State               // as of it; nil if there is none
+	needed  []format.Seq               // absent slots that it points into
+	gone    map[format.Seq]bool        // slots that were listed and are not there
+	lost    format.Seq                 // the last slot whose commit is not known
+	loose   map[format.Seq]looseCommit // read since the state became unknown
+	data    map[dataKey]dataUse        // data objects that something refers to
+	pruned  []format.Seq               // checkpoints that were listed and are not there
 }
 
 // looseCommit is what a state says of a commit whose records it knows.
@@ -103,8 +106,8 @@ type looseCommit struct {
 // dataUse is what refers to a data object.
 type dataUse struct {
 	size    uint32
-	commit  commitlog.Seq // that was the first to refer to it; 0 if only a checkpoint tells
-	live    bool          // it may not be deleted
+	commit  format.Seq // that was the first to refer to it; 0 if only a checkpoint tells
+	live    bool       // it may not be deleted
 	checked bool
 	absent  bool
 }
@@ -113,7 +116,7 @@ func (u dataUse) referrer() string {
 	if u.commit == 0 {
 		return "a checkpoint refers to it"
 	}
-	return commitlog.LogKey(u.commit) + " refers to it"
+	return format.LogKey(u.commit) + " refers to it"
 }
 
 func (c *checker) run(ctx context.Context) error {
@@ -121,7 +124,7 @@ func (c *checker) run(ctx context.Context) error {
 	if c.inv, err = c.list(ctx); err != nil {
 		return err
 	}
-	if c.inv.empty() {
+	if c.inv.empty() && len(c.obstacles) == 0 {
 		return ErrNoLog
 	}
 	c.progress()
@@ -130,6 +133,9 @@ func (c *checker) run(ctx context.Context) error {
 		c.found(Leftover, k, "a probe that was not deleted")
 	}
 	for _, k := range c.inv.strays {
+		if slices.ContainsFunc(c.obstacles, func(o Obstacle) bool { return o.Key == k }) {
+			continue // told already
+		}
 		c.found(Stray, k, "no name that Seb gives; it is ignored")
 	}
 	if err := c.identify(ctx); err != nil {
@@ -155,6 +161,9 @@ func (c *checker) blame(key string, err error) error {
 	class, ok := classOf(err)
 	if !ok {
 		return err
+	}
+	if errors.Is(err, objstore.ErrNotRegular) {
+		err = fmt.Errorf("%w: %s", err, remedy)
 	}
 	c.found(class, key, "%v", err)
 	return nil

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -24,18 +24,18 @@ func (c *checker) identify(ctx context.Context) error {
 	c.cluster = named
 	other, votes := majority(witnesses)
 	switch {
-	case named == commitlog.ClusterID{}:
+	case named == format.ClusterID{}:
 		c.cluster = other
 	case votes > 1 && !slices.Contains(witnesses, named):
 		c.cluster = other
-		c.found(Foreign, commitlog.ClusterKey, "%v: it names cluster %v, the log is of cluster %v", commitlog.ErrForeign, named, other)
+		c.found(Foreign, format.ClusterKey, "%v: it names cluster %v, the log is of cluster %v", format.ErrForeign, named, other)
 	}
 	c.report.Cluster = c.cluster.String()
 	return nil
 }
 
 // majority returns the id that most witnesses bear, and how many.
-func majority(ids []commitlog.ClusterID) (most commitlog.ClusterID, votes int) {
+func majority(ids []format.ClusterID) (most format.ClusterID, votes int) {
 	for _, id := range ids {
 		n := 0
 		for _, other := range ids {
@@ -51,23 +51,23 @@ func majority(ids []commitlog.ClusterID) (most commitlog.ClusterID, votes int) {
 }
 
 // readCluster returns the id that seb.json names, zeros if it can't be read.
-func (c *checker) readCluster(ctx context.Context) (commitlog.ClusterID, error) {
-	const key = commitlog.ClusterKey
-	var cluster commitlog.Cluster
+func (c *checker) readCluster(ctx context.Context) (format.ClusterID, error) {
+	const key = format.ClusterKey
+	var cluster format.Cluster
 	err := believe(ctx, func() error {
-		o, err := c.get(ctx, key, 0, commitlog.ClusterBytesMax)
+		o, err := c.get(ctx, key, 0, format.ClusterBytesMax)
 		if err != nil {
 			return err
 		}
-		cluster, err = commitlog.DecodeCluster(o.Body)
+		cluster, err = format.DecodeCluster(o.Body)
 		return err
 	})
 	switch {
 	case errors.Is(err, objstore.ErrNotFound):
 		c.found(Missing, key, "brokers refuse the bucket without it")
-		return commitlog.ClusterID{}, nil
-	case errors.Is(err, commitlog.ErrVersion):
-		return commitlog.ClusterID{}, err
+		return format.ClusterID{}, nil
+	case errors.Is(err, format.ErrVersion):
+		return format.ClusterID{}, err
 	case err != nil:
 		return cluster.ID, c.blame(key, err)
 	}
@@ -76,29 +76,29 @@ func (c *checker) readCluster(ctx context.Context) (commitlog.ClusterID, error) 
 
 // witnesses returns the ids in a few objects that look sound: the first slot,
 // the last one, the newest checkpoint.
-func (c *checker) witnesses(ctx context.Context) ([]commitlog.ClusterID, error) {
+func (c *checker) witnesses(ctx context.Context) ([]format.ClusterID, error) {
 	var keys []string
 	if s := c.inv.slots; len(s) > 0 {
-		keys = append(keys, commitlog.LogKey(commitlog.Seq(s.first())))
+		keys = append(keys, format.LogKey(format.Seq(s.first())))
 		if s.last() != s.first() {
-			keys = append(keys, commitlog.LogKey(commitlog.Seq(s.last())))
+			keys = append(keys, format.LogKey(format.Seq(s.last())))
 		}
 	}
 	if n := len(c.inv.checkpoints); n > 0 {
-		keys = append(keys, commitlog.CheckpointKey(c.inv.checkpoints[n-1]))
+		keys = append(keys, format.CheckpointKey(c.inv.checkpoints[n-1]))
 	}
-	const idEnd = int64(commitlog.PrologueSize + len(commitlog.ClusterID{})) // it begins every kind of head
-	var ids []commitlog.ClusterID
+	const idEnd = int64(format.PrologueSize + len(format.ClusterID{})) // it begins every kind of head
+	var ids []format.ClusterID
 	for _, key := range keys {
 		o, err := c.get(ctx, key, 0, idEnd)
-		switch {
-		case errors.Is(err, objstore.ErrNotFound):
+		if _, damaged := classOf(err); damaged || errors.Is(err, objstore.ErrNotFound) {
 			continue
-		case err != nil:
+		}
+		if err != nil {
 			return nil, err
 		}
-		if _, err := commitlog.DecodePrologue(o.Body); err == nil && int64(len(o.Body)) == idEnd {
-			ids = append(ids, commitlog.ClusterID(o.Body[commitlog.PrologueSize:]))
+		if _, err := format.DecodePrologue(o.Body); err == nil && int64(len(o.Body)) == idEnd {
+			ids = append(ids, format.ClusterID(o.Body[format.PrologueSize:]))
 		}
 	}
 	return ids, nil

@@ -4,40 +4,64 @@ import (
 	"context"
 	"strings"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // dataKey names a data object.
 type dataKey struct {
-	seq commitlog.Seq
+	seq format.Seq
 	id  uint64
 }
 
-func keyOf(r commitlog.DataRef) dataKey { return dataKey{r.Seq, r.ID} }
+func keyOf(r format.DataRef) dataKey { return dataKey{r.Seq, r.ID} }
 
-func (k dataKey) String() string { return commitlog.DataRef{Seq: k.seq, ID: k.id}.Key() }
+func (k dataKey) String() string { return format.DataRef{Seq: k.seq, ID: k.id}.Key() }
 
 // inventory is what a List of the whole bucket showed, in the order of keys.
 type inventory struct {
 	cluster     bool
 	slots       spans
-	checkpoints []commitlog.Seq
+	checkpoints []format.Seq
 	data        []dataKey
 	probes      []string
 	strays      []string
 }
 
+// list takes obstacles for the objects in whose place they stand, which are damaged then.
 func (c *checker) list(ctx context.Context) (inventory, error) {
 	var inv inventory
+	err := c.try(ctx, 0, func(ctx context.Context) (err error) {
+		c.obstacles, err = Obstacles(ctx, c.store)
+		return err
+	})
+	if err != nil {
+		return inv, err
+	}
+	var ahead []string // such as directories, which a List leaves out
+	for _, o := range c.obstacles {
+		if isObject(o.Key) {
+			ahead = append(ahead, o.Key)
+		} else {
+			c.found(Corrupt, o.Key, "%s", o.Detail)
+		}
+	}
 	for after := ""; ; {
 		page, err := c.page(ctx, "", after)
 		if err != nil {
 			return inv, err
 		}
 		for _, k := range page.Keys {
+			for ; len(ahead) > 0 && ahead[0] <= k; ahead = ahead[1:] {
+				if ahead[0] != k {
+					inv.add(ahead[0])
+				}
+			}
 			inv.add(k)
 		}
 		if !page.More || len(page.Keys) == 0 {
+			for _, k := range ahead {
+				inv.add(k)
+			}
 			return inv, nil
 		}
 		after = page.Keys[len(page.Keys)-1]
@@ -45,15 +69,15 @@ func (c *checker) list(ctx context.Context) (inventory, error) {
 }
 
 func (inv *inventory) add(key string) {
-	if key == commitlog.ClusterKey {
+	if key == format.ClusterKey {
 		inv.cluster = true
-	} else if s, ok := commitlog.ParseSeqKey(commitlog.LogPrefix, key); ok && s > 0 {
+	} else if s, ok := format.ParseSeqKey(format.LogPrefix, key); ok && s > 0 {
 		inv.slots.add(s)
-	} else if s, ok := commitlog.ParseSeqKey(commitlog.CheckpointPrefix, key); ok && s > 0 {
+	} else if s, ok := format.ParseSeqKey(format.CheckpointPrefix, key); ok && s > 0 {
 		inv.checkpoints = append(inv.checkpoints, s)
-	} else if ref, ok := commitlog.ParseDataKey(key); ok {
+	} else if ref, ok := format.ParseDataKey(key); ok {
 		inv.data = append(inv.data, keyOf(ref))
-	} else if strings.HasPrefix(key, commitlog.ProbePrefix) {
+	} else if strings.HasPrefix(key, format.ProbePrefix) {
 		inv.probes = append(inv.probes, key)
 	} else {
 		inv.strays = append(inv.strays, key)

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // judge tells what is missing from what may be absent, once everything was read.
@@ -32,7 +32,7 @@ func (c *checker) judge(ctx context.Context) error {
 		c.foundRun(Missing, x, c.whyNeeded(x)+lost[lossKey{seq: x.from}].String())
 	}
 	for _, x := range deleted {
-		c.foundRun(Deleted, x, "the log does not need it: "+commitlog.CheckpointKey(c.covered)+" covers it, and no record lives there")
+		c.foundRun(Deleted, x, "the log does not need it: "+format.CheckpointKey(c.covered)+" covers it, and no record lives there")
 	}
 	for _, key := range data {
 		c.found(Missing, key.String(), "%s%v", c.data[key].referrer(), lost[lossKey{true, key.seq, key.id}])
@@ -50,7 +50,7 @@ func (c *checker) absentSlots() (missing, deleted spans) {
 	for _, s := range slices.Compact(c.needed) {
 		needed.add(s)
 	}
-	end := max(c.covered, commitlog.Seq(c.report.Last))
+	end := max(c.covered, format.Seq(c.report.Last))
 	for _, x := range c.inv.slots.without(gone).gaps(end) {
 		if x.to > c.covered { // no checkpoint covers them
 			missing = append(missing, span{max(x.from, c.covered+1), x.to})
@@ -66,29 +66,29 @@ func (c *checker) absentSlots() (missing, deleted spans) {
 
 func (c *checker) whyNeeded(x span) string {
 	if x.to <= c.covered {
-		return "records live there, says " + commitlog.CheckpointKey(c.covered)
+		return "records live there, says " + format.CheckpointKey(c.covered)
 	}
 	return "the log goes on behind it, and no checkpoint covers it"
 }
 
 func (c *checker) foundRun(class Class, x span, detail string) {
-	f := Finding{Class: class, Key: commitlog.LogKey(x.from), Detail: detail}
+	f := Finding{Class: class, Key: format.LogKey(x.from), Detail: detail}
 	if x.from != x.to {
-		f.Through, f.Count = commitlog.LogKey(x.to), x.count()
+		f.Through, f.Count = format.LogKey(x.to), x.count()
 	}
 	c.report.Findings = append(c.report.Findings, f)
 }
 
 // laterCheckpoint lists the checkpoints again, and returns the newest one if it
 // came since the check began and is sound.
-func (c *checker) laterCheckpoint(ctx context.Context) (later checkpoint, listed []commitlog.Seq, err error) {
+func (c *checker) laterCheckpoint(ctx context.Context) (later checkpoint, listed []format.Seq, err error) {
 	for after := ""; ; {
-		page, err := c.page(ctx, commitlog.CheckpointPrefix, after)
+		page, err := c.page(ctx, format.CheckpointPrefix, after)
 		if err != nil {
 			return later, nil, err
 		}
 		for _, k := range page.Keys {
-			if s, ok := commitlog.ParseSeqKey(commitlog.CheckpointPrefix, k); ok {
+			if s, ok := format.ParseSeqKey(format.CheckpointPrefix, k); ok {
 				listed = append(listed, s)
 			}
 		}
@@ -106,7 +106,7 @@ func (c *checker) laterCheckpoint(ctx context.Context) (later checkpoint, listed
 	}
 	later, err = c.readCheckpoint(ctx, newest)
 	if _, damaged := classOf(err); damaged {
-		return checkpoint{}, listed, c.blame(commitlog.CheckpointKey(newest), err)
+		return checkpoint{}, listed, c.blame(format.CheckpointKey(newest), err)
 	}
 	return later, listed, err
 }
@@ -114,14 +114,14 @@ func (c *checker) laterCheckpoint(ctx context.Context) (later checkpoint, listed
 // absolve takes out of what is missing the objects that a checkpoint which came
 // during the check does not point into: brokers may have deleted them since.
 func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans, []dataKey) {
-	var live []commitlog.Seq
+	var live []format.Seq
 	liveData := map[dataKey]bool{}
 	for o, isLive := range later.state.AllObjects() {
 		switch {
 		case isLive && o.Data:
-			liveData[dataKey{commitlog.Seq(o.Seq), o.Tag}] = true
+			liveData[dataKey{format.Seq(o.Seq), o.Tag}] = true
 		case isLive:
-			live = append(live, commitlog.Seq(o.Seq))
+			live = append(live, format.Seq(o.Seq))
 		}
 	}
 	slices.Sort(live)
@@ -139,7 +139,7 @@ func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans,
 
 // judgePruned reports checkpoints that went away during the check although they
 // must stay: one may go only when there are two newer ones.
-func (c *checker) judgePruned(listed []commitlog.Seq) {
+func (c *checker) judgePruned(listed []format.Seq) {
 	for _, s := range c.pruned {
 		newer := 0
 		for _, other := range listed {
@@ -148,7 +148,7 @@ func (c *checker) judgePruned(listed []commitlog.Seq) {
 			}
 		}
 		if newer < 2 || slices.Contains(listed, s) {
-			c.found(Missing, commitlog.CheckpointKey(s), "it was listed, and is not there")
+			c.found(Missing, format.CheckpointKey(s), "it was listed, and is not there")
 		}
 	}
 }

@@ -3,7 +3,7 @@ package fsck
 import (
 	"fmt"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -17,7 +17,7 @@ type loss struct {
 // lossKey names a data object, or the first slot of a run.
 type lossKey struct {
 	data bool
-	seq  commitlog.Seq
+	seq  format.Seq
 	id   uint64
 }
 
@@ -44,9 +44,9 @@ func (c *checker) losses(slots spans, data []dataKey) map[lossKey]*loss {
 		gone[key] = true
 	}
 	eachRow(c.state, func(o state.Object, r row) {
-		key := lossKey{seq: slots.runOf(commitlog.Seq(o.Seq))}
+		key := lossKey{seq: slots.runOf(format.Seq(o.Seq))}
 		if o.Data {
-			key = lossKey{true, commitlog.Seq(o.Seq), o.Tag}
+			key = lossKey{true, format.Seq(o.Seq), o.Tag}
 			if !gone[dataKey{key.seq, key.id}] {
 				return
 			}

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/objstore"
 )
 
 // Class says what is the matter with an object.
@@ -107,11 +108,12 @@ func (r *Report) sort() {
 // something else, such as that the store failed.
 func classOf(err error) (class Class, ok bool) {
 	switch {
-	case errors.Is(err, commitlog.ErrCorrupt), errors.Is(err, record.ErrCorrupt), errors.Is(err, record.ErrMagic):
+	case errors.Is(err, format.ErrCorrupt), errors.Is(err, record.ErrCorrupt), errors.Is(err, record.ErrMagic),
+		errors.Is(err, objstore.ErrNotRegular):
 		return Corrupt, true
-	case errors.Is(err, commitlog.ErrForeign):
+	case errors.Is(err, format.ErrForeign):
 		return Foreign, true
-	case errors.Is(err, commitlog.ErrVersion):
+	case errors.Is(err, format.ErrVersion):
 		return Newer, true
 	}
 	return "", false

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/fsck"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -22,50 +22,50 @@ import (
 type smith struct {
 	testing.TB
 	objects map[string][]byte
-	cluster commitlog.ClusterID
+	cluster format.ClusterID
 	state   *state.State
-	prev    commitlog.Hash
+	prev    format.Hash
 	nonces  uint64
 }
 
 func newSmith(t testing.TB) *smith {
 	t.Helper()
-	s := &smith{TB: t, objects: map[string][]byte{}, cluster: commitlog.ClusterID{1, 2, 3}, state: state.New()}
-	b, err := commitlog.EncodeCluster(commitlog.Cluster{
-		ID: s.cluster, Format: 2, DeleteDelay: commitlog.Duration(24 * time.Hour), Margin: commitlog.Duration(time.Hour),
+	s := &smith{TB: t, objects: map[string][]byte{}, cluster: format.ClusterID{1, 2, 3}, state: state.New()}
+	b, err := format.EncodeCluster(format.Cluster{
+		ID: s.cluster, Format: 2, DeleteDelay: format.Duration(24 * time.Hour), Margin: format.Duration(time.Hour),
 		Created: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.objects[commitlog.ClusterKey] = b
+	s.objects[format.ClusterKey] = b
 	return s
 }
 
 // next returns the commit that would follow, empty.
-func (s *smith) next() *commitlog.Commit {
-	c := &commitlog.Commit{Cluster: s.cluster, Seq: s.state.Seq() + 1, Prev: s.prev, Time: s.state.Time()}
+func (s *smith) next() *format.Commit {
+	c := &format.Commit{Cluster: s.cluster, Seq: s.state.Seq() + 1, Prev: s.prev, Time: s.state.Time()}
 	s.nonces++
 	binary.LittleEndian.PutUint64(c.Nonce[:], s.nonces)
 	return c
 }
 
 // put writes a commit and folds it in.
-func (s *smith) put(c *commitlog.Commit, payload []byte) string {
+func (s *smith) put(c *format.Commit, payload []byte) string {
 	s.Helper()
 	c.PayloadSize = uint32(len(payload))
-	b := append(commitlog.EncodeCommit(c), payload...)
+	b := append(format.EncodeCommit(c), payload...)
 	if err := s.state.Apply(c); err != nil {
 		s.Fatal(err)
 	}
 	s.prev = c.Hash
-	key := commitlog.LogKey(c.Seq)
+	key := format.LogKey(c.Seq)
 	s.objects[key] = b
 	return key
 }
 
 // fact writes a commit of facts.
-func (s *smith) fact(items ...commitlog.Item) string {
+func (s *smith) fact(items ...format.Item) string {
 	s.Helper()
 	c := s.next()
 	c.Items = items
@@ -76,13 +76,13 @@ func (s *smith) fact(items ...commitlog.Item) string {
 func (s *smith) end(id uint64) int64 { return s.state.TopicByID(id).Partitions[0].End }
 
 // row returns the row of a batch that is appended to topic id.
-func (s *smith) row(id uint64, object uint32, pos int, batch []byte, base int64) *commitlog.Batch {
+func (s *smith) row(id uint64, object uint32, pos int, batch []byte, base int64) *format.Batch {
 	s.Helper()
 	x, err := record.Parse(batch)
 	if err != nil {
 		s.Fatal(err)
 	}
-	return &commitlog.Batch{
+	return &format.Batch{
 		Topic: id, Object: object, Base: base, MaxTime: x.MaxTimestamp, Count: uint32(x.Count),
 		Pos: uint32(pos), Size: uint32(len(batch)), CRC: x.CRC,
 	}
@@ -93,18 +93,18 @@ func (s *smith) records(id uint64, values ...string) string {
 	s.Helper()
 	b := batchOf(values...)
 	c := s.next()
-	c.Items = []commitlog.Item{s.row(id, 0, 0, b, s.end(id))}
+	c.Items = []format.Item{s.row(id, 0, 0, b, s.end(id))}
 	return s.put(c, b)
 }
 
 // upload writes a data object that no commit refers to yet.
-func (s *smith) upload(seq commitlog.Seq, id uint64, batches ...[]byte) commitlog.DataRef {
+func (s *smith) upload(seq format.Seq, id uint64, batches ...[]byte) format.DataRef {
 	payload := slices.Concat(batches...)
-	h := &commitlog.DataHead{
-		Cluster: s.cluster, Ref: commitlog.DataRef{Seq: seq, ID: id}, Batches: uint32(len(batches)), PayloadSize: uint32(len(payload)),
+	h := &format.DataHead{
+		Cluster: s.cluster, Ref: format.DataRef{Seq: seq, ID: id}, Batches: uint32(len(batches)), PayloadSize: uint32(len(payload)),
 	}
-	s.objects[h.Ref.Key()] = append(commitlog.EncodeDataHead(h), payload...)
-	h.Ref.Size = uint32(len(payload) + commitlog.DataPayloadStart)
+	s.objects[h.Ref.Key()] = append(format.EncodeDataHead(h), payload...)
+	h.Ref.Size = uint32(len(payload) + format.DataPayloadStart)
 	return h.Ref
 }
 
@@ -113,7 +113,7 @@ func (s *smith) far(topic, id uint64, batches ...[]byte) (commitKey, dataKey str
 	s.Helper()
 	ref := s.upload(s.state.Seq(), id, batches...)
 	c := s.next()
-	c.Data = []commitlog.DataRef{ref}
+	c.Data = []format.DataRef{ref}
 	base, pos := s.end(topic), 0
 	for _, b := range batches {
 		x := s.row(topic, 1, pos, b, base)
@@ -125,9 +125,9 @@ func (s *smith) far(topic, id uint64, batches ...[]byte) (commitKey, dataKey str
 
 // checkpoint writes the state as it is now.
 func (s *smith) checkpoint() string {
-	c := &commitlog.Checkpoint{Cluster: s.cluster, Seq: s.state.Seq(), Hash: s.prev, Body: s.state.View().Encode()}
-	key := commitlog.CheckpointKey(c.Seq)
-	s.objects[key] = append(commitlog.EncodeCheckpoint(c), c.Body...)
+	c := &format.Checkpoint{Cluster: s.cluster, Seq: s.state.Seq(), Hash: s.prev, Body: s.state.View().Encode()}
+	key := format.CheckpointKey(c.Seq)
+	s.objects[key] = append(format.EncodeCheckpoint(c), c.Body...)
 	return key
 }
 

@@ -3,11 +3,11 @@ package fsck
 import (
 	"sort"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // span is a run of slots, both ends included.
-type span struct{ from, to commitlog.Seq }
+type span struct{ from, to format.Seq }
 
 func (s span) count() uint64 { return uint64(s.to-s.from) + 1 }
 
@@ -16,7 +16,7 @@ func (s span) count() uint64 { return uint64(s.to-s.from) + 1 }
 type spans []span
 
 // add appends a slot that is greater than all others.
-func (s *spans) add(q commitlog.Seq) {
+func (s *spans) add(q format.Seq) {
 	if last := len(*s) - 1; last >= 0 && (*s)[last].to+1 == q {
 		(*s)[last].to = q
 		return
@@ -45,10 +45,10 @@ func (s spans) count() (n uint64) {
 	return n
 }
 
-func (s spans) has(q commitlog.Seq) bool { return s.runOf(q) > 0 }
+func (s spans) has(q format.Seq) bool { return s.runOf(q) > 0 }
 
 // runOf returns the first slot of the run that holds q, 0 if none does.
-func (s spans) runOf(q commitlog.Seq) commitlog.Seq {
+func (s spans) runOf(q format.Seq) format.Seq {
 	i := sort.Search(len(s), func(i int) bool { return s[i].to >= q })
 	if i == len(s) || s[i].from > q {
 		return 0
@@ -57,9 +57,9 @@ func (s spans) runOf(q commitlog.Seq) commitlog.Seq {
 }
 
 // gaps returns the slots from 1 to end that are not in s.
-func (s spans) gaps(end commitlog.Seq) spans {
+func (s spans) gaps(end format.Seq) spans {
 	var out spans
-	next := commitlog.Seq(1)
+	next := format.Seq(1)
 	for _, x := range s {
 		if x.from > end {
 			break

@@ -7,14 +7,14 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 const most = 20 // slots in these tests
 
 func drawSpans(t *rapid.T, label string) spans {
 	var s spans
-	for q := commitlog.Seq(1); q <= most; q++ {
+	for q := format.Seq(1); q <= most; q++ {
 		if rapid.Bool().Draw(t, label) {
 			s.add(q)
 		}
@@ -26,10 +26,10 @@ func drawSpans(t *rapid.T, label string) spans {
 func TestSpansAreSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, other := drawSpans(t, "s"), drawSpans(t, "other")
-		end := commitlog.Seq(rapid.IntRange(0, most+2).Draw(t, "end"))
+		end := format.Seq(rapid.IntRange(0, most+2).Draw(t, "end"))
 		gaps, rest := s.gaps(end), s.without(other)
 		var count uint64
-		for q := commitlog.Seq(1); q <= most+2; q++ {
+		for q := format.Seq(1); q <= most+2; q++ {
 			if got, want := gaps.has(q), q <= end && !s.has(q); got != want {
 				t.Fatalf("gaps of %v up to %d have %d: %v", s, end, q, got)
 			}

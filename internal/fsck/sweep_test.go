@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/fsck"
 	"github.com/simple-event-broker/seb/internal/record"
 )
@@ -14,13 +14,13 @@ func smallLog(t testing.TB) (s *smith, keys []string) {
 	s = newSmith(t)
 	c := s.next()
 	b := batchOf("one", "two")
-	c.Items = []commitlog.Item{
-		&commitlog.TopicCreated{ID: 1, Partitions: 2, Name: "orders"},
+	c.Items = []format.Item{
+		&format.TopicCreated{ID: 1, Partitions: 2, Name: "orders"},
 		s.row(1, 0, 0, b, 0),
 	}
 	inline := s.put(c, b)
 	far, data := s.far(1, 0xabc, batchOf("three"), batchOf("four", "five"))
-	return s, []string{commitlog.ClusterKey, inline, far, data, s.checkpoint()}
+	return s, []string{format.ClusterKey, inline, far, data, s.checkpoint()}
 }
 
 // Every byte of every object is under some check, but for the few that mean
@@ -55,8 +55,8 @@ func TestDeepCheckNoticesEveryChangedBit(t *testing.T) {
 // base offset and leader epoch of a batch, which stand outside of its CRC since
 // brokers stamp them.
 func meansNothing(body []byte, at int) bool {
-	p, err := commitlog.DecodePrologue(body)
-	if err != nil || p.Kind == commitlog.KindCheckpoint {
+	p, err := format.DecodePrologue(body)
+	if err != nil || p.Kind == format.KindCheckpoint {
 		return false
 	}
 	for from := int(p.End()); from < len(body); {
@@ -93,7 +93,7 @@ func TestShallowCheckNoticesEveryChangedByteOfHeads(t *testing.T) {
 		for _, key := range keys {
 			body := s.objects[key]
 			end := len(body)
-			if p, err := commitlog.DecodePrologue(body); err == nil && p.Kind != commitlog.KindCheckpoint {
+			if p, err := format.DecodePrologue(body); err == nil && p.Kind != format.KindCheckpoint {
 				end = int(p.End())
 			}
 			for at := range end {

@@ -3,14 +3,14 @@ package fsck
 import (
 	"context"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // walk reads all slots, 16 side by side, and passes them and the checkpoints in
 // the order of the log.
 func (c *checker) walk(ctx context.Context) error {
 	checkpoints := c.inv.checkpoints
-	passBelow := func(end commitlog.Seq) error {
+	passBelow := func(end format.Seq) error {
 		for len(checkpoints) > 0 && checkpoints[0] < end {
 			if err := c.passCheckpoint(ctx, checkpoints[0]); err != nil {
 				return err
@@ -19,7 +19,7 @@ func (c *checker) walk(ctx context.Context) error {
 		}
 		return nil
 	}
-	slots := func(yield func(commitlog.Seq) bool) {
+	slots := func(yield func(format.Seq) bool) {
 		for _, x := range c.inv.slots {
 			for s := x.from; ; s++ {
 				if !yield(s) {
@@ -47,7 +47,7 @@ func (c *checker) walk(ctx context.Context) error {
 }
 
 // move goes to slot s. A gap before it leaves hash and state unknown.
-func (c *checker) move(s commitlog.Seq) {
+func (c *checker) move(s format.Seq) {
 	if c.pos+1 != s {
 		c.lose()
 		c.lost = s - 1
@@ -64,7 +64,7 @@ func (c *checker) lose() {
 // passSlot takes the next slot that is there.
 func (c *checker) passSlot(r slotResult) error {
 	defer c.progress()
-	key := commitlog.LogKey(r.seq)
+	key := format.LogKey(r.seq)
 	c.move(r.seq)
 	if r.absent {
 		c.gone[r.seq] = true
@@ -93,16 +93,16 @@ func (c *checker) passSlot(r slotResult) error {
 }
 
 // follow checks that a commit follows from those before it.
-func (c *checker) follow(key string, commit *commitlog.Commit) {
+func (c *checker) follow(key string, commit *format.Commit) {
 	if c.hash != nil && *c.hash != commit.Prev {
 		c.found(Corrupt, key, "%v: it follows a commit with the hash %v, the one before it has %v: one of them is of another log",
-			commitlog.ErrCorrupt, commit.Prev, *c.hash)
+			format.ErrCorrupt, commit.Prev, *c.hash)
 		c.lose()
 	}
 	c.hash = &commit.Hash
 	if c.state != nil {
 		if err := c.state.Apply(commit); err != nil {
-			c.found(Corrupt, key, "%v: %v", commitlog.ErrCorrupt, err)
+			c.found(Corrupt, key, "%v: %v", format.ErrCorrupt, err)
 			c.state = nil
 		}
 	}

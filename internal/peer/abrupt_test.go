@@ -15,7 +15,7 @@ func TestConnectionClosesWithoutWaitingForTheOtherSide(t *testing.T) {
 		near, far := net.Pipe() // takes nothing that nobody reads
 		defer func() { _ = far.Close() }()
 		served := make(chan error, 1)
-		go func() { served <- tls.Server(far, owns.Accepting()).HandshakeContext(t.Context()) }()
+		go func() { served <- tls.Server(far, owns.accepting()).HandshakeContext(t.Context()) }()
 		conn := tls.Client(near, asks.asking(owner))
 		if err := conn.HandshakeContext(t.Context()); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -25,9 +26,27 @@ func Asks(r *http.Request) bool {
 		})
 }
 
+// Conn is a connection on which another session has proved itself. It is not a [tls.Conn], so
+// that a server does not take the session's certificate for a client's.
+type Conn struct {
+	*tls.Conn
+	raw     *bounded
+	session Key
+}
+
+// Session returns the session on the other side.
+func (c *Conn) Session() Key { return c.session }
+
+// Close ends the connection at once, as [Abrupt] says: a server closes connections under a lock.
+func (c *Conn) Close() error { return c.raw.Close() }
+
+// Trust lets the other side send more than the header of one request. The caller has found
+// the session to be one of the log. It may be called again.
+func (c *Conn) Trust() { c.raw.allow(unbounded) }
+
 // Accept makes the connection of a request that [Asks] for it into one to the session that
-// asks. The handshake is yet to be made: by whoever serves it.
-func (i *Identity) Accept(w http.ResponseWriter) (*tls.Conn, error) {
+// asks, until ctx ends. Until [Conn.Trust] is called no more than a request's header is read.
+func (i *Identity) Accept(ctx context.Context, w http.ResponseWriter) (*Conn, error) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, fmt.Errorf("take over the connection: %w", err)
@@ -42,5 +61,19 @@ func (i *Identity) Accept(w http.ResponseWriter) (*tls.Conn, error) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("take over the connection: %w", err)
 	}
-	return tls.Server(conn, i.Accepting()), nil
+	if outer, ok := conn.(*tls.Conn); ok {
+		conn = Abrupt(outer)
+	}
+	c := &Conn{raw: newBounded(conn, handshakeBytesMax)}
+	c.Conn = tls.Server(c.raw, i.accepting())
+	if err := c.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("prove sessions to each other: %w", err)
+	}
+	if c.session, err = keyOf(c.ConnectionState()); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	c.raw.allow(requestBytesMax)
+	return c, nil
 }

@@ -34,7 +34,7 @@ func (i *Identity) ask(ctx context.Context, conn net.Conn, host string, owner Ke
 	if err := upgrade.Write(conn); err != nil {
 		return nil, fmt.Errorf("ask for a connection between brokers: %w", err)
 	}
-	limited := &bounded{Conn: conn, left: answerBytesMax}
+	limited := newBounded(conn, answerBytesMax)
 	answer, err := http.ReadResponse(bufio.NewReaderSize(limited, answerBytesMax), upgrade)
 	if err != nil {
 		return nil, fmt.Errorf("ask for a connection between brokers: %w", err)
@@ -44,27 +44,11 @@ func (i *Identity) ask(ctx context.Context, conn net.Conn, host string, owner Ke
 		return nil, fmt.Errorf("ask for a connection between brokers: what answers there with %d is no broker, or does not let one through", answer.StatusCode)
 	}
 	// Nothing is lost with the reader: the other side speaks next when it is spoken to.
-	inner := tls.Client(conn, i.asking(owner))
+	limited.allow(handshakeBytesMax)
+	inner := tls.Client(limited, i.asking(owner))
 	if err := inner.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("prove sessions to each other: %w", err)
 	}
+	limited.allow(unbounded)
 	return Abrupt(inner), nil
-}
-
-// answerBytesMax is what the header of an answer may have.
-const answerBytesMax = 8 << 10
-
-// bounded is a connection of which no more than so much is read.
-type bounded struct {
-	net.Conn
-	left int
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left == 0 {
-		return 0, fmt.Errorf("the answer has more than %d bytes", answerBytesMax)
-	}
-	n, err := b.Conn.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	return n, err //nolint:wrapcheck // a reader's errors are its callers'
 }

@@ -32,13 +32,17 @@ func NewIdentity(signer crypto.Signer) (*Identity, error) {
 	return &Identity{tls.Certificate{Certificate: [][]byte{der}, PrivateKey: signer}}, nil
 }
 
-// Accepting returns how the session answers others. [KeyOf] tells which one asks.
-func (i *Identity) Accepting() *tls.Config {
+// certificateBytesMax is several times what a session's certificate takes. What is accepted is
+// held for as long as the connection.
+const certificateBytesMax = 1 << 10
+
+// accepting returns how the session answers others. [keyOf] tells which one asks.
+func (i *Identity) accepting() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate}, SessionTicketsDisabled: true,
 		ClientAuth: tls.RequireAnyClientCert,
 		VerifyConnection: func(state tls.ConnectionState) error {
-			_, err := KeyOf(state)
+			_, err := keyOf(state)
 			return err
 		},
 	}
@@ -50,7 +54,7 @@ func (i *Identity) asking(owner Key) *tls.Config {
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate},
 		InsecureSkipVerify: true, //nolint:gosec // no authority vouches for a session: VerifyConnection compares its key
 		VerifyConnection: func(state tls.ConnectionState) error {
-			got, err := KeyOf(state)
+			got, err := keyOf(state)
 			if err == nil && got != owner {
 				err = fmt.Errorf("%w: %x, not %x", ErrOtherSession, got, owner)
 			}
@@ -59,10 +63,10 @@ func (i *Identity) asking(owner Key) *tls.Config {
 	}
 }
 
-// KeyOf returns the key that the other side of a connection has proved to have.
-func KeyOf(state tls.ConnectionState) (k Key, _ error) {
-	if len(state.PeerCertificates) == 0 {
-		return k, errors.New("it shows no session")
+// keyOf returns the key that the other side of a connection has proved to have.
+func keyOf(state tls.ConnectionState) (k Key, _ error) {
+	if len(state.PeerCertificates) != 1 || len(state.PeerCertificates[0].Raw) > certificateBytesMax {
+		return k, errors.New("it does not show one session's certificate")
 	}
 	public, ok := state.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
 	if !ok || len(public) != len(k) {

@@ -2,18 +2,24 @@ package peer
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"errors"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 func newIdentity(t *testing.T) (*Identity, Key) {
@@ -37,19 +43,12 @@ func accepting(t *testing.T, i *Identity) string {
 			http.NotFound(w, r)
 			return
 		}
-		conn, err := i.Accept(w)
+		conn, err := i.Accept(r.Context(), w)
 		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer func() { _ = conn.Close() }()
-		if err := conn.HandshakeContext(r.Context()); err != nil {
 			return // the other side tells
 		}
-		asks, err := KeyOf(conn.ConnectionState())
-		if err != nil {
-			t.Error(err)
-		}
+		defer func() { _ = conn.Close() }()
+		asks := conn.Session()
 		_, _ = conn.Write(asks[:])
 	}))
 	t.Cleanup(ts.Close)
@@ -103,7 +102,7 @@ func TestWhatIsNoSessionIsRefused(t *testing.T) {
 	if _, err := i.Ask(t.Context(), dial(t, accepting(t, ec)), address, key); err == nil {
 		t.Error("a key of another kind answers as a session")
 	}
-	if _, err := KeyOf(tls.ConnectionState{}); err == nil {
+	if _, err := keyOf(tls.ConnectionState{}); err == nil {
 		t.Error("no certificate is a session's")
 	}
 }
@@ -160,5 +159,72 @@ func TestAskingEndsWithItsContext(t *testing.T) {
 	}()
 	if _, err := i.Ask(ctx, client, "broker", key); err == nil {
 		t.Error("there was an answer")
+	}
+}
+
+// A stranger could have a broker hold a certificate of 256 KiB for each connection.
+func TestLargeCertificatesAreRefused(t *testing.T) {
+	i, key := newIdentity(t)
+	for _, size := range []int{2 << 10, 200_000} {
+		large, largeKey := newIdentity(t)
+		signer := large.certificate.PrivateKey.(crypto.Signer)
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(1), NotAfter: time.Unix(1<<32, 0),
+			ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3}, Value: make([]byte, size)}},
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, signer.Public(), signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		large.certificate.Certificate = [][]byte{der}
+		address := accepting(t, i)
+		conn, err := large.Ask(t.Context(), dial(t, address), address, key)
+		if err == nil { // the client's part of the handshake is over before it is refused
+			_, err = io.ReadFull(conn, make([]byte, 1))
+		}
+		if err == nil {
+			t.Errorf("a session with a certificate of %d bytes may ask", len(der))
+		}
+		if _, err := i.Ask(t.Context(), dial(t, accepting(t, large)), address, largeKey); err == nil {
+			t.Errorf("a session with a certificate of %d bytes is believed", len(der))
+		}
+	}
+}
+
+// Nothing bounds what a session of the log sends; a stranger may send a request's header.
+func TestStrangersSendLittle(t *testing.T) {
+	i, key := newIdentity(t)
+	asks, _ := newIdentity(t)
+	for name, c := range map[string]struct {
+		size  int
+		trust bool
+		whole bool
+	}{"a header": {64 << 10, false, true}, "more": {256 << 10, false, false}, "more of a broker": {256 << 10, true, true}} {
+		t.Run(name, func(t *testing.T) {
+			read := make(chan error, 1)
+			ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				conn, err := i.Accept(r.Context(), w)
+				if err != nil {
+					read <- err
+					return
+				}
+				defer func() { _ = conn.Close() }()
+				if c.trust {
+					conn.Trust()
+				}
+				_, err = io.CopyN(io.Discard, conn, int64(c.size))
+				read <- err
+			}))
+			defer ts.Close()
+			address := ts.Listener.Addr().String()
+			conn, err := asks.Ask(t.Context(), dial(t, address), address, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = conn.Write(make([]byte, c.size)) // the other side may have had enough
+			if err := <-read; (err == nil) != c.whole {
+				t.Errorf("reading %d bytes: %v", c.size, err)
+			}
+		})
 	}
 }

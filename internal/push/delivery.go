@@ -24,9 +24,7 @@ func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFu
 	era, ok := p.gate.enter(begin)
 	if !ok {
 		m.release()
-		if err := p.queue.Return(m.Token); err != nil {
-			p.log.Info("can't return a message that was not sent: it is left to its lease", "partition", m.Partition, "offset", m.Offset, "err", err)
-		}
+		p.giveBack(m)
 		return
 	}
 	leased, release := context.WithCancel(work)
@@ -52,25 +50,53 @@ func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFu
 	p.settle(work, m, a)
 }
 
+// giveBack returns a message that was not sent, so that this counts as no attempt.
+func (p *Pusher) giveBack(m *Message) {
+	if err := p.queue.Return(m.Token); err != nil {
+		p.log.Info("can't return a message that was not sent: it is left to its lease", "partition", m.Partition, "offset", m.Offset, "err", err)
+	}
+}
+
 // report tells the operator what is about the target as a whole.
 func (p *Pusher) report(a answer, closed time.Duration) {
 	switch a.outcome {
 	case Slowed, Unreachable:
 		p.log.Info("the target of pushed messages is left alone for a while", "why", a.reason, "err", a.err, "for", closed)
 	case Forbidden:
-		p.log.Warn("the target of pushed messages has an address that is not allowed", "err", a.err)
+		p.warnForbidden(a.err)
 	case Gone:
-		p.log.Warn("the target of pushed messages wants no more", "why", a.reason)
+		p.log.Warn("a queue's records are no longer pushed: the receiver answered that the URL is gone for good; setting or resuming the push goes on", "why", a.reason)
 	default:
 		p.log.Debug("pushed a message", "outcome", a.outcome, "why", a.reason, "err", a.err)
 	}
 }
 
-// settle tells the queue what came of a message. A request that had to be given up it
-// leaves to the lease: it may have been heard.
-func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
-	if a.outcome == Abandoned {
+// warnForbidden says now and then that nothing is sent, since an operator's setting is
+// against the address that the URL's host has. The rest of the URL may hold a secret.
+func (p *Pusher) warnForbidden(err error) {
+	var forbidden *forbiddenError
+	if !errors.As(err, &forbidden) || !p.gate.mayWarn() {
 		return
+	}
+	u, parseErr := parseURL(p.target.URL)
+	if parseErr != nil {
+		return // New has checked it
+	}
+	p.log.Warn("a queue's records are not pushed: its URL's host has an address that this broker may not push to; nothing is lost, the records wait",
+		"host", u.Hostname(), "address", forbidden.address.Addr(), "why", "it "+forbidden.why, "hint", forbidden.hint)
+}
+
+// settle tells the queue what came of a message. A request that had to be given up it
+// leaves to the lease: it may have been heard. What was not sent since an operator's setting
+// is against that counts as no attempt.
+func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
+	switch a.outcome {
+	case Abandoned:
+		return
+	case Forbidden:
+		p.giveBack(m)
+		return
+	default:
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleMax)
 	defer cancel()

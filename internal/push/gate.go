@@ -14,6 +14,9 @@ const (
 	closedMax = 5 * time.Minute
 )
 
+// warnEvery is how long a target that can't be sent to is not logged again.
+const warnEvery = time.Hour
+
 // settlingFactor bounds how many messages may wait to be settled, which takes a commit,
 // while the next are sent: this many times those that may be under way.
 const settlingFactor = 16
@@ -25,14 +28,16 @@ type gate struct {
 	max int
 
 	mu       sync.Mutex
-	limit    int // requests that may be under way now
-	taken    int // messages received whose requests have not ended
-	inFlight int // requests under way
-	held     int // messages received and not settled
-	lapsed   int // of them those whose lease has ended, perhaps only for want of an answer
+	limit    int    // requests that may be under way now
+	taken    int    // messages received whose requests have not ended
+	inFlight int    // requests under way
+	held     int    // messages received and not settled
+	lapsed   int    // of them those whose lease has ended, perhaps only for want of an answer
+	blocked  string // why nothing may be sent to the target's address
 	until    time.Time
 	closings int           // in a row, without a success
 	era      int           // of the last closing
+	warned   time.Time     // when blocked was last logged
 	changed  chan struct{} // closed and replaced when any of the above changes
 	onClose  context.CancelFunc
 }
@@ -89,6 +94,13 @@ func (g *gate) leave(era int, a answer) (closed time.Duration) {
 		g.taken--
 		g.inFlight--
 		switch a.outcome {
+		case Forbidden:
+			g.blocked = a.reason
+		case Abandoned: // which says nothing of the target
+		default:
+			g.blocked = ""
+		}
+		switch a.outcome {
 		case Delivered:
 			if era == g.era {
 				g.closings = 0
@@ -136,6 +148,18 @@ func (g *gate) lapse(by int) {
 	})
 }
 
+// mayWarn tells whether to log that the target's address is not allowed, which is so once in
+// warnEvery.
+func (g *gate) mayWarn() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.warned.IsZero() && time.Since(g.warned) < warnEvery {
+		return false
+	}
+	g.warned = time.Now()
+	return true
+}
+
 // settled lets go of a received message.
 func (g *gate) settled() {
 	g.change(func() { g.held-- })
@@ -179,12 +203,13 @@ type Status struct {
 	Limit       int       // how many may be
 	Held        int       // messages that are not settled
 	SlowedUntil time.Time // when the next request may be made; zero if at once
+	Blocked     string    // why the broker may not send to the target's address; "" if it may
 }
 
 func (g *gate) status() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := Status{InFlight: g.inFlight, Limit: g.limit, Held: g.held}
+	s := Status{InFlight: g.inFlight, Limit: g.limit, Held: g.held, Blocked: g.blocked}
 	if time.Now().Before(g.until) {
 		s.SlowedUntil = g.until
 	}

@@ -52,14 +52,14 @@ func NewMetrics() *Metrics {
 		inFlight: prometheus.NewDesc("seb_push_in_flight",
 			"Requests to the target that are under way.", labels, nil),
 		slowed: prometheus.NewDesc("seb_push_slowed_until_timestamp_seconds",
-			"When the target is asked again, in seconds since 1970; 0 if it is not left alone now.", labels, nil),
+			"When the target is asked again, in seconds since 1970; 0 if the target is not being slowed down.", labels, nil),
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "seb_push_deliveries_total", Help: "Requests to the target, by what came of them."}, append(labels, "outcome")),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "seb_push_duration_seconds", Help: "Duration of requests to the target.",
 			Buckets: durations}, labels),
 		untold: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "seb_push_unsettled_total", Help: "Messages whose outcome the queue didn't take, and which it hands out again."}, labels),
+			Name: "seb_push_unsettled_total", Help: "Messages whose outcome could not be committed; they are delivered again."}, labels),
 	}
 }
 

@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -113,6 +114,14 @@ func embedded(a netip.Addr) (inner netip.Addr, ok bool) {
 	return netip.AddrFrom4([4]byte(b[12:])), true
 }
 
+// hint says what to do about an address that may not be sent to.
+func (n Networks) hint(a netip.Addr) string {
+	if n.denies(a) {
+		return "use another one, or have its network taken out of --push-deny of seb serve"
+	}
+	return "use a public one, or have its network allowed with --push-allow of seb serve"
+}
+
 // CheckTarget returns an [*InvalidError] if t's URL names an address, rather than a
 // host, that may not be sent to. What a host's name resolves to may change at any time,
 // and is looked at when a connection is made.
@@ -122,30 +131,33 @@ func (n Networks) CheckTarget(t Target) error {
 		return err
 	}
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil { // else it is a host's name
-		hint := "use a public one, or have its network allowed with --push-allow of seb serve"
-		if n.denies(a) {
-			hint = "use another one, or have its network taken out of --push-deny of seb serve"
-		}
 		if why := n.against(a); why != "" {
-			return invalid("url", hint, "the URL's address %s %s", a, why)
+			return invalid("url", n.hint(a), "the URL's address %s %s", a, why)
 		}
 	}
 	return nil
 }
 
-// forbiddenError is of a connection that may not be made.
-type forbiddenError struct{ address string }
+// forbiddenError is of a connection that may not be made: what is against its address, and
+// what to do about that.
+type forbiddenError struct {
+	address   netip.AddrPort
+	why, hint string
+}
 
 func (e *forbiddenError) Error() string {
-	return "connect to " + e.address + ": the address is not allowed"
+	return fmt.Sprintf("connect to %s: the address %s", e.address, e.why)
 }
 
 // guard refuses connections just before they are made, when it is certain where they
 // would go. It is a [net.Dialer]'s ControlContext.
 func (n Networks) guard(_ context.Context, network, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
-	if err != nil || network != "tcp4" && network != "tcp6" || !n.allows(a.Addr()) {
-		return &forbiddenError{address}
+	if err != nil || network != "tcp4" && network != "tcp6" {
+		return fmt.Errorf("connect to %s %s: it is no address of TCP", network, address)
+	}
+	if why := n.against(a.Addr()); why != "" {
+		return &forbiddenError{a, why, n.hint(a.Addr())}
 	}
 	return nil
 }

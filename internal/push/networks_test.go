@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestOnlyPublicAddressesAreAllowed(t *testing.T) {
@@ -111,15 +112,22 @@ func TestNothingIsSentToThisMachine(t *testing.T) {
 		t.Run(host, func(t *testing.T) {
 			q := newQueue()
 			target := target{url: "http://" + host + ":" + u.Port() + "/"}
-			run(t, target.pusher(t, q, func(_ *Target, o *Options) {
+			p := target.pusher(t, q, func(_ *Target, o *Options) {
 				o.Networks = Networks{}
 				o.Resolver = nameServer(t, func() netip.Addr { return netip.MustParseAddr("127.0.0.1") })
-			}))
+			})
+			run(t, p)
 			q.add("v")
-			got := q.next(t)
-			if got.acked || !strings.Contains(got.reason, "not public") && !strings.Contains(got.reason, "no connection") || strings.Contains(got.reason, "127.0.0.1:") {
-				t.Errorf("got %+v", got)
+			if net.ParseIP(strings.Trim(host, "[]")) == nil && host != "localhost" && host != "0x7f.1" { // a name that no server knows
+				if got := q.next(t); got.acked || !strings.Contains(got.reason, "no connection") {
+					t.Errorf("got %+v", got)
+				}
+				return
 			}
+			if why := wantBlocked(t, p); !strings.Contains(why, "is not public") || !strings.Contains(why, "--push-allow") || strings.Contains(why, "127.0.0.1:") {
+				t.Errorf("blocked: %q", why)
+			}
+			q.nothing(t) // which would count as an attempt
 		})
 	}
 	if len(to.came) > 0 {
@@ -157,7 +165,8 @@ func TestNameThatIsMovedIsRefused(t *testing.T) {
 	}()
 
 	q, named := newQueue(), target{url: "http://hooks.example:" + u.Port() + "/"}
-	run(t, named.pusher(t, q, func(_ *Target, o *Options) { o.Resolver = resolver }))
+	p := named.pusher(t, q, func(_ *Target, o *Options) { o.Resolver = resolver })
+	run(t, p)
 	q.add("v")
 	if r := good.next(t); r.Host != "hooks.example:"+u.Port() {
 		t.Errorf("came for %s", r.Host)
@@ -167,11 +176,33 @@ func TestNameThatIsMovedIsRefused(t *testing.T) {
 	}
 	moved.Store(true)
 	q.add("v")
-	if o := q.next(t); !strings.Contains(o.reason, "not public") {
-		t.Errorf("the queue was told %+v", o)
+	if why := wantBlocked(t, p); !strings.Contains(why, "not public") {
+		t.Errorf("blocked: %q", why)
 	}
 	if len(connected) > 0 {
 		t.Error("a connection was made to the other address")
+	}
+	moved.Store(false)
+	if o := q.next(t); !o.acked || p.Status().Blocked != "" {
+		t.Errorf("the queue was told %+v, %+v", o, p.Status())
+	}
+}
+
+// wantBlocked waits until p's target has an address that may not be sent to, and returns
+// what the status says about that.
+func wantBlocked(t *testing.T, p *Pusher) string {
+	t.Helper()
+	poll, late := time.NewTicker(time.Millisecond), time.After(20*time.Second)
+	defer poll.Stop()
+	for {
+		if why := p.Status().Blocked; why != "" {
+			return why
+		}
+		select {
+		case <-poll.C:
+		case <-late:
+			t.Fatal("the status names no reason")
+		}
 	}
 }
 
@@ -228,8 +259,8 @@ func TestProxyIsTheOperatorsAlone(t *testing.T) {
 	p := nobody.pusher(t, q, nil)
 	run(t, p)
 	q.add("v")
-	if o := q.next(t); o.acked || len(proxy.came) > 0 {
-		t.Errorf("the queue was told %+v, the proxy of the environment got %d requests", o, len(proxy.came))
+	if wantBlocked(t, p); len(proxy.came) > 0 {
+		t.Errorf("the proxy of the environment got %d requests", len(proxy.came))
 	}
 	q = newQueue()
 	run(t, nobody.pusher(t, q, func(_ *Target, o *Options) { o.Proxy, o.Networks = proxyURL, Networks{} }))

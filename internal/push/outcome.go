@@ -20,7 +20,7 @@ const (
 	Delivered   Outcome = "delivered"   // 2xx
 	Slowed      Outcome = "slowed"      // 429, 502, 503, 504: not now
 	Unreachable Outcome = "unreachable" // no name, no connection, no TLS
-	Forbidden   Outcome = "forbidden"   // an address that is not allowed
+	Forbidden   Outcome = "forbidden"   // an address that is not allowed: nothing was sent
 	Gone        Outcome = "gone"        // 410: never again
 	Redirected  Outcome = "redirected"  // 3xx
 	Refused     Outcome = "refused"     // any other 4xx
@@ -86,7 +86,7 @@ func unanswered(err error, connected, late bool, limit time.Duration) answer {
 	var forbidden *forbiddenError
 	switch {
 	case errors.As(err, &forbidden):
-		a.outcome, a.reason = Forbidden, "the URL's address is not public, or this broker's operator does not allow it"
+		a.outcome, a.reason = Forbidden, "the URL's host has an address that "+forbidden.why+": "+forbidden.hint
 	case late && connected:
 		a.outcome, a.reason = TimedOut, fmt.Sprintf("no answer within %v", limit)
 	case late:

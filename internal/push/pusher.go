@@ -17,7 +17,7 @@ import (
 
 // ErrGone is what [Pusher.Run] returns when the target answered that it wants nothing
 // more, ever. It wraps nothing of what may pass.
-var ErrGone = errors.New("the target wants no more messages")
+var ErrGone = errors.New("the receiver answered that the URL is gone for good")
 
 // How long to wait before a queue that could not be received from is asked again.
 const (

@@ -3,7 +3,9 @@ package push
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -183,6 +185,51 @@ func inBubble(t *testing.T, q Queue, send func(context.Context, *Message) answer
 	p := to.pusher(t, q, func(tg *Target, _ *Options) { tg.MaxInFlight = 4 })
 	p.send = send
 	return p
+}
+
+// An address that the broker's settings forbid uses up no attempt, however long that lasts,
+// and is logged once an hour.
+func TestForbiddenAddressUsesUpNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		var log strings.Builder // slog's handler locks it
+		var allowed atomic.Bool
+		var sent atomic.Int64
+		to := target{url: "http://hooks.example/a-secret"}
+		p := to.pusher(t, q, func(_ *Target, o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		p.send = func(context.Context, *Message) answer {
+			sent.Add(1)
+			if allowed.Load() {
+				return answer{outcome: Delivered}
+			}
+			return unanswered(&forbiddenError{netip.MustParseAddrPort("10.1.2.3:80"), "is not public", "--push-allow"}, false, false, 0)
+		}
+		p.gate = newGate(1)
+		stop := run(t, p)
+		q.add("v")
+		time.Sleep(50 * time.Minute)
+		q.nothing(t)
+		if why := p.Status().Blocked; !strings.Contains(why, "is not public") || !strings.Contains(why, "--push-allow") || sent.Load() < 5 {
+			t.Errorf("after %d requests: %q", sent.Load(), why)
+		}
+		allowed.Store(true)
+		time.Sleep(2 * closedMax)
+		if o := q.next(t); !o.acked || p.Status().Blocked != "" {
+			t.Errorf("the queue was told %+v, %+v", o, p.Status())
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		said := log.String()
+		if n := strings.Count(said, "level=WARN"); n != 1 || strings.Contains(said, "secret") {
+			t.Errorf("%d warnings:\n%s", n, said)
+		}
+		for _, want := range []string{"host=hooks.example", "address=10.1.2.3", "--push-allow"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("no %s:\n%s", want, said)
+			}
+		}
+	})
 }
 
 func TestLeaseIsExtendedWhileARequestIsUnderWay(t *testing.T) {
@@ -396,10 +443,10 @@ func TestMetricsTellOfEachTarget(t *testing.T) {
 # HELP seb_push_in_flight Requests to the target that are under way.
 # TYPE seb_push_in_flight gauge
 seb_push_in_flight{queue="mail",topic="orders"} 1
-# HELP seb_push_slowed_until_timestamp_seconds When the target is asked again, in seconds since 1970; 0 if it is not left alone now.
+# HELP seb_push_slowed_until_timestamp_seconds When the target is asked again, in seconds since 1970; 0 if the target is not being slowed down.
 # TYPE seb_push_slowed_until_timestamp_seconds gauge
 seb_push_slowed_until_timestamp_seconds{queue="mail",topic="orders"} 0
-# HELP seb_push_unsettled_total Messages whose outcome the queue didn't take, and which it hands out again.
+# HELP seb_push_unsettled_total Messages whose outcome could not be committed; they are delivered again.
 # TYPE seb_push_unsettled_total counter
 seb_push_unsettled_total{queue="mail",topic="orders"} 1
 `

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // Bounds on consumers in any log, so that damaged numbers can't take all memory.
@@ -130,7 +130,7 @@ func (s *State) dropConsumers(topic uint64) {
 	}
 }
 
-func (s *State) movePositions(x *commitlog.PositionsMoved) {
+func (s *State) movePositions(x *format.PositionsMoved) {
 	c := s.consumers.byID[x.Consumer]
 	s.memory -= c.memory()
 	// Views share what was there, so the list is never changed in place.
@@ -217,7 +217,7 @@ func (d *Draft) putConsumer(id uint64, c *draftConsumer) {
 	d.consumers.byID[id] = c
 }
 
-func (d *Draft) takeConsumer(x *commitlog.ConsumerCreated) error {
+func (d *Draft) takeConsumer(x *format.ConsumerCreated) error {
 	if x.ID != d.consumers.next {
 		return fmt.Errorf("%w: a consumer with id %d instead of %d", ErrNonsense, x.ID, d.consumers.next)
 	}
@@ -233,7 +233,7 @@ func (d *Draft) takeConsumer(x *commitlog.ConsumerCreated) error {
 
 func soundConsumerName(name string) bool { return name != "" && len(name) <= ConsumerNameBytesMax }
 
-func (d *Draft) takePositions(x *commitlog.PositionsMoved) error {
+func (d *Draft) takePositions(x *format.PositionsMoved) error {
 	c := d.consumer(x.Consumer)
 	if c == nil || len(x.Positions) == 0 {
 		return fmt.Errorf("%w: no consumer %d to move", ErrNonsense, x.Consumer)
@@ -256,7 +256,7 @@ func (d *Draft) takePositions(x *commitlog.PositionsMoved) error {
 	return nil
 }
 
-func (d *Draft) takeConsumerDeletion(x *commitlog.ConsumerDeleted) error {
+func (d *Draft) takeConsumerDeletion(x *format.ConsumerDeleted) error {
 	c := d.consumer(x.ID)
 	if c == nil {
 		return fmt.Errorf("%w: no consumer %d to delete", ErrNonsense, x.ID)
@@ -272,12 +272,12 @@ func (d *Draft) takeConsumerDeletion(x *commitlog.ConsumerDeleted) error {
 // back, and none is another than it was. Positions may move to anywhere.
 func (s *State) continuesConsumers(old *State) error {
 	if s.consumers.next < old.consumers.next {
-		return fmt.Errorf("%w: the next consumer was %d and is now %d", commitlog.ErrFork, old.consumers.next, s.consumers.next)
+		return fmt.Errorf("%w: the next consumer was %d and is now %d", ErrDiscontinued, old.consumers.next, s.consumers.next)
 	}
 	for id, now := range s.consumers.byID {
 		was := old.consumers.byID[id]
 		if id < old.consumers.next && (was == nil || was.Name != now.Name || was.Topic != now.Topic || was.Version > now.Version) {
-			return fmt.Errorf("%w: consumer %d is another than it was", commitlog.ErrFork, id)
+			return fmt.Errorf("%w: consumer %d is another than it was", ErrDiscontinued, id)
 		}
 	}
 	return nil

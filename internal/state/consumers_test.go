@@ -8,18 +8,18 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
-func created(id, topic uint64, name string) *commitlog.ConsumerCreated {
-	return &commitlog.ConsumerCreated{ID: id, Topic: topic, Name: name}
+func created(id, topic uint64, name string) *format.ConsumerCreated {
+	return &format.ConsumerCreated{ID: id, Topic: topic, Name: name}
 }
 
 // moved takes partition, offset, and so on.
-func moved(consumer uint64, positions ...int64) *commitlog.PositionsMoved {
-	x := &commitlog.PositionsMoved{Consumer: consumer}
+func moved(consumer uint64, positions ...int64) *format.PositionsMoved {
+	x := &format.PositionsMoved{Consumer: consumer}
 	for ; len(positions) > 0; positions = positions[2:] {
-		x.Positions = append(x.Positions, commitlog.Position{Partition: uint32(positions[0]), Offset: positions[1]})
+		x.Positions = append(x.Positions, format.Position{Partition: uint32(positions[0]), Offset: positions[1]})
 	}
 	return x
 }
@@ -28,13 +28,13 @@ func moved(consumer uint64, positions ...int64) *commitlog.PositionsMoved {
 func withConsumers(t rapid.TB, s *State) {
 	t.Helper()
 	id := s.nextTopic
-	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: s.Time(), PayloadSize: 122, Items: []commitlog.Item{
-		&commitlog.TopicCreated{ID: id, Partitions: 3, Name: "read"}, &commitlog.TopicCreated{ID: id + 1, Partitions: 1, Name: "read.too"},
-		&commitlog.Batch{Topic: id, Partition: 1, Count: 7, Size: 61}, &commitlog.Batch{Topic: id + 1, Count: 2, Pos: 61, Size: 61},
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), PayloadSize: 122, Items: []format.Item{
+		&format.TopicCreated{ID: id, Partitions: 3, Name: "read"}, &format.TopicCreated{ID: id + 1, Partitions: 1, Name: "read.too"},
+		&format.Batch{Topic: id, Partition: 1, Count: 7, Size: 61}, &format.Batch{Topic: id + 1, Count: 2, Pos: 61, Size: 61},
 		created(1, id, "billing"), created(2, id, "gone"), created(3, id+1, "billing"),
 	}})
-	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: s.Time() + 5, Items: []commitlog.Item{
-		moved(1, 0, 0, 1, 4), moved(1, 1, 5), &commitlog.ConsumerDeleted{ID: 2}, moved(3, 0, 2),
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: s.Time() + 5, Items: []format.Item{
+		moved(1, 0, 0, 1, 4), moved(1, 1, 5), &format.ConsumerDeleted{ID: 2}, moved(3, 0, 2),
 	}})
 }
 
@@ -45,19 +45,19 @@ func consumerState(t testing.TB) *State {
 }
 
 // consumerItem draws a sound item about the consumers of a topic that exists.
-func (w *writer) consumerItem(t *rapid.T, d *Draft, topic uint64, partitions uint32) commitlog.Item {
+func (w *writer) consumerItem(t *rapid.T, d *Draft, topic uint64, partitions uint32) format.Item {
 	name := rapid.SampledFrom([]string{"p", "q"}).Draw(t, "consumer")
 	id, ok := d.ConsumerID(topic, name)
 	if !ok {
 		return created(d.NextConsumerID(), topic, name)
 	}
 	if rapid.IntRange(0, 4).Draw(t, "deleted") == 0 {
-		return &commitlog.ConsumerDeleted{ID: id}
+		return &format.ConsumerDeleted{ID: id}
 	}
-	x := &commitlog.PositionsMoved{Consumer: id}
+	x := &format.PositionsMoved{Consumer: id}
 	for p := range partitions {
 		if end, _ := d.End(topic, p); p == 0 || rapid.Bool().Draw(t, "moves") {
-			x.Positions = append(x.Positions, commitlog.Position{Partition: p, Offset: rapid.Int64Range(0, end).Draw(t, "position")})
+			x.Positions = append(x.Positions, format.Position{Partition: p, Offset: rapid.Int64Range(0, end).Draw(t, "position")})
 		}
 	}
 	return x
@@ -78,14 +78,14 @@ func TestConsumersKeepTheirPositionsUntilTheyOrTheirTopicsAreDeleted(t *testing.
 		t.Fatalf("the topic's consumers are %+v", cs)
 	}
 	requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
-	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 5, Items: []commitlog.Item{
-		&commitlog.TopicDeleted{ID: 1}, &commitlog.TopicCreated{ID: 3, Partitions: 1, Name: "read"}, created(4, 3, "billing"),
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 5, Items: []format.Item{
+		&format.TopicDeleted{ID: 1}, &format.TopicCreated{ID: 3, Partitions: 1, Name: "read"}, created(4, 3, "billing"),
 	}})
 	if c := s.Consumer(3, "billing"); s.Consumer(1, "billing") != nil || c == nil || c.Position(1) != 0 {
 		t.Fatalf("the consumer of the topic that came after is %+v", c)
 	}
-	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 5, Items: []commitlog.Item{
-		&commitlog.ConsumerDeleted{ID: 4}, &commitlog.TopicDeleted{ID: 2}, &commitlog.TopicDeleted{ID: 3},
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 5, Items: []format.Item{
+		&format.ConsumerDeleted{ID: 4}, &format.TopicDeleted{ID: 2}, &format.TopicDeleted{ID: 3},
 	}})
 	if left := s.Memory() - before - int64(s.Objects())*objectMemory; left != 0 || len(s.consumers.byName) != 0 {
 		t.Fatalf("%d bytes are left", left)
@@ -96,7 +96,7 @@ func TestConsumersKeepTheirPositionsUntilTheyOrTheirTopicsAreDeleted(t *testing.
 func TestViewKeepsPositionsThatMoveOn(t *testing.T) {
 	s := consumerState(t)
 	view, want := s.View(), s.View().Encode()
-	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 9, Items: []commitlog.Item{moved(1, 1, 7), &commitlog.ConsumerDeleted{ID: 3}}})
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{moved(1, 1, 7), &format.ConsumerDeleted{ID: 3}}})
 	if string(view.Encode()) != string(want) {
 		t.Fatal("the view has changed")
 	}
@@ -105,7 +105,7 @@ func TestViewKeepsPositionsThatMoveOn(t *testing.T) {
 // A position back at 0 leaves no trace, so that equal states have equal bytes.
 func TestPositionBackAtTheBeginningIsNoPosition(t *testing.T) {
 	s := consumerState(t)
-	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 9, Items: []commitlog.Item{moved(1, 1, 0)}})
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{moved(1, 1, 0)}})
 	if c := s.Consumer(1, "billing"); len(c.positions) != 0 {
 		t.Fatalf("the positions are %v", c.positions)
 	}
@@ -113,8 +113,8 @@ func TestPositionBackAtTheBeginningIsNoPosition(t *testing.T) {
 }
 
 func TestNonsenseAboutConsumersIsRefusedAndChangesNothing(t *testing.T) {
-	fine := []commitlog.Item{created(4, 1, "d"), moved(4, 1, 7), &commitlog.ConsumerDeleted{ID: 3}}
-	for name, it := range map[string]commitlog.Item{
+	fine := []format.Item{created(4, 1, "d"), moved(4, 1, 7), &format.ConsumerDeleted{ID: 3}}
+	for name, it := range map[string]format.Item{
 		"id again":                   created(1, 1, "e"),
 		"id of a deleted one":        created(2, 1, "e"),
 		"id left out":                created(6, 1, "e"),
@@ -130,25 +130,25 @@ func TestNonsenseAboutConsumersIsRefusedAndChangesNothing(t *testing.T) {
 		"deleted one moves":          moved(2, 1, 1),
 		"one deleted here moves":     moved(3, 0, 1),
 		"unknown one moves":          moved(9, 1, 1),
-		"deleted again":              &commitlog.ConsumerDeleted{ID: 2},
-		"deleted here again":         &commitlog.ConsumerDeleted{ID: 3},
+		"deleted again":              &format.ConsumerDeleted{ID: 2},
+		"deleted here again":         &format.ConsumerDeleted{ID: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := consumerState(t)
 			before, memory := s.View().Encode(), s.Memory()
-			err := s.Apply(&commitlog.Commit{Seq: s.Seq() + 1, Time: 30, Items: append(slices.Clone(fine), it)})
+			err := s.Apply(&format.Commit{Seq: s.Seq() + 1, Time: 30, Items: append(slices.Clone(fine), it)})
 			if !errors.Is(err, ErrNonsense) {
 				t.Fatalf("the error is %v", err)
 			}
 			if string(s.View().Encode()) != string(before) || s.Memory() != memory {
 				t.Fatal("the state has changed")
 			}
-			mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 30, Items: fine})
+			mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 30, Items: fine})
 		})
 	}
 	s := consumerState(t)
-	gone := []commitlog.Item{&commitlog.TopicDeleted{ID: 1}, moved(1, 1, 1)}
-	if err := s.Apply(&commitlog.Commit{Seq: s.Seq() + 1, Time: 30, Items: gone}); !errors.Is(err, ErrNonsense) {
+	gone := []format.Item{&format.TopicDeleted{ID: 1}, moved(1, 1, 1)}
+	if err := s.Apply(&format.Commit{Seq: s.Seq() + 1, Time: 30, Items: gone}); !errors.Is(err, ErrNonsense) {
 		t.Fatalf("a consumer moved after its topic was deleted: %v", err)
 	}
 }
@@ -157,7 +157,7 @@ func TestNonsenseAboutConsumersIsRefusedAndChangesNothing(t *testing.T) {
 func TestDraftTellsOfConsumers(t *testing.T) {
 	s := consumerState(t)
 	d := s.Draft(9)
-	take := func(it commitlog.Item) {
+	take := func(it format.Item) {
 		t.Helper()
 		if err := d.Take(it); err != nil {
 			t.Fatal(err)
@@ -182,8 +182,8 @@ func TestDraftTellsOfConsumers(t *testing.T) {
 	if d.NextConsumerID() != 5 || d.ConsumerCount() != 3 {
 		t.Fatalf("the next is %d, there would be %d", d.NextConsumerID(), d.ConsumerCount())
 	}
-	take(&commitlog.ConsumerDeleted{ID: 4})
-	take(&commitlog.TopicDeleted{ID: 1})
+	take(&format.ConsumerDeleted{ID: 4})
+	take(&format.TopicDeleted{ID: 1})
 	for _, name := range []string{"new", "billing"} {
 		if id, ok := d.ConsumerID(1, name); ok {
 			t.Fatalf("%s is still there as %d", name, id)
@@ -192,13 +192,13 @@ func TestDraftTellsOfConsumers(t *testing.T) {
 }
 
 func TestConsumersContinue(t *testing.T) {
-	fold := func(items ...commitlog.Item) *State {
+	fold := func(items ...format.Item) *State {
 		s := New()
-		first := []commitlog.Item{&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "a"}, &commitlog.Batch{Topic: 1, Count: 3, Size: 61}}
-		mustApply(t, s, &commitlog.Commit{Seq: 1, PayloadSize: 61, Items: append(first, items...)})
+		first := []format.Item{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}, &format.Batch{Topic: 1, Count: 3, Size: 61}}
+		mustApply(t, s, &format.Commit{Seq: 1, PayloadSize: 61, Items: append(first, items...)})
 		return s
 	}
-	gone := &commitlog.ConsumerDeleted{ID: 2}
+	gone := &format.ConsumerDeleted{ID: 2}
 	old := fold(created(1, 1, "a"), created(2, 1, "b"), gone, moved(1, 0, 2))
 	for name, test := range map[string]struct {
 		now  *State
@@ -206,14 +206,14 @@ func TestConsumersContinue(t *testing.T) {
 	}{
 		"the same":           {fold(created(1, 1, "a"), created(2, 1, "b"), gone, moved(1, 0, 2)), false},
 		"moved back":         {fold(created(1, 1, "a"), created(2, 1, "b"), gone, moved(1, 0, 2), moved(1, 0, 1)), false},
-		"deleted since":      {fold(created(1, 1, "a"), created(2, 1, "b"), gone, &commitlog.ConsumerDeleted{ID: 1}), false},
+		"deleted since":      {fold(created(1, 1, "a"), created(2, 1, "b"), gone, &format.ConsumerDeleted{ID: 1}), false},
 		"one more":           {fold(created(1, 1, "a"), created(2, 1, "b"), gone, moved(1, 0, 2), created(3, 1, "c")), false},
 		"never moved":        {fold(created(1, 1, "a"), created(2, 1, "b"), gone), true},
 		"came back":          {fold(created(1, 1, "a"), created(2, 1, "b"), moved(1, 0, 2)), true},
 		"never created":      {fold(created(1, 1, "a"), moved(1, 0, 2)), true},
 		"under another name": {fold(created(1, 1, "z"), created(2, 1, "b"), gone, moved(1, 0, 2)), true},
 	} {
-		if err := test.now.Continues(old); (err != nil) != test.fork || err != nil && !errors.Is(err, commitlog.ErrFork) {
+		if err := test.now.Continues(old); (err != nil) != test.fork || err != nil && !errors.Is(err, ErrDiscontinued) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -252,12 +252,12 @@ func TestSnapshotWhoseConsumersContradictThemselvesIsRefused(t *testing.T) {
 	} {
 		bent := slices.Clone(good)
 		bent[bend.at] = bend.to
-		if _, err := Decode(1, bent); !errors.Is(err, commitlog.ErrCorrupt) {
+		if _, err := Decode(1, bent); !errors.Is(err, format.ErrCorrupt) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
 	many := slices.Concat(good[:at+9], []byte{2, 2, 1}, good[at+11:])
-	if _, err := Decode(1, many); !errors.Is(err, commitlog.ErrCorrupt) {
+	if _, err := Decode(1, many); !errors.Is(err, format.ErrCorrupt) {
 		t.Errorf("more positions than partitions: %v", err)
 	}
 }
@@ -265,11 +265,11 @@ func TestSnapshotWhoseConsumersContradictThemselvesIsRefused(t *testing.T) {
 // What is shown of many consumers is the same from one time to the next.
 func TestOldestConsumersAreThoseWithTheSmallestIDs(t *testing.T) {
 	s := consumerState(t)
-	var items []commitlog.Item
+	var items []format.Item
 	for id := uint64(4); id < 30; id++ {
 		items = append(items, created(id, 1, strings.Repeat("x", int(id))))
 	}
-	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: s.Time(), Items: append(items, &commitlog.ConsumerDeleted{ID: 5})})
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), Items: append(items, &format.ConsumerDeleted{ID: 5})})
 	ids := func(most int) (ids []uint64) {
 		for _, c := range s.OldestConsumers(most) {
 			ids = append(ids, c.ID)

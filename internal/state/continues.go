@@ -3,11 +3,12 @@ package state
 import (
 	"errors"
 	"fmt"
-
-	"github.com/simple-event-broker/seb/internal/commitlog"
 )
 
-// Continues returns an error that wraps [commitlog.ErrFork] unless s, which is
+// ErrDiscontinued says that a state does not follow from one that it should.
+var ErrDiscontinued = errors.New("the state does not continue the one before")
+
+// Continues returns an error that wraps [ErrDiscontinued] unless s, which is
 // of a later slot, can have come from old: what only grows has not shrunk, no
 // partition has lost its end, and the last batch that old knew of it, if it is
 // still held, is the same. Between the two lie commits that nobody reads when a
@@ -16,7 +17,7 @@ import (
 func (s *State) Continues(old *State) error {
 	if s.seq < old.seq || s.time < old.time || s.nextTopic < old.nextTopic || s.dataFloor < old.dataFloor {
 		return fmt.Errorf("%w: slot %d, time %d, next topic %d, data floor %d; before that %d, %d, %d, %d",
-			commitlog.ErrFork, s.seq, s.time, s.nextTopic, s.dataFloor, old.seq, old.time, old.nextTopic, old.dataFloor)
+			ErrDiscontinued, s.seq, s.time, s.nextTopic, s.dataFloor, old.seq, old.time, old.nextTopic, old.dataFloor)
 	}
 	if err := errors.Join(s.continuesKeys(old), s.continuesConsumers(old), s.continuesQueues(old), s.continuesDelayed(old)); err != nil {
 		return err
@@ -28,7 +29,7 @@ func (s *State) Continues(old *State) error {
 		}
 		if now.Name != was.Name || len(now.Partitions) < len(was.Partitions) {
 			return fmt.Errorf("%w: topic %d was %q with %d partitions and is now %q with %d",
-				commitlog.ErrFork, id, was.Name, len(was.Partitions), now.Name, len(now.Partitions))
+				ErrDiscontinued, id, was.Name, len(was.Partitions), now.Name, len(now.Partitions))
 		}
 		for i := range was.Partitions {
 			if err := s.continuesPartition(old, now, was, int32(i)); err != nil {
@@ -43,7 +44,7 @@ func (s *State) continuesPartition(old *State, now, was *Topic, partition int32)
 	end := was.Partitions[partition].End
 	p := &now.Partitions[partition]
 	if start := was.Partitions[partition].Start; p.End < end || p.Start < start {
-		return fmt.Errorf("%w: partition %d of topic %q went from %d to %d and now goes from %d to %d", commitlog.ErrFork, partition, was.Name, start, end, p.Start, p.End)
+		return fmt.Errorf("%w: partition %d of topic %q went from %d to %d and now goes from %d to %d", ErrDiscontinued, partition, was.Name, start, end, p.Start, p.End)
 	}
 	before := old.Locate(nil, was, partition, end-1, 1, 1)
 	after := s.Locate(nil, now, partition, end-1, 1, 1)
@@ -51,7 +52,7 @@ func (s *State) continuesPartition(old *State, now, was *Topic, partition int32)
 		return nil // it held nothing, or no longer does
 	}
 	if b, a := before[0], after[0]; b.Base != a.Base || b.Count != a.Count || b.CRC != a.CRC {
-		return fmt.Errorf("%w: offset %d of partition %d of topic %q is in another batch than it was", commitlog.ErrFork, end-1, partition, was.Name)
+		return fmt.Errorf("%w: offset %d of partition %d of topic %q is in another batch than it was", ErrDiscontinued, end-1, partition, was.Name)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // TestLaterStatesContinueEarlierOnes: no two states of one log contradict each other.
@@ -35,32 +35,32 @@ func TestLaterStatesContinueEarlierOnes(t *testing.T) {
 
 // TestStateOfAnotherHistoryDoesNotContinue: two logs that part at their last commit.
 func TestStateOfAnotherHistoryDoesNotContinue(t *testing.T) {
-	topic := &commitlog.TopicCreated{ID: 1, Name: "t", Partitions: 2}
-	row := func(base int64, count, crc uint32) *commitlog.Batch {
-		return &commitlog.Batch{Topic: 1, Partition: 1, Base: base, Count: count, Size: 70, CRC: crc}
+	topic := &format.TopicCreated{ID: 1, Name: "t", Partitions: 2}
+	row := func(base int64, count, crc uint32) *format.Batch {
+		return &format.Batch{Topic: 1, Partition: 1, Base: base, Count: count, Size: 70, CRC: crc}
 	}
-	fold := func(rows ...*commitlog.Batch) *State {
+	fold := func(rows ...*format.Batch) *State {
 		s := New()
-		if err := s.Apply(&commitlog.Commit{Seq: 1, Items: []commitlog.Item{topic}}); err != nil {
+		if err := s.Apply(&format.Commit{Seq: 1, Items: []format.Item{topic}}); err != nil {
 			t.Fatal(err)
 		}
 		for i, r := range rows {
-			if err := s.Apply(&commitlog.Commit{Seq: commitlog.Seq(2 + i), PayloadSize: 70, Items: []commitlog.Item{r}}); err != nil {
+			if err := s.Apply(&format.Commit{Seq: format.Seq(2 + i), PayloadSize: 70, Items: []format.Item{r}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return s
 	}
 	old := fold(row(0, 2, 7), row(2, 2, 8))
-	apply := func(s *State, seq commitlog.Seq, item commitlog.Item) {
-		if err := s.Apply(&commitlog.Commit{Seq: seq, Items: []commitlog.Item{item}}); err != nil {
+	apply := func(s *State, seq format.Seq, item format.Item) {
+		if err := s.Apply(&format.Commit{Seq: seq, Items: []format.Item{item}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	deleted, never := fold(row(0, 2, 7), row(2, 2, 8)), New()
-	apply(deleted, 4, &commitlog.TopicDeleted{ID: 1})
-	for seq := range commitlog.Seq(4) {
-		apply(never, seq+1, &commitlog.UnknownItem{Kind: 999})
+	apply(deleted, 4, &format.TopicDeleted{ID: 1})
+	for seq := range format.Seq(4) {
+		apply(never, seq+1, &format.UnknownItem{Kind: 999})
 	}
 	tests := map[string]struct {
 		now  *State
@@ -76,7 +76,7 @@ func TestStateOfAnotherHistoryDoesNotContinue(t *testing.T) {
 		"the topic never created": {never, true},
 	}
 	for name, test := range tests {
-		if err := test.now.Continues(old); (err != nil) != test.fork || err != nil && !errors.Is(err, commitlog.ErrFork) {
+		if err := test.now.Continues(old); (err != nil) != test.fork || err != nil && !errors.Is(err, ErrDiscontinued) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

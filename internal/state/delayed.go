@@ -9,7 +9,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // DelayedMax bounds the runs of delayed records of any log.
@@ -58,7 +58,7 @@ func (d delayed) due(time int64, i int) int {
 	return 1 + d.due(time, 2*i+1) + d.due(time, 2*i+2)
 }
 
-const delayedMemory = int64(unsafe.Sizeof(Delayed{}))
+const delayedMemory = 2 * int64(unsafe.Sizeof(Delayed{})) // in the state's list and its topic's
 
 // Delayed returns the records that are not due yet by the fold's time, in order.
 func (s *State) Delayed() []Delayed { return s.delayed.sorted() }
@@ -67,8 +67,12 @@ func (s *State) Delayed() []Delayed { return s.delayed.sorted() }
 // no order.
 func (s *State) DelayedOf(topic uint64) iter.Seq[Delayed] {
 	return func(yield func(Delayed) bool) {
-		for _, d := range s.delayed {
-			if d.Topic == topic && !yield(d) {
+		t := s.topics[topic]
+		if t == nil {
+			return
+		}
+		for _, d := range t.delayed {
+			if !yield(d) {
 				return
 			}
 		}
@@ -77,18 +81,23 @@ func (s *State) DelayedOf(topic uint64) iter.Seq[Delayed] {
 
 func (d delayed) sorted() []Delayed { return slices.SortedFunc(slices.Values(d), compareDelayed) }
 
-func (s *State) delay(x *commitlog.RecordsDelayed) {
+func (s *State) delay(x *format.RecordsDelayed) {
 	if x.Due <= s.time {
 		return // nothing needs to be remembered
 	}
-	heap.Push(&s.delayed, Delayed{Due: x.Due, Topic: x.Topic, Offset: x.Offset, Partition: x.Partition, Count: x.Count})
+	d := Delayed{Due: x.Due, Topic: x.Topic, Offset: x.Offset, Partition: x.Partition, Count: x.Count}
+	heap.Push(&s.delayed, d)
+	heap.Push(&s.topics[x.Topic].delayed, d)
 	s.memory += delayedMemory
 }
 
 // expireDelayed forgets what is due.
 func (s *State) expireDelayed() {
 	for len(s.delayed) > 0 && s.delayed[0].Due <= s.time {
+		t := s.topics[s.delayed[0].Topic]
 		heap.Pop(&s.delayed)
+		heap.Pop(&t.delayed) // the same: both are in one order
+		t.delayed = shrunkList(t.delayed)
 		s.memory -= delayedMemory
 	}
 	s.delayed = shrunkList(s.delayed)
@@ -122,7 +131,7 @@ func (d *Draft) DelayedCount() int {
 	return len(d.s.delayed) - d.delayed.due + d.delayed.count
 }
 
-func (d *Draft) takeDelay(x *commitlog.RecordsDelayed) error {
+func (d *Draft) takeDelay(x *format.RecordsDelayed) error {
 	key := batchKey{x.Topic, x.Partition}
 	end, ok := d.End(x.Topic, x.Partition)
 	runs := d.delayed.runs[key]
@@ -181,6 +190,8 @@ func (s *State) decodeDelayed(r *reader) {
 			return
 		}
 		s.delayed = append(s.delayed, x) // in order, which is a heap
+		t := s.topics[x.Topic]           // it is there: its partition has an end
+		t.delayed = append(t.delayed, x)
 		last = x
 	}
 	s.memory += int64(len(s.delayed)) * delayedMemory
@@ -201,7 +212,7 @@ func (s *State) continuesDelayed(old *State) error {
 		}
 	}
 	if !slices.Equal(was, now) {
-		return fmt.Errorf("%w: %d runs of records are delayed that were not, or not so; of those that were there should be %d", commitlog.ErrFork, len(now), len(was))
+		return fmt.Errorf("%w: %d runs of records are delayed that were not, or not so; of those that were there should be %d", ErrDiscontinued, len(now), len(was))
 	}
 	return nil
 }

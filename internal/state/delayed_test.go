@@ -6,22 +6,22 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // delayedState has ten records in the one partition of topic 1.
 func delayedState(t testing.TB) *State {
 	s := New()
-	mustApply(t, s, &commitlog.Commit{Seq: 1, Time: 10, PayloadSize: 61, Items: []commitlog.Item{
-		&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "a"}, &commitlog.Batch{Topic: 1, Count: 10, Size: 61},
+	mustApply(t, s, &format.Commit{Seq: 1, Time: 10, PayloadSize: 61, Items: []format.Item{
+		&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}, &format.Batch{Topic: 1, Count: 10, Size: 61},
 	}})
 	return s
 }
 
 // delaying appends ten records and delays some, in one commit.
-func delaying(s *State, at int64, delays ...commitlog.Item) *commitlog.Commit {
-	items := []commitlog.Item{&commitlog.Batch{Topic: 1, Base: s.end(1, 0), Count: 10, Size: 61}}
-	return &commitlog.Commit{Seq: s.Seq() + 1, Time: at, PayloadSize: 61, Items: append(items, delays...)}
+func delaying(s *State, at int64, delays ...format.Item) *format.Commit {
+	items := []format.Item{&format.Batch{Topic: 1, Base: s.end(1, 0), Count: 10, Size: 61}}
+	return &format.Commit{Seq: s.Seq() + 1, Time: at, PayloadSize: 61, Items: append(items, delays...)}
 }
 
 func TestRecordsAreDelayedUntilTheFoldIsAtTheirTime(t *testing.T) {
@@ -42,7 +42,7 @@ func TestRecordsAreDelayedUntilTheFoldIsAtTheirTime(t *testing.T) {
 		if n := s.Draft(step.at).DelayedCount(); n != len(step.left) {
 			t.Errorf("at %d a draft tells of %d runs, not %d", step.at, n, len(step.left))
 		}
-		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: step.at, Items: []commitlog.Item{&commitlog.UnknownItem{Kind: 99}}})
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: step.at, Items: []format.Item{&format.UnknownItem{Kind: 99}}})
 		if got := starts(); !slices.Equal(got, step.left) {
 			t.Errorf("at %d the runs begin at %v, not %v", step.at, got, step.left)
 		}
@@ -56,7 +56,7 @@ func TestRecordsAreDelayedUntilTheFoldIsAtTheirTime(t *testing.T) {
 // A log that stands still must not be full of what is due for ever.
 func TestWhatIsDueDoesNotCountAsDelayed(t *testing.T) {
 	s := delayedState(t)
-	var items []commitlog.Item
+	var items []format.Item
 	for i := range int64(10) {
 		items = append(items, delayedRun(1, 0, 10+i, 1, 100+i))
 	}
@@ -79,8 +79,8 @@ func TestWhatIsDueDoesNotCountAsDelayed(t *testing.T) {
 }
 
 func TestNonsenseAboutDelaysIsRefused(t *testing.T) {
-	fine := []commitlog.Item{delayedRun(1, 0, 14, 2, 50), delayedRun(1, 0, 11, 2, 50), delayedRun(1, 0, 13, 1, 50)}
-	for name, it := range map[string]commitlog.Item{
+	fine := []format.Item{delayedRun(1, 0, 14, 2, 50), delayedRun(1, 0, 11, 2, 50), delayedRun(1, 0, 13, 1, 50)}
+	for name, it := range map[string]format.Item{
 		"that was there before":    delayedRun(1, 0, 9, 2, 50),
 		"twice":                    delayedRun(1, 0, 11, 1, 50),
 		"twice in part":            delayedRun(1, 0, 15, 2, 60),
@@ -120,14 +120,14 @@ func TestDelaysHaveABound(t *testing.T) {
 }
 
 func TestDelaysContinue(t *testing.T) {
-	fold := func(upTo int64, delays ...commitlog.Item) *State {
+	fold := func(upTo int64, delays ...format.Item) *State {
 		s := delayedState(t)
 		mustApply(t, s, delaying(s, 20, delays...))
 		mustApply(t, s, delaying(s, upTo, delayedRun(1, 0, 25, 1, 99)))
 		return s
 	}
 	deleted := fold(20, delayedRun(1, 0, 10, 1, 50))
-	mustApply(t, deleted, &commitlog.Commit{Seq: 4, Time: 20, Items: []commitlog.Item{&commitlog.TopicDeleted{ID: 1}}})
+	mustApply(t, deleted, &format.Commit{Seq: 4, Time: 20, Items: []format.Item{&format.TopicDeleted{ID: 1}}})
 	old := delayedState(t)
 	mustApply(t, old, delaying(old, 20, delayedRun(1, 0, 10, 1, 50), delayedRun(1, 0, 11, 1, 60)))
 	for name, test := range map[string]struct {
@@ -141,7 +141,7 @@ func TestDelaysContinue(t *testing.T) {
 		"one has other time": {fold(20, delayedRun(1, 0, 10, 1, 50), delayedRun(1, 0, 11, 1, 61)), true},
 		"one is too many":    {fold(20, delayedRun(1, 0, 10, 1, 50), delayedRun(1, 0, 11, 1, 60), delayedRun(1, 0, 12, 1, 60)), true},
 	} {
-		if err := test.now.Continues(old); (err != nil) != test.fork || err != nil && !errors.Is(err, commitlog.ErrFork) {
+		if err := test.now.Continues(old); (err != nil) != test.fork || err != nil && !errors.Is(err, ErrDiscontinued) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

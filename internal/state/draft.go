@@ -3,7 +3,7 @@ package state
 import (
 	"fmt"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // Draft checks the items of one commit, each against the state plus those
@@ -14,12 +14,12 @@ type Draft struct {
 	time      int64
 	nextTopic uint64
 	topics    int
-	dataFloor commitlog.Seq
+	dataFloor format.Seq
 	created   map[string]*draftTopic // by name, nil value = deleted in this commit
 	byID      map[uint64]*draftTopic
 	starts    map[batchKey]int64
 	ends      map[batchKey]int64
-	keyed     map[commitlog.Digest]bool
+	keyed     map[format.Digest]bool
 	keys      draftKeys
 	consumers draftConsumers
 	queues    draftQueues
@@ -31,7 +31,7 @@ type draftTopic struct {
 	id         uint64
 	name       string
 	partitions uint32
-	config     commitlog.TopicConfig
+	config     format.TopicConfig
 	deleted    bool
 }
 
@@ -75,7 +75,7 @@ func (d *Draft) TopicID(name string) (id uint64, partitions uint32, ok bool) {
 }
 
 // TopicConfig returns the config of a topic that exists.
-func (d *Draft) TopicConfig(id uint64) commitlog.TopicConfig { return d.topic(id).config }
+func (d *Draft) TopicConfig(id uint64) format.TopicConfig { return d.topic(id).config }
 
 // topic returns what is known of a topic here, nil if it doesn't exist.
 func (d *Draft) topic(id uint64) *draftTopic {
@@ -127,7 +127,7 @@ func (d *Draft) Start(topic uint64, partition uint32) int64 {
 
 // CheckData refuses a data object that a sweep may have taken, or whose upload
 // would have begun after this commit.
-func (d *Draft) CheckData(r commitlog.DataRef) error {
+func (d *Draft) CheckData(r format.DataRef) error {
 	if r.Seq > d.s.seq {
 		return fmt.Errorf("%w: %s is from after slot %d", ErrNonsense, r.Key(), d.s.seq)
 	}
@@ -138,14 +138,14 @@ func (d *Draft) CheckData(r commitlog.DataRef) error {
 }
 
 // Take checks an item and counts it as a part of the commit.
-func (d *Draft) Take(it commitlog.Item) error {
+func (d *Draft) Take(it format.Item) error {
 	if d.meter != nil {
 		d.meter.add(it)
 	}
 	switch x := it.(type) {
-	case *commitlog.Batch:
+	case *format.Batch:
 		return d.takeBatch(x)
-	case *commitlog.TopicCreated:
+	case *format.TopicCreated:
 		if x.ID != d.nextTopic {
 			return fmt.Errorf("%w: a topic with id %d instead of %d", ErrNonsense, x.ID, d.nextTopic)
 		}
@@ -155,7 +155,7 @@ func (d *Draft) Take(it commitlog.Item) error {
 		d.nextTopic++
 		d.topics++
 		d.put(draftTopic{id: x.ID, name: x.Name, partitions: x.Partitions})
-	case *commitlog.TopicDeleted:
+	case *format.TopicDeleted:
 		t := d.topic(x.ID)
 		if t == nil {
 			return fmt.Errorf("%w: no topic %d to delete", ErrNonsense, x.ID)
@@ -164,7 +164,7 @@ func (d *Draft) Take(it commitlog.Item) error {
 		gone := *t
 		gone.deleted = true
 		d.put(gone)
-	case *commitlog.PartitionsAdded:
+	case *format.PartitionsAdded:
 		t := d.topic(x.Topic)
 		if t == nil || x.Partitions <= t.partitions || x.Partitions > PartitionsMax {
 			return fmt.Errorf("%w: topic %d can't have %d partitions", ErrNonsense, x.Topic, x.Partitions)
@@ -172,7 +172,7 @@ func (d *Draft) Take(it commitlog.Item) error {
 		grown := *t
 		grown.partitions = x.Partitions
 		d.put(grown)
-	case *commitlog.TopicConfigured:
+	case *format.TopicConfigured:
 		t := d.topic(x.Topic)
 		if t == nil || x.Config.RetentionMS < 0 || x.Config.RetentionBytes < 0 {
 			return fmt.Errorf("%w: topic %d can't have the config %+v", ErrNonsense, x.Topic, x.Config)
@@ -180,28 +180,28 @@ func (d *Draft) Take(it commitlog.Item) error {
 		configured := *t
 		configured.config = x.Config
 		d.put(configured)
-	case *commitlog.DataFloor:
+	case *format.DataFloor:
 		if x.Seq < d.dataFloor {
 			return fmt.Errorf("%w: the data floor falls from %d to %d", ErrNonsense, d.dataFloor, x.Seq)
 		}
 		d.dataFloor = x.Seq
-	case *commitlog.StartMoved:
+	case *format.StartMoved:
 		return d.takeStart(x)
-	case *commitlog.AppendKeyed:
+	case *format.AppendKeyed:
 		return d.takeKeyed(x)
-	case *commitlog.KeyCreated:
+	case *format.KeyCreated:
 		return d.takeKey(x)
-	case *commitlog.KeyRevoked:
+	case *format.KeyRevoked:
 		return d.takeRevocation(x)
-	case *commitlog.ConsumerCreated:
+	case *format.ConsumerCreated:
 		return d.takeConsumer(x)
-	case *commitlog.PositionsMoved:
+	case *format.PositionsMoved:
 		return d.takePositions(x)
-	case *commitlog.ConsumerDeleted:
+	case *format.ConsumerDeleted:
 		return d.takeConsumerDeletion(x)
-	case *commitlog.SessionNamed:
+	case *format.SessionNamed:
 		return d.takeSession(x)
-	case *commitlog.UnknownItem:
+	case *format.UnknownItem:
 	default:
 		if ok, err := d.takeQueueItem(it); ok {
 			return err
@@ -211,7 +211,7 @@ func (d *Draft) Take(it commitlog.Item) error {
 	return nil
 }
 
-func (d *Draft) takeBatch(x *commitlog.Batch) error {
+func (d *Draft) takeBatch(x *format.Batch) error {
 	end, ok := d.End(x.Topic, x.Partition)
 	if !ok {
 		return fmt.Errorf("%w: no partition %d in a topic %d", ErrNonsense, x.Partition, x.Topic)
@@ -226,7 +226,7 @@ func (d *Draft) takeBatch(x *commitlog.Batch) error {
 	return nil
 }
 
-func (d *Draft) takeStart(x *commitlog.StartMoved) error {
+func (d *Draft) takeStart(x *format.StartMoved) error {
 	end, ok := d.End(x.Topic, x.Partition)
 	if !ok {
 		return fmt.Errorf("%w: no partition %d in a topic %d", ErrNonsense, x.Partition, x.Topic)
@@ -241,7 +241,7 @@ func (d *Draft) takeStart(x *commitlog.StartMoved) error {
 	return nil
 }
 
-func (d *Draft) takeKeyed(x *commitlog.AppendKeyed) error {
+func (d *Draft) takeKeyed(x *format.AppendKeyed) error {
 	if _, known := d.s.Keyed(x.Key, d.time); known || d.keyed[x.Key] {
 		return fmt.Errorf("%w: an idempotency key is used twice", ErrNonsense)
 	}
@@ -251,7 +251,7 @@ func (d *Draft) takeKeyed(x *commitlog.AppendKeyed) error {
 		}
 	}
 	if d.keyed == nil {
-		d.keyed = map[commitlog.Digest]bool{}
+		d.keyed = map[format.Digest]bool{}
 	}
 	d.keyed[x.Key] = true
 	return nil

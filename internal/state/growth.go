@@ -4,7 +4,7 @@ import (
 	"sort"
 	"unsafe"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // Memory returns what the state takes at most behind the commit, as far as that is
@@ -26,7 +26,7 @@ func (d *Draft) Measure() *Draft {
 
 // Growth returns what items would add at most to what the state takes, if the draft took
 // them next. They need not be sound.
-func (d *Draft) Growth(items ...commitlog.Item) int64 {
+func (d *Draft) Growth(items ...format.Item) int64 {
 	m := meter{d: d, before: d.meter}
 	for _, it := range items {
 		m.add(it)
@@ -46,7 +46,7 @@ func (s *State) Expiring(at int64) (bytes int64) {
 // KeyedMemory is what the state takes to remember an append of so many ranges by its
 // idempotency key.
 func KeyedMemory(ranges int) int64 {
-	return keyedMemory + int64(ranges)*int64(unsafe.Sizeof(commitlog.KeyedRange{}))
+	return keyedMemory + int64(ranges)*int64(unsafe.Sizeof(format.KeyedRange{}))
 }
 
 // DelayedMemory is what the state takes for a run of delayed records.
@@ -67,25 +67,25 @@ type meter struct {
 // batchList is the last chunk of a partition: how many batches it holds, and could.
 type batchList struct{ count, room int }
 
-func (m *meter) add(it commitlog.Item) {
+func (m *meter) add(it format.Item) {
 	switch x := it.(type) {
-	case *commitlog.Batch:
+	case *format.Batch:
 		m.batch(batchKey{x.Topic, x.Partition})
-	case *commitlog.TopicCreated:
+	case *format.TopicCreated:
 		m.grown += topicMemory + int64(len(x.Name)) + int64(x.Partitions)*partitionMemory
-	case *commitlog.PartitionsAdded:
+	case *format.PartitionsAdded:
 		had := uint32(0)
 		if t := m.d.topic(x.Topic); t != nil {
 			had = t.partitions
 		}
 		m.grown += int64(x.Partitions-min(x.Partitions, had)) * partitionMemory
-	case *commitlog.AppendKeyed:
+	case *format.AppendKeyed:
 		m.grown += KeyedMemory(len(x.Ranges))
-	case *commitlog.KeyCreated:
+	case *format.KeyCreated:
 		m.grown += keyOf(x, 0).memory()
-	case *commitlog.ConsumerCreated:
+	case *format.ConsumerCreated:
 		m.grown += (&Consumer{Name: x.Name}).memory()
-	case *commitlog.PositionsMoved:
+	case *format.PositionsMoved:
 		m.positions(x)
 	default:
 		m.queueItem(it)
@@ -104,7 +104,7 @@ func (m *meter) batch(key batchKey) {
 		grown += chunkMemory
 	}
 	if l.count == l.room {
-		room := roomFor(l.room)
+		room := roomFor(l.room + 1)
 		grown += int64(room-l.room) * batchMemory
 		l.room = room
 	}
@@ -119,8 +119,16 @@ func (m *meter) batch(key batchKey) {
 	m.lists[key] = l
 }
 
-// roomFor returns how many batches a full chunk of so many has room for next.
-func roomFor(room int) int { return min(max(1, 2*room), chunkBatches) }
+// roomFor returns how many batches a chunk of so many has room for: the next power of two. What a
+// chunk has lost before counts for nothing, so a commit that gives up batches and appends
+// others takes no more than one that only appends.
+func roomFor(count int) int {
+	room := min(count, 1)
+	for room < count {
+		room *= 2
+	}
+	return room
+}
 
 // list returns the last chunk of a partition; more tells whether the commit has added to it.
 func (m *meter) list(key batchKey) (l batchList, more bool) {
@@ -138,7 +146,7 @@ func (m *meter) list(key batchKey) (l batchList, more bool) {
 	return batchList{count: len(last), room: cap(last)}, false
 }
 
-func (m *meter) positions(x *commitlog.PositionsMoved) {
+func (m *meter) positions(x *format.PositionsMoved) {
 	had := 0
 	if c := m.d.s.consumers.byID[x.Consumer]; c != nil {
 		had = len(c.positions)
@@ -148,37 +156,37 @@ func (m *meter) positions(x *commitlog.PositionsMoved) {
 	}
 }
 
-func (m *meter) queueItem(it commitlog.Item) {
+func (m *meter) queueItem(it format.Item) {
 	switch x := it.(type) {
-	case *commitlog.QueueSet:
+	case *format.QueueSet:
 		if q := m.d.queue(x.ID); q != nil {
 			m.grown += int64(max(0, len(x.Config.DeadLetterTopic)-len(q.config.DeadLetterTopic)))
 			return
 		}
 		m.grown += (&Queue{Name: x.Name, Config: x.Config}).memory()
-	case *commitlog.QueueOwned:
+	case *format.QueueOwned:
 		m.grown += int64(len(x.Address))
 		m.reach(x.Queue, len(x.Windows))
-	case *commitlog.WindowMoved:
+	case *format.WindowMoved:
 		m.reach(x.Queue, int(x.Partition)+1)
-	case *commitlog.QueuePurged:
+	case *format.QueuePurged:
 		m.reach(x.Queue, int(x.Partition)+1)
-	case *commitlog.RecordsAttempted:
+	case *format.RecordsAttempted:
 		m.reach(x.Queue, int(x.Partition)+1)
 		for _, a := range x.Attempts {
 			m.attempt(x.Queue, x.Partition, a.Offset, Attempt{})
 		}
-	case *commitlog.RecordPutBack:
+	case *format.RecordPutBack:
 		m.reach(x.Queue, int(x.Partition)+1)
 		m.attempt(x.Queue, x.Partition, x.Offset, Attempt{Parked: x.Parked, Reason: x.Reason})
-	case *commitlog.RecordsDone:
+	case *format.RecordsDone:
 		m.reach(x.Queue, int(x.Partition)+1)
 		m.done(x)
-	case *commitlog.RecordsDelayed:
+	case *format.RecordsDelayed:
 		if x.Due > m.d.time {
 			m.grown += delayedMemory
 		}
-	case *commitlog.QueuePushSet:
+	case *format.QueuePushSet:
 		before := int64(0)
 		if q := m.d.queue(x.Queue); q != nil {
 			before = pushMemory(q.push)
@@ -234,7 +242,7 @@ func (m *meter) attempt(queue uint64, partition uint32, offset int64, now Attemp
 }
 
 // done counts the gaps that records which are done leave before them.
-func (m *meter) done(x *commitlog.RecordsDone) {
+func (m *meter) done(x *format.RecordsDone) {
 	p := m.work(x.Queue, x.Partition)
 	var drafted done // in the commit
 	if p != nil {

@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // What a draft says that the state will take, it takes at most.
@@ -32,11 +32,39 @@ func TestDraftNeverSaysTooLittleOfMemory(t *testing.T) {
 	}
 }
 
+// A commit may give up some of a partition's batches and append others.
+func TestDraftNeverSaysTooLittleOfAPartitionWhoseStartMoves(t *testing.T) {
+	append1 := func(base int) format.Item {
+		return &format.Batch{Topic: 1, Count: 1, Size: 61, Base: int64(base)}
+	}
+	for held := range 20 {
+		for gone := range held + 1 {
+			for more := range 20 {
+				s := New()
+				mustApply(t, s, &format.Commit{Seq: 1, Items: []format.Item{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}})
+				for i := range held {
+					mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, PayloadSize: 61, Items: []format.Item{append1(i)}})
+				}
+				items := []format.Item{&format.StartMoved{Topic: 1, Start: int64(gone)}}
+				for i := range more {
+					items = append(items, append1(held+i))
+				}
+				d := s.Draft(0).Measure()
+				said := s.Memory() + d.Growth(items...)
+				mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, PayloadSize: 61, Items: items})
+				if s.Memory() > said {
+					t.Fatalf("%d of %d batches go and %d come: %d bytes; the draft said %d", gone, held, more, s.Memory(), said)
+				}
+			}
+		}
+	}
+}
+
 // Near the bound an append must not be refused for what it does not take.
 func TestGrowthIsExactForWhatComesAlone(t *testing.T) {
 	s := New()
-	seq := commitlog.Seq(0)
-	apply := func(name string, at int64, items ...commitlog.Item) {
+	seq := format.Seq(0)
+	apply := func(name string, at int64, items ...format.Item) {
 		t.Helper()
 		seq++
 		d := s.Draft(at).Measure()
@@ -47,27 +75,27 @@ func TestGrowthIsExactForWhatComesAlone(t *testing.T) {
 			}
 		}
 		taken := d.Memory()
-		mustApply(t, s, &commitlog.Commit{Seq: seq, Time: at, PayloadSize: 61, Items: items})
+		mustApply(t, s, &format.Commit{Seq: seq, Time: at, PayloadSize: 61, Items: items})
 		if s.Memory() != want || taken != want {
 			t.Errorf("%s: %d bytes; said to be %d, and %d when taken", name, s.Memory(), want, taken)
 		}
 	}
-	apply("topic", 1, &commitlog.TopicCreated{ID: 1, Partitions: 3, Name: "a"})
+	apply("topic", 1, &format.TopicCreated{ID: 1, Partitions: 3, Name: "a"})
 	for i := range int64(600) {
-		apply("batch", 1, &commitlog.Batch{Topic: 1, Count: 10, Size: 61, Base: 10 * i})
+		apply("batch", 1, &format.Batch{Topic: 1, Count: 10, Size: 61, Base: 10 * i})
 	}
-	apply("partitions", 1, &commitlog.PartitionsAdded{Topic: 1, Partitions: 5})
-	apply("consumer", 1, &commitlog.ConsumerCreated{ID: 1, Topic: 1, Name: "c"}, moved(1, 0, 5))
+	apply("partitions", 1, &format.PartitionsAdded{Topic: 1, Partitions: 5})
+	apply("consumer", 1, &format.ConsumerCreated{ID: 1, Topic: 1, Name: "c"}, moved(1, 0, 5))
 	apply("the same position", 1, moved(1, 0, 7))
-	apply("queue", 1, queueSet(1, 1, "q"), &commitlog.QueuePurged{Queue: 1, Partition: 0, Before: 10})
+	apply("queue", 1, queueSet(1, 1, "q"), &format.QueuePurged{Queue: 1, Partition: 0, Before: 10})
 	apply("owner", 1, owned(1, 1, 8000))
 	apply("done in order", 1, runs(1, 0, 10, 5, 1))
 	apply("done with a gap", 1, runs(1, 0, 20, 5, 1))
 	apply("done beside it", 1, runs(1, 0, 25, 5, 1))
 	apply("put back", 1, back(1, 0, 17, 1, false))
 	apply("parked", 1, back(1, 0, 18, 1, true))
-	apply("delayed", 1, &commitlog.Batch{Topic: 1, Count: 10, Size: 61, Base: 6000}, delayedRun(1, 0, 6000, 10, 50))
-	apply("keyed", 1, &commitlog.AppendKeyed{Key: commitlog.Digest{1}, Topic: 1, Ranges: []commitlog.KeyedRange{{Count: 10}}})
-	apply("what is due goes", 100, &commitlog.TopicConfigured{Topic: 1})
-	apply("what is old goes", 100+KeyedFor.Microseconds(), &commitlog.TopicConfigured{Topic: 1})
+	apply("delayed", 1, &format.Batch{Topic: 1, Count: 10, Size: 61, Base: 6000}, delayedRun(1, 0, 6000, 10, 50))
+	apply("keyed", 1, &format.AppendKeyed{Key: format.Digest{1}, Topic: 1, Ranges: []format.KeyedRange{{Count: 10}}})
+	apply("what is due goes", 100, &format.TopicConfigured{Topic: 1})
+	apply("what is old goes", 100+KeyedFor.Microseconds(), &format.TopicConfigured{Topic: 1})
 }

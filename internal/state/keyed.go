@@ -6,7 +6,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // KeyedFor is for how long, in the fold's time, an append is remembered by its
@@ -18,9 +18,9 @@ const KeyedFor = 25 * time.Hour
 // Keyed is an append that is remembered by its idempotency key.
 type Keyed struct {
 	// Key is a hash of the key and what it is for, Print one of the request.
-	Key, Print commitlog.Digest
+	Key, Print format.Digest
 	Time       int64 // fold's time in microseconds
-	Ranges     []commitlog.KeyedRange
+	Ranges     []format.KeyedRange
 }
 
 // expired tells whether the append is forgotten at that time.
@@ -31,19 +31,19 @@ func (k *Keyed) expired(at int64) bool { return k.Time <= at-KeyedFor.Microsecon
 type keyed struct {
 	first uint64 // number of list[0], counted from the first that ever was
 	list  []Keyed
-	index map[commitlog.Digest]uint64 // number by key
-	gone  int                         // from the list, whose memory it may still have
+	index map[format.Digest]uint64 // number by key
+	gone  int                      // from the list, whose memory it may still have
 }
 
 // keyedMemory is about what an append that is remembered takes, with its place in the map.
 const keyedMemory = int64(unsafe.Sizeof(Keyed{})) + 2*24
 
 func (k *Keyed) memory() int64 {
-	return keyedMemory + int64(len(k.Ranges))*int64(unsafe.Sizeof(commitlog.KeyedRange{}))
+	return keyedMemory + int64(len(k.Ranges))*int64(unsafe.Sizeof(format.KeyedRange{}))
 }
 
 // Keyed returns the append that is remembered under a key at that time.
-func (s *State) Keyed(key commitlog.Digest, at int64) (Keyed, bool) {
+func (s *State) Keyed(key format.Digest, at int64) (Keyed, bool) {
 	n, ok := s.keyed.index[key]
 	if !ok || s.keyed.list[n-s.keyed.first].expired(at) {
 		return Keyed{}, false
@@ -59,7 +59,7 @@ func (s *State) KeyedCount(at int64) int {
 
 func (s *State) addKeyed(k Keyed) {
 	if s.keyed.index == nil {
-		s.keyed.index = map[commitlog.Digest]uint64{}
+		s.keyed.index = map[format.Digest]uint64{}
 	}
 	s.keyed.index[k.Key] = s.keyed.first + uint64(len(s.keyed.list))
 	s.keyed.list = append(s.keyed.list, k)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // The scopes of an API key, as bits. Admin includes the others.
@@ -49,6 +49,7 @@ type keys struct {
 	next   uint64
 	byID   map[uint64]*Key
 	byName map[string]*Key
+	ids    sorted[uint64]
 	most   struct{ ids, names int } // that the maps held: see shrunkMap
 }
 
@@ -64,15 +65,17 @@ func (k keys) sorted() []*Key {
 func (s *State) Keys() []*Key { return s.keys.sorted() }
 
 // KeysAfter returns the ids of the API keys that are not revoked and follow that one, in order, at
-// most the given number.
-func (s *State) KeysAfter(id uint64, most int) []uint64 {
-	return smallest(func(yield func(uint64) bool) {
-		for k := range s.keys.byID {
-			if k > id && !yield(k) {
-				return
-			}
+// most the given number. Its cost is that of those alone.
+func (s *State) KeysAfter(id uint64, most int) (ids []uint64) {
+	for k := range s.keys.ids.from(id, cmp.Compare[uint64]) {
+		if len(ids) == most {
+			break
 		}
-	}, most, cmp.Compare[uint64])
+		if k != id {
+			ids = append(ids, k)
+		}
+	}
+	return ids
 }
 
 // Key returns an API key, nil if there is none of that id.
@@ -87,7 +90,7 @@ func (s *State) KeyNamed(name string) *Key { return s.keys.byName[name] }
 // NextKeyID returns the id of the next API key: 1 if there never was one.
 func (s *State) NextKeyID() uint64 { return s.keys.next }
 
-func keyOf(x *commitlog.KeyCreated, now int64) *Key {
+func keyOf(x *format.KeyCreated, now int64) *Key {
 	return &Key{
 		ID: x.ID, Created: now, Expires: x.Expires, Scopes: x.Scopes,
 		Salt: x.Salt, Hash: x.Hash, Public: x.Public, Name: x.Name, Topics: x.Topics,
@@ -96,6 +99,7 @@ func keyOf(x *commitlog.KeyCreated, now int64) *Key {
 
 func (s *State) putKey(k *Key) {
 	s.keys.byID[k.ID], s.keys.byName[k.Name] = k, k
+	s.keys.ids.add(k.ID, cmp.Compare[uint64])
 	s.keys.next = max(s.keys.next, k.ID+1)
 	s.memory += k.memory()
 }
@@ -105,11 +109,12 @@ func (s *State) dropKey(id uint64) {
 	s.memory -= k.memory()
 	delete(s.keys.byID, id)
 	delete(s.keys.byName, k.Name)
+	s.keys.ids.remove(id, cmp.Compare[uint64])
 	s.keys.byID, s.keys.byName = shrunkMap(s.keys.byID, &s.keys.most.ids), shrunkMap(s.keys.byName, &s.keys.most.names)
 }
 
 func (k *Key) memory() int64 {
-	n := int64(unsafe.Sizeof(*k)) + 2*64 + int64(len(k.Name)) // and its places in two maps
+	n := int64(unsafe.Sizeof(*k)) + 2*64 + sortedMemory + int64(len(k.Name)) // and its places in two maps and a list
 	for _, t := range k.Topics {
 		n += int64(unsafe.Sizeof(t)) + int64(len(t))
 	}
@@ -157,7 +162,7 @@ func (d *Draft) HasKey(id uint64) bool {
 	return known && !d.keys.revoked[id]
 }
 
-func (d *Draft) takeKey(x *commitlog.KeyCreated) error {
+func (d *Draft) takeKey(x *format.KeyCreated) error {
 	if x.ID != d.keys.next {
 		return fmt.Errorf("%w: an API key with id %d instead of %d", ErrNonsense, x.ID, d.keys.next)
 	}
@@ -173,7 +178,7 @@ func (d *Draft) takeKey(x *commitlog.KeyCreated) error {
 	return nil
 }
 
-func (d *Draft) takeRevocation(x *commitlog.KeyRevoked) error {
+func (d *Draft) takeRevocation(x *format.KeyRevoked) error {
 	if !d.HasKey(x.ID) {
 		return fmt.Errorf("%w: no API key %d to revoke", ErrNonsense, x.ID)
 	}
@@ -189,12 +194,12 @@ func (d *Draft) takeRevocation(x *commitlog.KeyRevoked) error {
 // back, and a key stays what it was until it is revoked.
 func (s *State) continuesKeys(old *State) error {
 	if s.keys.next < old.keys.next {
-		return fmt.Errorf("%w: the next API key was %d and is now %d", commitlog.ErrFork, old.keys.next, s.keys.next)
+		return fmt.Errorf("%w: the next API key was %d and is now %d", ErrDiscontinued, old.keys.next, s.keys.next)
 	}
 	for id, now := range s.keys.byID {
 		was := old.keys.byID[id]
 		if id < old.keys.next && (was == nil || was.Name != now.Name || was.Hash != now.Hash) {
-			return fmt.Errorf("%w: API key %d is another than it was", commitlog.ErrFork, id)
+			return fmt.Errorf("%w: API key %d is another than it was", ErrDiscontinued, id)
 		}
 	}
 	return nil

@@ -2,17 +2,19 @@ package state
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
-func key(id uint64, name string) *commitlog.KeyCreated {
-	return &commitlog.KeyCreated{ID: id, Scopes: ScopeRead, Name: name, Topics: []string{"*"}}
+func key(id uint64, name string) *format.KeyCreated {
+	return &format.KeyCreated{ID: id, Scopes: ScopeRead, Name: name, Topics: []string{"*"}}
 }
 
 // withKeys gives a sound state two keys; a third was revoked.
@@ -26,16 +28,16 @@ func withKeys(t rapid.TB, s *State) {
 	first.Hash[0], first.Hash[31], first.Public[0] = 0xaa, 0xbb, 0xcc
 	last := key(3, "shop")
 	last.Scopes, last.Topics = ScopeRead|ScopeWrite, []string{"orders", "orders.*"}
-	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 30, Items: []commitlog.Item{
-		first, key(2, "gone"), &commitlog.KeyRevoked{ID: 2}, last,
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 30, Items: []format.Item{
+		first, key(2, "gone"), &format.KeyRevoked{ID: 2}, last,
 	}})
 }
 
 // keyItem draws a sound item about keys.
-func (w *writer) keyItem(t *rapid.T, d *Draft) commitlog.Item {
+func (w *writer) keyItem(t *rapid.T, d *Draft) format.Item {
 	name := rapid.SampledFrom([]string{"k", "l", "m"}).Draw(t, "key")
 	if id, ok := d.KeyID(name); ok {
-		return &commitlog.KeyRevoked{ID: id}
+		return &format.KeyRevoked{ID: id}
 	}
 	k := key(d.NextKeyID(), name)
 	k.Scopes = rapid.Uint16Range(1, scopesAll).Draw(t, "scopes")
@@ -59,8 +61,8 @@ func TestKeysAreFoundUntilTheyAreRevoked(t *testing.T) {
 		t.Fatal("a revoked key is still there, or its id can come again")
 	}
 	requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
-	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 30, Items: []commitlog.Item{
-		&commitlog.KeyRevoked{ID: 1}, &commitlog.KeyRevoked{ID: 3}, key(4, "ops"), &commitlog.KeyRevoked{ID: 4},
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 30, Items: []format.Item{
+		&format.KeyRevoked{ID: 1}, &format.KeyRevoked{ID: 3}, key(4, "ops"), &format.KeyRevoked{ID: 4},
 	}})
 	if len(s.Keys()) != 0 || s.KeyNamed("ops") != nil || s.Memory() != before || s.NextKeyID() != 5 {
 		t.Fatalf("%d keys are left, and %d bytes; the next is %d", len(s.Keys()), s.Memory()-before, s.NextKeyID())
@@ -69,12 +71,12 @@ func TestKeysAreFoundUntilTheyAreRevoked(t *testing.T) {
 }
 
 func TestNonsenseAboutKeysIsRefusedAndChangesNothing(t *testing.T) {
-	bent := func(f func(k *commitlog.KeyCreated)) commitlog.Item {
+	bent := func(f func(k *format.KeyCreated)) format.Item {
 		k := key(5, "e")
 		f(k)
 		return k
 	}
-	for name, it := range map[string]commitlog.Item{
+	for name, it := range map[string]format.Item{
 		"id again":                   key(3, "e"),
 		"id of a revoked one":        key(2, "e"),
 		"id that this commit took":   key(4, "e"),
@@ -83,70 +85,110 @@ func TestNonsenseAboutKeysIsRefusedAndChangesNothing(t *testing.T) {
 		"name that this commit took": key(5, "d"),
 		"no name":                    key(5, ""),
 		"long name":                  key(5, strings.Repeat("n", KeyNameBytesMax+1)),
-		"no scope":                   bent(func(k *commitlog.KeyCreated) { k.Scopes = 0 }),
-		"scope that nobody knows":    bent(func(k *commitlog.KeyCreated) { k.Scopes = 16 }),
-		"expiry before time began":   bent(func(k *commitlog.KeyCreated) { k.Expires = -1 }),
-		"no topics":                  bent(func(k *commitlog.KeyCreated) { k.Topics = nil }),
-		"empty topic":                bent(func(k *commitlog.KeyCreated) { k.Topics = []string{""} }),
-		"too many topics":            bent(func(k *commitlog.KeyCreated) { k.Topics = slices.Repeat(k.Topics, KeyTopicsMax+1) }),
-		"revocation of nothing":      &commitlog.KeyRevoked{ID: 9},
-		"revocation again":           &commitlog.KeyRevoked{ID: 2},
-		"revocation in this commit":  &commitlog.KeyRevoked{ID: 3},
+		"no scope":                   bent(func(k *format.KeyCreated) { k.Scopes = 0 }),
+		"scope that nobody knows":    bent(func(k *format.KeyCreated) { k.Scopes = 16 }),
+		"expiry before time began":   bent(func(k *format.KeyCreated) { k.Expires = -1 }),
+		"no topics":                  bent(func(k *format.KeyCreated) { k.Topics = nil }),
+		"empty topic":                bent(func(k *format.KeyCreated) { k.Topics = []string{""} }),
+		"too many topics":            bent(func(k *format.KeyCreated) { k.Topics = slices.Repeat(k.Topics, KeyTopicsMax+1) }),
+		"revocation of nothing":      &format.KeyRevoked{ID: 9},
+		"revocation again":           &format.KeyRevoked{ID: 2},
+		"revocation in this commit":  &format.KeyRevoked{ID: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New()
 			withKeys(t, s)
 			before, memory := s.View().Encode(), s.Memory()
-			fine := []commitlog.Item{key(4, "d"), &commitlog.KeyRevoked{ID: 3}}
-			err := s.Apply(&commitlog.Commit{Seq: 2, Time: 30, Items: append(slices.Clone(fine), it)})
+			fine := []format.Item{key(4, "d"), &format.KeyRevoked{ID: 3}}
+			err := s.Apply(&format.Commit{Seq: 2, Time: 30, Items: append(slices.Clone(fine), it)})
 			if !errors.Is(err, ErrNonsense) {
 				t.Fatalf("the error is %v", err)
 			}
 			if string(s.View().Encode()) != string(before) || s.Memory() != memory {
 				t.Fatal("the state has changed")
 			}
-			mustApply(t, s, &commitlog.Commit{Seq: 2, Time: 30, Items: fine})
+			mustApply(t, s, &format.Commit{Seq: 2, Time: 30, Items: fine})
 		})
 	}
 }
 
 func TestKeysAreBounded(t *testing.T) {
 	s := New()
-	var items []commitlog.Item
+	var items []format.Item
 	for id := range uint64(KeysMax) {
 		items = append(items, key(id+1, "k"+strings.Repeat("x", int(id%7))+string(rune(0x4e00+id))))
 	}
-	mustApply(t, s, &commitlog.Commit{Seq: 1, Items: items})
-	more := &commitlog.Commit{Seq: 2, Items: []commitlog.Item{key(KeysMax+1, "one more")}}
+	mustApply(t, s, &format.Commit{Seq: 1, Items: items})
+	more := &format.Commit{Seq: 2, Items: []format.Item{key(KeysMax+1, "one more")}}
 	if err := s.Apply(more); !errors.Is(err, ErrNonsense) {
 		t.Fatalf("the error is %v", err)
 	}
-	more.Items = append([]commitlog.Item{&commitlog.KeyRevoked{ID: 1}}, more.Items...)
+	more.Items = append([]format.Item{&format.KeyRevoked{ID: 1}}, more.Items...)
 	mustApply(t, s, more)
 }
 
+// A page of keys costs what is on it: as many pages as there are keys cost about what listing them
+// all does, and not that for each.
+func TestKeysAreListedInPages(t *testing.T) {
+	const count = 4096
+	s := New()
+	var items []format.Item
+	for id := range uint64(count) {
+		items = append(items, key(id+1, fmt.Sprint(id)))
+	}
+	for id := range uint64(count) {
+		if id%4 == 3 {
+			items = append(items, &format.KeyRevoked{ID: id})
+		}
+	}
+	mustApply(t, s, &format.Commit{Seq: 1, Items: items})
+	s = mustDecode(t, 1, s.View().Encode())
+	began := time.Now()
+	var want []uint64
+	for _, k := range s.Keys() {
+		want = append(want, k.ID)
+	}
+	all := time.Since(began)
+	began = time.Now()
+	var got []uint64
+	for page := s.KeysAfter(0, 1); len(page) > 0; page = s.KeysAfter(page[0], 1) {
+		got = append(got, page...)
+	}
+	pages := time.Since(began)
+	t.Logf("%v for all, %v in pages of one", all, pages)
+	if !slices.Equal(got, want) || len(want) != count*3/4 {
+		t.Fatalf("%d keys in pages of one, want %d", len(got), len(want))
+	}
+	if ids := s.KeysAfter(2, 3); !slices.Equal(ids, []uint64{4, 5, 6}) {
+		t.Errorf("%v", ids)
+	}
+	if pages > 50*all {
+		t.Errorf("pages of one take %v, where all take %v", pages, all)
+	}
+}
+
 func TestKeysContinue(t *testing.T) {
-	fold := func(items ...commitlog.Item) *State {
+	fold := func(items ...format.Item) *State {
 		s := New()
-		mustApply(t, s, &commitlog.Commit{Seq: 1, Items: items})
+		mustApply(t, s, &format.Commit{Seq: 1, Items: items})
 		return s
 	}
 	other := key(1, "a")
 	other.Hash[0] = 1
-	old := fold(key(1, "a"), key(2, "b"), &commitlog.KeyRevoked{ID: 2})
+	old := fold(key(1, "a"), key(2, "b"), &format.KeyRevoked{ID: 2})
 	for name, test := range map[string]struct {
 		now  *State
 		fork bool
 	}{
-		"the same":           {fold(key(1, "a"), key(2, "b"), &commitlog.KeyRevoked{ID: 2}), false},
-		"one more":           {fold(key(1, "a"), key(2, "b"), &commitlog.KeyRevoked{ID: 2}, key(3, "c")), false},
-		"revoked since":      {fold(key(1, "a"), key(2, "b"), &commitlog.KeyRevoked{ID: 2}, &commitlog.KeyRevoked{ID: 1}), false},
+		"the same":           {fold(key(1, "a"), key(2, "b"), &format.KeyRevoked{ID: 2}), false},
+		"one more":           {fold(key(1, "a"), key(2, "b"), &format.KeyRevoked{ID: 2}, key(3, "c")), false},
+		"revoked since":      {fold(key(1, "a"), key(2, "b"), &format.KeyRevoked{ID: 2}, &format.KeyRevoked{ID: 1}), false},
 		"came back":          {fold(key(1, "a"), key(2, "b")), true},
 		"never created":      {fold(key(1, "a")), true},
-		"with other secrets": {fold(other, key(2, "b"), &commitlog.KeyRevoked{ID: 2}), true},
-		"under another name": {fold(key(1, "z"), key(2, "b"), &commitlog.KeyRevoked{ID: 2}), true},
+		"with other secrets": {fold(other, key(2, "b"), &format.KeyRevoked{ID: 2}), true},
+		"under another name": {fold(key(1, "z"), key(2, "b"), &format.KeyRevoked{ID: 2}), true},
 	} {
-		if err := test.now.Continues(old); (err != nil) != test.fork || err != nil && !errors.Is(err, commitlog.ErrFork) {
+		if err := test.now.Continues(old); (err != nil) != test.fork || err != nil && !errors.Is(err, ErrDiscontinued) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -169,7 +211,7 @@ func TestSnapshotWhoseKeysContradictThemselvesIsRefused(t *testing.T) {
 	} {
 		bent := slices.Clone(good)
 		bent[bend.at] = bend.to
-		if _, err := Decode(1, bent); !errors.Is(err, commitlog.ErrCorrupt) {
+		if _, err := Decode(1, bent); !errors.Is(err, format.ErrCorrupt) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}

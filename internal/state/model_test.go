@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // model is the fold written down plainly, for commits that are sound.
@@ -28,7 +28,7 @@ type model struct {
 type modelTopic struct {
 	id         uint64
 	name       string
-	config     commitlog.TopicConfig
+	config     format.TopicConfig
 	partitions []modelPartition
 }
 
@@ -42,43 +42,43 @@ func (m *model) topic(id uint64) *modelTopic {
 	return m.topics[i]
 }
 
-func (m *model) apply(c *commitlog.Commit) {
+func (m *model) apply(c *format.Commit) {
 	m.time = c.Time
 	m.queues.expire(c.Time)
 	m.keyed = slices.DeleteFunc(m.keyed, func(k Keyed) bool { return m.time-k.Time >= KeyedFor.Microseconds() })
 	for _, it := range c.Items {
 		m.queues.apply(it, m, c.Time)
 		switch x := it.(type) {
-		case *commitlog.TopicCreated:
+		case *format.TopicCreated:
 			m.topics = append(m.topics, &modelTopic{id: x.ID, name: x.Name, partitions: make([]modelPartition, x.Partitions)})
-		case *commitlog.TopicDeleted:
+		case *format.TopicDeleted:
 			m.topics = slices.DeleteFunc(m.topics, func(t *modelTopic) bool { return t.id == x.ID })
 			for id, topic := range m.consumerTopics {
 				if topic == x.ID {
 					delete(m.consumers, id)
 				}
 			}
-		case *commitlog.PartitionsAdded:
+		case *format.PartitionsAdded:
 			t := m.topic(x.Topic)
 			t.partitions = append(t.partitions, make([]modelPartition, int(x.Partitions)-len(t.partitions))...)
-		case *commitlog.TopicConfigured:
+		case *format.TopicConfigured:
 			m.topic(x.Topic).config = x.Config
-		case *commitlog.StartMoved:
+		case *format.StartMoved:
 			p := &m.topic(x.Topic).partitions[x.Partition]
 			p.start = x.Start
 			p.batches = slices.DeleteFunc(p.batches, func(l Location) bool { return l.Base+l.Count <= x.Start })
-		case *commitlog.ConsumerCreated:
+		case *format.ConsumerCreated:
 			if m.consumers == nil {
 				m.consumers, m.consumerTopics = map[uint64]int64{}, map[uint64]uint64{}
 			}
 			m.consumers[x.ID], m.consumerTopics[x.ID] = 0, x.Topic
-		case *commitlog.PositionsMoved:
+		case *format.PositionsMoved:
 			m.consumers[x.Consumer] = x.Positions[0].Offset
-		case *commitlog.ConsumerDeleted:
+		case *format.ConsumerDeleted:
 			delete(m.consumers, x.ID)
-		case *commitlog.AppendKeyed:
+		case *format.AppendKeyed:
 			m.keyed = append(m.keyed, Keyed{Key: x.Key, Print: x.Print, Time: c.Time, Ranges: x.Ranges})
-		case *commitlog.Batch:
+		case *format.Batch:
 			l := Location{Base: x.Base, Count: int64(x.Count), Size: x.Size, CRC: x.CRC}
 			if x.Object == 0 {
 				l.Object = Object{Seq: uint64(c.Seq), Tag: c.Nonce.Tag(), Size: uint32(c.Size())}
@@ -86,7 +86,7 @@ func (m *model) apply(c *commitlog.Commit) {
 			} else {
 				r := c.Data[x.Object-1]
 				l.Object = Object{Data: true, Seq: uint64(r.Seq), Tag: r.ID, Size: r.Size}
-				l.Pos = commitlog.DataPayloadStart + x.Pos
+				l.Pos = format.DataPayloadStart + x.Pos
 			}
 			p := &m.topic(x.Topic).partitions[x.Partition]
 			p.batches = append(p.batches, l)
@@ -195,15 +195,15 @@ type writer struct {
 }
 
 // commit draws the commit that follows, and returns the draft it was made with.
-func (w *writer) commit(t *rapid.T) (*commitlog.Commit, *Draft) {
+func (w *writer) commit(t *rapid.T) (*format.Commit, *Draft) {
 	w.tag++
-	c := &commitlog.Commit{Seq: w.Seq() + 1, Time: w.Time() + rapid.SampledFrom([]int64{0, 1, 3, KeyedFor.Microseconds() / 2, KeyedFor.Microseconds()}).Draw(t, "time"), Items: []commitlog.Item{}}
+	c := &format.Commit{Seq: w.Seq() + 1, Time: w.Time() + rapid.SampledFrom([]int64{0, 1, 3, KeyedFor.Microseconds() / 2, KeyedFor.Microseconds()}).Draw(t, "time"), Items: []format.Item{}}
 	d := w.Draft(c.Time).Measure()
 	c.Nonce[0], c.Nonce[1] = byte(w.tag), byte(w.tag>>8)
 	for range rapid.IntRange(0, 2).Draw(t, "data objects") {
 		w.tag++
-		r := commitlog.DataRef{ID: w.tag, Size: 10_000}
-		r.Seq = commitlog.Seq(rapid.Uint64Range(uint64(w.DataFloor()), uint64(w.Seq())).Draw(t, "seq"))
+		r := format.DataRef{ID: w.tag, Size: 10_000}
+		r.Seq = format.Seq(rapid.Uint64Range(uint64(w.DataFloor()), uint64(w.Seq())).Draw(t, "seq"))
 		c.Data = append(c.Data, r)
 	}
 	pos := make([]uint32, len(c.Data)+1)
@@ -218,7 +218,7 @@ func (w *writer) commit(t *rapid.T) (*commitlog.Commit, *Draft) {
 		c.Items = append(c.Items, it)
 	}
 	c.PayloadSize = pos[0]
-	decoded, err := commitlog.DecodeCommit(commitlog.EncodeCommit(c))
+	decoded, err := format.DecodeCommit(format.EncodeCommit(c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func (w *writer) commit(t *rapid.T) (*commitlog.Commit, *Draft) {
 }
 
 // item draws an item that is sound, nil if there is none of the kind drawn.
-func (w *writer) item(t *rapid.T, d *Draft, c *commitlog.Commit, pos []uint32) commitlog.Item {
+func (w *writer) item(t *rapid.T, d *Draft, c *format.Commit, pos []uint32) format.Item {
 	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "topic")
 	id, partitions, exists := d.TopicID(name)
 	kind := rapid.IntRange(0, 28).Draw(t, "kind")
@@ -234,32 +234,32 @@ func (w *writer) item(t *rapid.T, d *Draft, c *commitlog.Commit, pos []uint32) c
 	case kind == 16 || kind == 17:
 		return w.keyItem(t, d)
 	case kind == 0:
-		return &commitlog.UnknownItem{Kind: 77, Body: []byte("new")}
+		return &format.UnknownItem{Kind: 77, Body: []byte("new")}
 	case kind == 1 && w.Seq() > 0:
-		return &commitlog.DataFloor{Seq: commitlog.Seq(rapid.Uint64Range(uint64(d.dataFloor), uint64(max(w.Seq(), d.dataFloor))).Draw(t, "floor"))}
+		return &format.DataFloor{Seq: format.Seq(rapid.Uint64Range(uint64(d.dataFloor), uint64(max(w.Seq(), d.dataFloor))).Draw(t, "floor"))}
 	case !exists:
-		return &commitlog.TopicCreated{ID: d.NextTopicID(), Name: name, Partitions: rapid.Uint32Range(1, 3).Draw(t, "partitions")}
+		return &format.TopicCreated{ID: d.NextTopicID(), Name: name, Partitions: rapid.Uint32Range(1, 3).Draw(t, "partitions")}
 	case kind >= 21 || w.queues && kind >= 12:
 		return w.queueItem(t, d, id, partitions)
 	case kind >= 18:
 		return w.consumerItem(t, d, id, partitions)
 	case kind == 2:
-		return &commitlog.TopicDeleted{ID: id}
+		return &format.TopicDeleted{ID: id}
 	case kind == 3 && partitions < 6:
-		return &commitlog.PartitionsAdded{Topic: id, Partitions: partitions + 1}
+		return &format.PartitionsAdded{Topic: id, Partitions: partitions + 1}
 	case kind == 4:
-		return &commitlog.TopicConfigured{Topic: id, Config: commitlog.TopicConfig{RetentionMS: rapid.Int64Range(0, 9).Draw(t, "retention")}}
+		return &format.TopicConfigured{Topic: id, Config: format.TopicConfig{RetentionMS: rapid.Int64Range(0, 9).Draw(t, "retention")}}
 	}
 	partition := rapid.Uint32Range(0, partitions-1).Draw(t, "partition")
 	start, end := d.Start(id, partition), int64(0)
 	end, _ = d.End(id, partition)
 	switch {
 	case kind == 5:
-		return &commitlog.StartMoved{Topic: id, Partition: partition, Start: rapid.Int64Range(start, end).Draw(t, "start")}
+		return &format.StartMoved{Topic: id, Partition: partition, Start: rapid.Int64Range(start, end).Draw(t, "start")}
 	case kind <= 7 && end > 0:
-		return w.appendKeyed(t, d, id, commitlog.KeyedRange{Partition: partition, Count: 1, Base: end - 1})
+		return w.appendKeyed(t, d, id, format.KeyedRange{Partition: partition, Count: 1, Base: end - 1})
 	}
-	x := &commitlog.Batch{
+	x := &format.Batch{
 		Topic:     id,
 		Partition: partition,
 		Object:    uint32(rapid.IntRange(0, len(c.Data)).Draw(t, "object")),
@@ -275,8 +275,8 @@ func (w *writer) item(t *rapid.T, d *Draft, c *commitlog.Commit, pos []uint32) c
 }
 
 // keyed remembers an append by one of a few keys, nil if that is taken.
-func (w *writer) appendKeyed(t *rapid.T, d *Draft, topic uint64, r commitlog.KeyedRange) commitlog.Item {
-	x := &commitlog.AppendKeyed{Topic: topic, Ranges: []commitlog.KeyedRange{r}, Print: commitlog.Digest{byte(w.tag)}}
+func (w *writer) appendKeyed(t *rapid.T, d *Draft, topic uint64, r format.KeyedRange) format.Item {
+	x := &format.AppendKeyed{Topic: topic, Ranges: []format.KeyedRange{r}, Print: format.Digest{byte(w.tag)}}
 	if rapid.IntRange(0, 4).Draw(t, "without records") == 0 {
 		x.Topic, x.Ranges = 0, nil
 	}
@@ -315,7 +315,7 @@ func summary(s *State) string {
 	return fmt.Sprintf("slot %d, time %d, floor %d, %d topics, %d batches, %d objects", s.Seq(), s.Time(), s.DataFloor(), s.TopicCount(), s.Batches(), s.Objects())
 }
 
-func mustApply(t rapid.TB, s *State, cs ...*commitlog.Commit) {
+func mustApply(t rapid.TB, s *State, cs ...*format.Commit) {
 	t.Helper()
 	for _, c := range cs {
 		if err := s.Apply(c); err != nil {
@@ -324,7 +324,7 @@ func mustApply(t rapid.TB, s *State, cs ...*commitlog.Commit) {
 	}
 }
 
-func mustDecode(t testing.TB, seq commitlog.Seq, b []byte) *State {
+func mustDecode(t testing.TB, seq format.Seq, b []byte) *State {
 	t.Helper()
 	s, err := Decode(seq, b)
 	if err != nil {

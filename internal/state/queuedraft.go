@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // draftQueues is what a commit under construction does to the queues.
@@ -20,8 +20,8 @@ type draftQueues struct {
 type draftQueue struct {
 	topic   uint64
 	name    string
-	config  commitlog.QueueConfig
-	push    *commitlog.QueuePush
+	config  format.QueueConfig
+	push    *format.QueuePush
 	epoch   uint64
 	owned   bool
 	deleted bool
@@ -88,7 +88,7 @@ func (d *Draft) QueueID(topic uint64, name string) (id uint64, ok bool) {
 }
 
 // QueueConfig returns the config of a queue that exists.
-func (d *Draft) QueueConfig(id uint64) commitlog.QueueConfig { return d.queue(id).config }
+func (d *Draft) QueueConfig(id uint64) format.QueueConfig { return d.queue(id).config }
 
 // QueueEpoch returns the epoch of a queue that exists, and whether it has an owner.
 func (d *Draft) QueueEpoch(id uint64) (epoch uint64, owned bool) {

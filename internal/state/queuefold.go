@@ -5,37 +5,37 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // applyQueueItem does what an item says about a queue, if it is about one.
-func (s *State) applyQueueItem(it commitlog.Item) {
+func (s *State) applyQueueItem(it format.Item) {
 	switch x := it.(type) {
-	case *commitlog.QueueSet:
+	case *format.QueueSet:
 		s.setQueue(x)
-	case *commitlog.QueueDeleted:
+	case *format.QueueDeleted:
 		s.dropQueue(s.queues.byID[x.ID])
-	case *commitlog.QueueOwned:
+	case *format.QueueOwned:
 		s.own(x)
-	case *commitlog.QueueReleased:
+	case *format.QueueReleased:
 		s.release(x)
-	case *commitlog.WindowMoved:
+	case *format.WindowMoved:
 		q := s.queues.byID[x.Queue]
 		s.changeWork(q, x.Partition, func(p *queuePartition) { p.window = x.Window })
 		q.Seen = s.time
-	case *commitlog.RecordsAttempted:
+	case *format.RecordsAttempted:
 		s.attempted(x)
-	case *commitlog.RecordsDone:
+	case *format.RecordsDone:
 		s.recordsDone(x)
-	case *commitlog.RecordPutBack:
+	case *format.RecordPutBack:
 		s.putBack(x)
-	case *commitlog.RecordsRedriven:
+	case *format.RecordsRedriven:
 		s.redrive(x)
-	case *commitlog.QueuePurged:
+	case *format.QueuePurged:
 		s.purge(s.queues.byID[x.Queue], x.Partition, x.Before)
-	case *commitlog.RecordsDelayed:
+	case *format.RecordsDelayed:
 		s.delay(x)
-	case *commitlog.QueuePushSet:
+	case *format.QueuePushSet:
 		q := s.queues.byID[x.Queue]
 		s.changeQueue(q, func() { q.Push = x.Push })
 	}
@@ -76,7 +76,7 @@ func (s *State) trimWork(q *Queue) {
 	}
 }
 
-func (s *State) setQueue(x *commitlog.QueueSet) {
+func (s *State) setQueue(x *format.QueueSet) {
 	q := s.queues.byID[x.ID]
 	if q == nil {
 		s.putQueue(&Queue{ID: x.ID, Topic: x.Topic, Name: x.Name, Config: x.Config, Created: s.time})
@@ -87,12 +87,12 @@ func (s *State) setQueue(x *commitlog.QueueSet) {
 
 // own gives a queue to another owner. What the one before may have handed out, and did
 // not say what became of it, is in doubt; what was not in the log yet it can't have.
-func (s *State) own(x *commitlog.QueueOwned) {
+func (s *State) own(x *format.QueueOwned) {
 	q := s.queues.byID[x.Queue]
 	topic := s.topics[q.Topic]
 	s.changeQueue(q, func() {
 		q.Epoch, q.Owned, q.Address, q.Seen = x.Epoch, true, x.Address, s.time
-		q.Session = commitlog.SessionKey{} // an item of its own tells it
+		q.Session = format.SessionKey{} // an item of its own tells it
 	})
 	for i := range q.partitions {
 		p := &q.partitions[i]
@@ -104,9 +104,9 @@ func (s *State) own(x *commitlog.QueueOwned) {
 	s.trimWork(q)
 }
 
-func (s *State) release(x *commitlog.QueueReleased) {
+func (s *State) release(x *format.QueueReleased) {
 	q := s.queues.byID[x.Queue]
-	s.changeQueue(q, func() { q.Owned, q.Address, q.Session = false, "", commitlog.SessionKey{} })
+	s.changeQueue(q, func() { q.Owned, q.Address, q.Session = false, "", format.SessionKey{} })
 	for i := range q.partitions {
 		q.partitions[i].window = 0
 	}
@@ -155,7 +155,7 @@ func (p *queuePartition) forget(from, to int64) {
 	}
 }
 
-func (s *State) attempted(x *commitlog.RecordsAttempted) {
+func (s *State) attempted(x *format.RecordsAttempted) {
 	q := s.queues.byID[x.Queue]
 	s.changeWork(q, x.Partition, func(p *queuePartition) {
 		for _, a := range x.Attempts {
@@ -165,7 +165,7 @@ func (s *State) attempted(x *commitlog.RecordsAttempted) {
 	q.Seen = s.time
 }
 
-func (s *State) recordsDone(x *commitlog.RecordsDone) {
+func (s *State) recordsDone(x *format.RecordsDone) {
 	s.changeWork(s.queues.byID[x.Queue], x.Partition, func(p *queuePartition) {
 		for _, r := range x.Runs {
 			p.done.add(r.Offset, r.End())
@@ -174,21 +174,21 @@ func (s *State) recordsDone(x *commitlog.RecordsDone) {
 	})
 }
 
-func (s *State) putBack(x *commitlog.RecordPutBack) {
+func (s *State) putBack(x *format.RecordPutBack) {
 	s.changeWork(s.queues.byID[x.Queue], x.Partition, func(p *queuePartition) {
 		p.set(x.Offset, p.attempts[x.Offset].putBack(x))
 	})
 }
 
 // putBack returns a delivery as it is once it has failed.
-func (a Attempt) putBack(x *commitlog.RecordPutBack) Attempt {
+func (a Attempt) putBack(x *format.RecordPutBack) Attempt {
 	return Attempt{Number: x.Number, Redriven: a.Redriven, NotBefore: x.NotBefore, Parked: x.Parked, Reason: x.Reason}
 }
 
 // redriven returns a parked delivery as it is once its record may go out anew.
 func (a Attempt) redriven() Attempt { return Attempt{Number: a.Number, Redriven: a.Number} }
 
-func (s *State) redrive(x *commitlog.RecordsRedriven) {
+func (s *State) redrive(x *format.RecordsRedriven) {
 	s.changeWork(s.queues.byID[x.Queue], x.Partition, func(p *queuePartition) {
 		for _, o := range x.Offsets {
 			p.set(o, p.attempts[o].redriven())

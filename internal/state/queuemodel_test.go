@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // modelQueues is the fold of queues written down plainly: record by record.
@@ -19,7 +19,7 @@ type modelQueues struct {
 type modelQueue struct {
 	topic  uint64
 	name   string
-	config commitlog.QueueConfig
+	config format.QueueConfig
 	epoch  uint64
 	owned  bool
 	parts  map[uint32]*modelWork
@@ -48,19 +48,19 @@ func (m *modelQueues) expire(now int64) {
 	m.delayed = slices.DeleteFunc(m.delayed, func(d Delayed) bool { return d.Due <= now })
 }
 
-func (m *modelQueues) apply(it commitlog.Item, all *model, now int64) {
+func (m *modelQueues) apply(it format.Item, all *model, now int64) {
 	if m.byID == nil {
 		m.byID = map[uint64]*modelQueue{}
 	}
 	switch x := it.(type) {
-	case *commitlog.TopicDeleted:
+	case *format.TopicDeleted:
 		for id, q := range m.byID {
 			if q.topic == x.ID {
 				delete(m.byID, id)
 			}
 		}
 		m.delayed = slices.DeleteFunc(m.delayed, func(d Delayed) bool { return d.Topic == x.ID })
-	case *commitlog.StartMoved:
+	case *format.StartMoved:
 		for _, q := range m.byID {
 			for o := range x.Start {
 				if q.topic == x.Topic {
@@ -68,7 +68,7 @@ func (m *modelQueues) apply(it commitlog.Item, all *model, now int64) {
 				}
 			}
 		}
-	case *commitlog.QueueSet:
+	case *format.QueueSet:
 		if m.byID[x.ID] == nil {
 			m.byID[x.ID] = &modelQueue{topic: x.Topic, name: x.Name, parts: map[uint32]*modelWork{}}
 			for i, p := range all.topic(x.Topic).partitions {
@@ -78,9 +78,9 @@ func (m *modelQueues) apply(it commitlog.Item, all *model, now int64) {
 			}
 		}
 		m.byID[x.ID].config = x.Config
-	case *commitlog.QueueDeleted:
+	case *format.QueueDeleted:
 		delete(m.byID, x.ID)
-	case *commitlog.QueueOwned:
+	case *format.QueueOwned:
 		q := m.byID[x.Queue]
 		q.epoch, q.owned = x.Epoch, true
 		for i, p := range all.topic(q.topic).partitions {
@@ -90,14 +90,14 @@ func (m *modelQueues) apply(it commitlog.Item, all *model, now int64) {
 				w.window = x.Windows[i]
 			}
 		}
-	case *commitlog.QueueReleased:
+	case *format.QueueReleased:
 		m.byID[x.Queue].owned = false
 		for _, w := range m.byID[x.Queue].parts {
 			w.window = 0
 		}
-	case *commitlog.WindowMoved:
+	case *format.WindowMoved:
 		m.byID[x.Queue].work(x.Partition).window = x.Window
-	case *commitlog.RecordsDelayed:
+	case *format.RecordsDelayed:
 		if x.Due > now {
 			m.delayed = append(m.delayed, Delayed{Due: x.Due, Topic: x.Topic, Offset: x.Offset, Partition: x.Partition, Count: x.Count})
 		}
@@ -106,28 +106,28 @@ func (m *modelQueues) apply(it commitlog.Item, all *model, now int64) {
 	}
 }
 
-func (m *modelQueues) applyWork(it commitlog.Item) {
+func (m *modelQueues) applyWork(it format.Item) {
 	switch x := it.(type) {
-	case *commitlog.RecordsAttempted:
+	case *format.RecordsAttempted:
 		w := m.byID[x.Queue].work(x.Partition)
 		for _, a := range x.Attempts {
 			w.attempts[a.Offset] = Attempt{Number: a.Number, Redriven: w.attempts[a.Offset].Redriven}
 		}
-	case *commitlog.RecordsDone:
+	case *format.RecordsDone:
 		for _, r := range x.Runs {
 			for o := r.Offset; o < r.End(); o++ {
 				m.byID[x.Queue].work(x.Partition).finish(o)
 			}
 		}
-	case *commitlog.RecordPutBack:
+	case *format.RecordPutBack:
 		w := m.byID[x.Queue].work(x.Partition)
 		w.attempts[x.Offset] = Attempt{Number: x.Number, Redriven: w.attempts[x.Offset].Redriven, NotBefore: x.NotBefore, Parked: x.Parked, Reason: x.Reason}
-	case *commitlog.RecordsRedriven:
+	case *format.RecordsRedriven:
 		w := m.byID[x.Queue].work(x.Partition)
 		for _, o := range x.Offsets {
 			w.attempts[o] = Attempt{Number: w.attempts[o].Number, Redriven: w.attempts[o].Number}
 		}
-	case *commitlog.QueuePurged:
+	case *format.QueuePurged:
 		for o := range x.Before {
 			m.byID[x.Queue].work(x.Partition).finish(o)
 		}
@@ -141,6 +141,12 @@ func (m *modelQueues) compare(t rapid.TB, s *State) {
 		t.Fatalf("%d queues, not %d", len(s.queues.byID), len(m.byID))
 	}
 	slices.SortFunc(m.delayed, compareDelayed)
+	for _, topic := range s.topics {
+		of := slices.DeleteFunc(slices.Clone(m.delayed), func(d Delayed) bool { return d.Topic != topic.ID })
+		if got := slices.SortedFunc(s.DelayedOf(topic.ID), compareDelayed); !slices.Equal(got, of) {
+			t.Fatalf("of topic %d are delayed %+v, not %+v", topic.ID, got, of)
+		}
+	}
 	if got := s.Delayed(); !slices.Equal(got, m.delayed) {
 		t.Fatalf("delayed are %+v, not %+v", got, m.delayed)
 	}
@@ -172,12 +178,12 @@ func (m *modelQueues) compare(t rapid.TB, s *State) {
 func TestQueuesAreWhatTheirModelSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, m := &writer{State: New(), queues: true}, &model{}
-		apply := func(c *commitlog.Commit) {
+		apply := func(c *format.Commit) {
 			mustApply(t, w.State, c)
 			m.apply(c)
 		}
-		apply(&commitlog.Commit{Seq: 1, PayloadSize: 61, Items: []commitlog.Item{
-			&commitlog.TopicCreated{ID: 1, Partitions: 2, Name: "a"}, &commitlog.Batch{Topic: 1, Count: 12, Size: 61},
+		apply(&format.Commit{Seq: 1, PayloadSize: 61, Items: []format.Item{
+			&format.TopicCreated{ID: 1, Partitions: 2, Name: "a"}, &format.Batch{Topic: 1, Count: 12, Size: 61},
 			queueSet(1, 1, "q"), owned(1, 1, 9, 2), back(1, 0, 3, 1, true), back(1, 0, 4, 1, true),
 		}})
 		for range rapid.IntRange(1, 20).Draw(t, "commits") {
@@ -206,7 +212,7 @@ func TestQueuesAreWhatTheirModelSays(t *testing.T) {
 
 // queueItem draws a sound item about the queues of a topic that exists, or its delayed
 // records; nil if there is none of the kind drawn.
-func (w *writer) queueItem(t *rapid.T, d *Draft, topic uint64, partitions uint32) commitlog.Item {
+func (w *writer) queueItem(t *rapid.T, d *Draft, topic uint64, partitions uint32) format.Item {
 	partition := rapid.Uint32Range(0, partitions-1).Draw(t, "partition")
 	kind := rapid.IntRange(0, 18).Draw(t, "queue item")
 	if end, _ := d.End(topic, partition); kind == 0 || kind > 15 && end > w.end(topic, partition) {
@@ -218,7 +224,7 @@ func (w *writer) queueItem(t *rapid.T, d *Draft, topic uint64, partitions uint32
 		if !ok {
 			id = d.NextQueueID()
 		}
-		return &commitlog.QueueSet{ID: id, Topic: topic, Name: name, Config: commitlog.QueueConfig{
+		return &format.QueueSet{ID: id, Topic: topic, Name: name, Config: format.QueueConfig{
 			LeaseMS: 1, Attempts: rapid.Uint32Range(1, 3).Draw(t, "attempts"), Paused: rapid.Bool().Draw(t, "paused"), DeadLetterTopic: name,
 		}}
 	}
@@ -226,21 +232,21 @@ func (w *writer) queueItem(t *rapid.T, d *Draft, topic uint64, partitions uint32
 	end, _ := d.End(topic, partition)
 	switch {
 	case kind == 2 && rapid.Bool().Draw(t, "deleted"):
-		return &commitlog.QueueDeleted{ID: id}
+		return &format.QueueDeleted{ID: id}
 	case kind <= 4 || !owned && kind <= 6:
-		x := &commitlog.QueueOwned{Queue: id, Epoch: epoch + 1, Address: name}
+		x := &format.QueueOwned{Queue: id, Epoch: epoch + 1, Address: name}
 		for i := range rapid.Uint32Range(0, partitions).Draw(t, "windows") {
 			end, _ := d.End(topic, i)
 			x.Windows = append(x.Windows, rapid.Int64Range(0, end+3).Draw(t, "window"))
 		}
 		return x
 	case kind == 5:
-		return &commitlog.QueueReleased{Queue: id, Epoch: epoch}
+		return &format.QueueReleased{Queue: id, Epoch: epoch}
 	case kind == 6:
 		window := d.queuePartition(d.queue(id), partition).window
-		return &commitlog.WindowMoved{Queue: id, Epoch: epoch, Partition: partition, Window: rapid.Int64Range(max(0, window-5), window+5).Draw(t, "window")}
+		return &format.WindowMoved{Queue: id, Epoch: epoch, Partition: partition, Window: rapid.Int64Range(max(0, window-5), window+5).Draw(t, "window")}
 	case kind == 7:
-		return &commitlog.QueuePurged{Queue: id, Partition: partition, Before: rapid.Int64Range(0, end).Draw(t, "before")}
+		return &format.QueuePurged{Queue: id, Partition: partition, Before: rapid.Int64Range(0, end).Draw(t, "before")}
 	case end == 0:
 		return nil
 	}
@@ -252,7 +258,7 @@ func (w *writer) queueItem(t *rapid.T, d *Draft, topic uint64, partitions uint32
 }
 
 // workItem draws an item about one record, and those behind it.
-func (w *writer) workItem(t *rapid.T, d *Draft, id uint64, partition uint32, offset int64) commitlog.Item {
+func (w *writer) workItem(t *rapid.T, d *Draft, id uint64, partition uint32, offset int64) format.Item {
 	isDone, a, sure := d.RecordState(id, partition, offset)
 	epoch, owned := d.QueueEpoch(id)
 	number := a.Number
@@ -264,19 +270,19 @@ func (w *writer) workItem(t *rapid.T, d *Draft, id uint64, partition uint32, off
 	case isDone:
 		return nil
 	case a.Parked:
-		return &commitlog.RecordsRedriven{Queue: id, Partition: partition, Offsets: []int64{offset}}
+		return &format.RecordsRedriven{Queue: id, Partition: partition, Offsets: []int64{offset}}
 	case what == 0 && owned:
-		return &commitlog.RecordsAttempted{Queue: id, Epoch: epoch, Partition: partition, Attempts: []commitlog.Attempt{{Offset: offset, Number: number + 1}}}
+		return &format.RecordsAttempted{Queue: id, Epoch: epoch, Partition: partition, Attempts: []format.Attempt{{Offset: offset, Number: number + 1}}}
 	case number == 0:
 		return nil
 	case what <= 2:
-		return &commitlog.RecordPutBack{
-			Queue: id, Partition: partition, Attempt: commitlog.Attempt{Offset: offset, Number: number}, NotBefore: rapid.Int64Range(0, 3).Draw(t, "not before"),
+		return &format.RecordPutBack{
+			Queue: id, Partition: partition, Attempt: format.Attempt{Offset: offset, Number: number}, NotBefore: rapid.Int64Range(0, 3).Draw(t, "not before"),
 			Parked: rapid.Bool().Draw(t, "parked"), Reason: rapid.SampledFrom([]string{"", "no", "why not"}).Draw(t, "reason"),
 		}
 	}
-	r := commitlog.Run{Offset: offset, Count: 1, Number: number}
-	x := &commitlog.RecordsDone{Queue: id, Partition: partition, Runs: []commitlog.Run{r}}
+	r := format.Run{Offset: offset, Count: 1, Number: number}
+	x := &format.RecordsDone{Queue: id, Partition: partition, Runs: []format.Run{r}}
 	for end, _ := d.End(d.queue(id).topic, partition); r.End() < end && isLastOf(d, id, partition, r.End(), number); r.Count++ {
 		x.Runs[0].Count = r.Count + 1
 	}
@@ -289,9 +295,9 @@ func isLastOf(d *Draft, id uint64, partition uint32, offset int64, number uint32
 }
 
 // delayItem delays some records that the commit appends.
-func (w *writer) delayItem(t *rapid.T, d *Draft, topic uint64, partition uint32) commitlog.Item {
+func (w *writer) delayItem(t *rapid.T, d *Draft, topic uint64, partition uint32) format.Item {
 	end, _ := d.End(topic, partition)
-	x := &commitlog.RecordsDelayed{
+	x := &format.RecordsDelayed{
 		Topic: topic, Partition: partition, Count: 1, Offset: end - rapid.Int64Range(1, 4).Draw(t, "delayed"),
 		Due: d.time + rapid.SampledFrom([]int64{0, 1, 2, KeyedFor.Microseconds()}).Draw(t, "due"),
 	}

@@ -6,7 +6,7 @@ import (
 	"iter"
 	"unsafe"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // Bounds on targets of pushed records in any log. Brokers set lower ones.
@@ -15,9 +15,9 @@ const (
 	PushHeadersMax   = 256
 )
 
-const pushHeaderMemory = int64(unsafe.Sizeof(commitlog.PushHeader{}))
+const pushHeaderMemory = int64(unsafe.Sizeof(format.PushHeader{}))
 
-func pushMemory(p *commitlog.QueuePush) int64 {
+func pushMemory(p *format.QueuePush) int64 {
 	if p == nil {
 		return 0
 	}
@@ -26,7 +26,7 @@ func pushMemory(p *commitlog.QueuePush) int64 {
 
 // QueuePush returns where the records of a queue that exists are pushed to, nil if they
 // are not. It must not be changed.
-func (d *Draft) QueuePush(id uint64) *commitlog.QueuePush { return d.queue(id).push }
+func (d *Draft) QueuePush(id uint64) *format.QueuePush { return d.queue(id).push }
 
 // PushedQueues iterates over the queues whose records are pushed, those that were stopped
 // among them, in no order.
@@ -41,7 +41,7 @@ func (s *State) PushedQueues() iter.Seq[*Queue] {
 }
 
 // takePush doesn't show what it refuses: that may hold secrets.
-func (d *Draft) takePush(x *commitlog.QueuePushSet) error {
+func (d *Draft) takePush(x *format.QueuePushSet) error {
 	q := d.queue(x.Queue)
 	if q == nil {
 		return fmt.Errorf("%w: no queue %d to push from", ErrNonsense, x.Queue)
@@ -53,7 +53,7 @@ func (d *Draft) takePush(x *commitlog.QueuePushSet) error {
 	return nil
 }
 
-func soundPush(p *commitlog.QueuePush) bool {
+func soundPush(p *format.QueuePush) bool {
 	last := ""
 	for _, h := range p.Headers {
 		if h.Name <= last {
@@ -65,7 +65,7 @@ func soundPush(p *commitlog.QueuePush) bool {
 		len(p.Headers) <= PushHeadersMax && p.TextBytes() <= PushTextBytesMax
 }
 
-func appendPush(b []byte, p *commitlog.QueuePush) []byte {
+func appendPush(b []byte, p *format.QueuePush) []byte {
 	if p == nil {
 		return b
 	}
@@ -79,10 +79,10 @@ func appendPush(b []byte, p *commitlog.QueuePush) []byte {
 	return b
 }
 
-func decodePush(r *reader) *commitlog.QueuePush {
-	p := &commitlog.QueuePush{URL: r.text(), Secret: r.text(), Stopped: r.text(), TimeoutMS: r.int64(), InFlight: uint32(r.max(1<<32 - 1))}
+func decodePush(r *reader) *format.QueuePush {
+	p := &format.QueuePush{URL: r.text(), Secret: r.text(), Stopped: r.text(), TimeoutMS: r.int64(), InFlight: uint32(r.max(1<<32 - 1))}
 	for range r.count(2) {
-		p.Headers = append(p.Headers, commitlog.PushHeader{Name: r.text(), Value: r.text()})
+		p.Headers = append(p.Headers, format.PushHeader{Name: r.text(), Value: r.text()})
 		if r.err != nil {
 			return p
 		}

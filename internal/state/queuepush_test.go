@@ -9,25 +9,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
-func pushTo(url string) *commitlog.QueuePush {
-	return &commitlog.QueuePush{
+func pushTo(url string) *format.QueuePush {
+	return &format.QueuePush{
 		URL: url, Secret: "whsec_AAAA", Stopped: "HTTP 410 Gone", TimeoutMS: 30_000, InFlight: 64,
-		Headers: []commitlog.PushHeader{{Name: "Authorization", Value: "Bearer x"}, {Name: "X-Empty"}},
+		Headers: []format.PushHeader{{Name: "Authorization", Value: "Bearer x"}, {Name: "X-Empty"}},
 	}
 }
 
-func commitOf(s *State, items ...commitlog.Item) *commitlog.Commit {
-	return &commitlog.Commit{Seq: s.Seq() + 1, Time: s.Time(), Items: items}
+func commitOf(s *State, items ...format.Item) *format.Commit {
+	return &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), Items: items}
 }
 
 func TestQueueKnowsWhereItIsPushedTo(t *testing.T) {
 	s := queueState(t)
 	before := s.Memory()
-	set := func(queue uint64, p *commitlog.QueuePush) *commitlog.QueuePushSet {
-		return &commitlog.QueuePushSet{Queue: queue, Push: p}
+	set := func(queue uint64, p *format.QueuePush) *format.QueuePushSet {
+		return &format.QueuePushSet{Queue: queue, Push: p}
 	}
 	mustApply(t, s, commitOf(s, set(1, pushTo("http://a/")), set(3, pushTo("http://c/"))))
 	mustApply(t, s, commitOf(s, set(1, pushTo("http://longer/")), queueSet(5, 1, "new"), set(5, pushTo("http://e/")), set(4, nil)))
@@ -52,7 +52,7 @@ func TestQueueKnowsWhereItIsPushedTo(t *testing.T) {
 			t.Fatalf("%d of %d bytes are taken for a snapshot", cut, len(snapshot))
 		}
 	}
-	mustApply(t, s, commitOf(s, set(1, nil), set(3, nil), &commitlog.QueueDeleted{ID: 5}))
+	mustApply(t, s, commitOf(s, set(1, nil), set(3, nil), &format.QueueDeleted{ID: 5}))
 	if s.memory != before || s.QueueByID(1).Push != nil {
 		t.Errorf("%d bytes, and %d before there was anything to push", s.memory, before)
 	}
@@ -62,9 +62,9 @@ func TestQueueKnowsWhereItIsPushedTo(t *testing.T) {
 func pushedState(t testing.TB) *State {
 	s := New()
 	mustApply(t, s, commitOf(s,
-		&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "t"}, queueSet(1, 1, "a"), queueSet(2, 1, "b"), queueSet(3, 1, "c"),
-		&commitlog.QueuePushSet{Queue: 1, Push: pushTo("http://a/")}, owned(1, 1, 5),
-		&commitlog.QueuePushSet{Queue: 3, Push: &commitlog.QueuePush{URL: "h", TimeoutMS: 1, InFlight: 1}},
+		&format.TopicCreated{ID: 1, Partitions: 1, Name: "t"}, queueSet(1, 1, "a"), queueSet(2, 1, "b"), queueSet(3, 1, "c"),
+		&format.QueuePushSet{Queue: 1, Push: pushTo("http://a/")}, owned(1, 1, 5),
+		&format.QueuePushSet{Queue: 3, Push: &format.QueuePush{URL: "h", TimeoutMS: 1, InFlight: 1}},
 	))
 	return s
 }
@@ -82,40 +82,40 @@ func TestGoldenSnapshotOfPush(t *testing.T) {
 
 func TestDraftKnowsWhereAQueueIsPushedTo(t *testing.T) {
 	s := queueState(t)
-	mustApply(t, s, commitOf(s, &commitlog.QueuePushSet{Queue: 1, Push: pushTo("http://a/")}))
+	mustApply(t, s, commitOf(s, &format.QueuePushSet{Queue: 1, Push: pushTo("http://a/")}))
 	d := s.Draft(s.Time())
 	if p := d.QueuePush(1); p == nil || p.URL != "http://a/" {
 		t.Errorf("it is %v", p)
 	}
-	if err := d.Take(&commitlog.QueuePushSet{Queue: 1}); err != nil || d.QueuePush(1) != nil {
+	if err := d.Take(&format.QueuePushSet{Queue: 1}); err != nil || d.QueuePush(1) != nil {
 		t.Errorf("%v, %v", d.QueuePush(1), err)
 	}
 }
 
 func TestTargetThatCanNotBeIsRefused(t *testing.T) {
 	s := queueState(t)
-	take := func(queue uint64, change func(p *commitlog.QueuePush)) error {
+	take := func(queue uint64, change func(p *format.QueuePush)) error {
 		p := pushTo("http://a/")
 		change(p)
-		return s.Draft(s.Time()).Take(&commitlog.QueuePushSet{Queue: queue, Push: p})
+		return s.Draft(s.Time()).Take(&format.QueuePushSet{Queue: queue, Push: p})
 	}
-	if err := take(1, func(*commitlog.QueuePush) {}); err != nil {
+	if err := take(1, func(*format.QueuePush) {}); err != nil {
 		t.Fatal(err)
 	}
-	many := make([]commitlog.PushHeader, PushHeadersMax+1)
+	many := make([]format.PushHeader, PushHeadersMax+1)
 	for i := range many {
 		many[i].Name = "X-" + strconv.Itoa(1000+i)
 	}
-	for name, change := range map[string]func(p *commitlog.QueuePush){
-		"no URL":          func(p *commitlog.QueuePush) { p.URL = "" },
-		"no requests":     func(p *commitlog.QueuePush) { p.InFlight = 0 },
-		"no timeout":      func(p *commitlog.QueuePush) { p.TimeoutMS = 0 },
-		"long timeout":    func(p *commitlog.QueuePush) { p.TimeoutMS = QueueMSMax + 1 },
-		"long texts":      func(p *commitlog.QueuePush) { p.Secret = strings.Repeat("s", PushTextBytesMax) },
-		"many headers":    func(p *commitlog.QueuePush) { p.Headers = many },
-		"unnamed header":  func(p *commitlog.QueuePush) { p.Headers = []commitlog.PushHeader{{}} },
-		"headers falling": func(p *commitlog.QueuePush) { slices.Reverse(p.Headers) },
-		"header twice":    func(p *commitlog.QueuePush) { p.Headers[1] = p.Headers[0] },
+	for name, change := range map[string]func(p *format.QueuePush){
+		"no URL":          func(p *format.QueuePush) { p.URL = "" },
+		"no requests":     func(p *format.QueuePush) { p.InFlight = 0 },
+		"no timeout":      func(p *format.QueuePush) { p.TimeoutMS = 0 },
+		"long timeout":    func(p *format.QueuePush) { p.TimeoutMS = QueueMSMax + 1 },
+		"long texts":      func(p *format.QueuePush) { p.Secret = strings.Repeat("s", PushTextBytesMax) },
+		"many headers":    func(p *format.QueuePush) { p.Headers = many },
+		"unnamed header":  func(p *format.QueuePush) { p.Headers = []format.PushHeader{{}} },
+		"headers falling": func(p *format.QueuePush) { slices.Reverse(p.Headers) },
+		"header twice":    func(p *format.QueuePush) { p.Headers[1] = p.Headers[0] },
 	} {
 		if err := take(1, change); !errors.Is(err, ErrNonsense) || strings.Contains(err.Error(), "whsec") {
 			t.Errorf("%s: %v", name, err)
@@ -127,7 +127,7 @@ func TestTargetThatCanNotBeIsRefused(t *testing.T) {
 			t.Errorf("%s: read from a snapshot", name)
 		}
 	}
-	if err := take(2, func(*commitlog.QueuePush) {}); !errors.Is(err, ErrNonsense) {
+	if err := take(2, func(*format.QueuePush) {}); !errors.Is(err, ErrNonsense) {
 		t.Errorf("a queue that is gone: %v", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // Bounds on queues in any log, so that damaged numbers can't take all memory. Brokers
@@ -29,9 +29,9 @@ type Queue struct {
 	Topic   uint64
 	Name    string
 	Created int64 // fold's time in microseconds
-	Config  commitlog.QueueConfig
+	Config  format.QueueConfig
 	// Push is where the records are pushed to, nil if they are not. It is not changed.
-	Push *commitlog.QueuePush
+	Push *format.QueuePush
 
 	// Epoch counts owners. Owned tells whether the last of them still is; then Address is
 	// where it is, Session by what it proves to be that one (zero if the log does not tell),
@@ -39,7 +39,7 @@ type Queue struct {
 	Epoch   uint64
 	Owned   bool
 	Address string
-	Session commitlog.SessionKey
+	Session format.SessionKey
 	Seen    int64
 
 	partitions []queuePartition // to the last one that isn't untouched
@@ -135,6 +135,18 @@ func (s *State) QueueByID(id uint64) *Queue { return s.queues.byID[id] }
 // Queue returns a topic's queue of that name, nil if there is none.
 func (s *State) Queue(topic uint64, name string) *Queue {
 	return s.queues.byName[queueName{topic, name}]
+}
+
+// DeadLetteredTo returns the queues whose dead-letter topic has that name, the oldest first.
+// Its cost is that of all queues.
+func (s *State) DeadLetteredTo(name string) (found []*Queue) {
+	for _, q := range s.queues.byID {
+		if q.Config.DeadLetterTopic == name {
+			found = append(found, q)
+		}
+	}
+	slices.SortFunc(found, func(a, b *Queue) int { return cmp.Compare(a.ID, b.ID) })
+	return found
 }
 
 // Queues returns a topic's queues by name.

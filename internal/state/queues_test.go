@@ -9,48 +9,48 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
-func queueSet(id, topic uint64, name string) *commitlog.QueueSet {
-	return &commitlog.QueueSet{ID: id, Topic: topic, Name: name, Config: commitlog.QueueConfig{LeaseMS: 30_000, BackoffMinMS: 10, BackoffMaxMS: 20, Attempts: 3}}
+func queueSet(id, topic uint64, name string) *format.QueueSet {
+	return &format.QueueSet{ID: id, Topic: topic, Name: name, Config: format.QueueConfig{LeaseMS: 30_000, BackoffMinMS: 10, BackoffMaxMS: 20, Attempts: 3}}
 }
 
 // runs takes offset, count, attempt, and so on.
-func runs(queue uint64, partition uint32, of ...int64) *commitlog.RecordsDone {
-	x := &commitlog.RecordsDone{Queue: queue, Partition: partition}
+func runs(queue uint64, partition uint32, of ...int64) *format.RecordsDone {
+	x := &format.RecordsDone{Queue: queue, Partition: partition}
 	for ; len(of) > 0; of = of[3:] {
-		x.Runs = append(x.Runs, commitlog.Run{Offset: of[0], Count: uint32(of[1]), Number: uint32(of[2])})
+		x.Runs = append(x.Runs, format.Run{Offset: of[0], Count: uint32(of[1]), Number: uint32(of[2])})
 	}
 	return x
 }
 
 // tries takes offset, attempt, and so on.
-func tries(queue, epoch uint64, partition uint32, of ...int64) *commitlog.RecordsAttempted {
-	x := &commitlog.RecordsAttempted{Queue: queue, Epoch: epoch, Partition: partition}
+func tries(queue, epoch uint64, partition uint32, of ...int64) *format.RecordsAttempted {
+	x := &format.RecordsAttempted{Queue: queue, Epoch: epoch, Partition: partition}
 	for ; len(of) > 0; of = of[2:] {
-		x.Attempts = append(x.Attempts, commitlog.Attempt{Offset: of[0], Number: uint32(of[1])})
+		x.Attempts = append(x.Attempts, format.Attempt{Offset: of[0], Number: uint32(of[1])})
 	}
 	return x
 }
 
-func back(queue uint64, partition uint32, offset int64, number uint32, parked bool) *commitlog.RecordPutBack {
-	return &commitlog.RecordPutBack{
-		Queue: queue, Partition: partition, Attempt: commitlog.Attempt{Offset: offset, Number: number},
+func back(queue uint64, partition uint32, offset int64, number uint32, parked bool) *format.RecordPutBack {
+	return &format.RecordPutBack{
+		Queue: queue, Partition: partition, Attempt: format.Attempt{Offset: offset, Number: number},
 		NotBefore: 1 << 40, Parked: parked, Reason: "no such mailbox",
 	}
 }
 
-func redriven(queue uint64, partition uint32, offsets ...int64) *commitlog.RecordsRedriven {
-	return &commitlog.RecordsRedriven{Queue: queue, Partition: partition, Offsets: offsets}
+func redriven(queue uint64, partition uint32, offsets ...int64) *format.RecordsRedriven {
+	return &format.RecordsRedriven{Queue: queue, Partition: partition, Offsets: offsets}
 }
 
-func owned(queue, epoch uint64, windows ...int64) *commitlog.QueueOwned {
-	return &commitlog.QueueOwned{Queue: queue, Epoch: epoch, Windows: windows, Address: "http://b:1"}
+func owned(queue, epoch uint64, windows ...int64) *format.QueueOwned {
+	return &format.QueueOwned{Queue: queue, Epoch: epoch, Windows: windows, Address: "http://b:1"}
 }
 
-func delayedRun(topic uint64, partition uint32, offset int64, count uint32, due int64) *commitlog.RecordsDelayed {
-	return &commitlog.RecordsDelayed{Topic: topic, Partition: partition, Offset: offset, Count: count, Due: due}
+func delayedRun(topic uint64, partition uint32, offset int64, count uint32, due int64) *format.RecordsDelayed {
+	return &format.RecordsDelayed{Topic: topic, Partition: partition, Offset: offset, Count: count, Due: due}
 }
 
 // withQueues gives a sound state two topics with queues, in which there is one of
@@ -60,21 +60,21 @@ func withQueues(t rapid.TB, s *State) {
 	id, end := s.nextTopic, s.Time()
 	mail := queueSet(1, id, "mail")
 	mail.Config.Ordered, mail.Config.Paused, mail.Config.DeadLetterTopic = true, true, "mail.dead"
-	apply := func(at int64, items ...commitlog.Item) {
+	apply := func(at int64, items ...format.Item) {
 		t.Helper()
-		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: end + at, PayloadSize: 122, Items: items})
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: end + at, PayloadSize: 122, Items: items})
 	}
 	apply(0,
-		&commitlog.TopicCreated{ID: id, Partitions: 3, Name: "work"}, &commitlog.TopicCreated{ID: id + 1, Partitions: 1, Name: "work.too"},
-		&commitlog.Batch{Topic: id, Count: 10, Size: 61}, &commitlog.Batch{Topic: id, Partition: 2, Count: 10, Size: 61, Pos: 61},
+		&format.TopicCreated{ID: id, Partitions: 3, Name: "work"}, &format.TopicCreated{ID: id + 1, Partitions: 1, Name: "work.too"},
+		&format.Batch{Topic: id, Count: 10, Size: 61}, &format.Batch{Topic: id, Partition: 2, Count: 10, Size: 61, Pos: 61},
 		queueSet(1, id, "mail"), queueSet(2, id, "gone"), queueSet(3, id+1, "mail"), queueSet(4, id, "idle"),
 		delayedRun(id, 0, 8, 2, end+100), delayedRun(id, 2, 5, 1, end+100), delayedRun(id, 2, 9, 1, end+50), delayedRun(id, 2, 8, 1, end),
 	)
-	apply(1, owned(1, 1, 8, 0, 20), owned(3, 1, 4), &commitlog.QueueDeleted{ID: 2})
+	apply(1, owned(1, 1, 8, 0, 20), owned(3, 1, 4), &format.QueueDeleted{ID: 2})
 	apply(2,
 		runs(1, 0, 0, 1, 1, 2, 2, 1), tries(1, 1, 0, 1, 2), back(1, 0, 5, 1, false), back(1, 0, 6, 1, true),
-		back(1, 2, 0, 1, true), back(1, 2, 1, 1, true), redriven(1, 2, 1), &commitlog.QueuePurged{Queue: 1, Partition: 2, Before: 1},
-		mail, &commitlog.QueueReleased{Queue: 3, Epoch: 1}, &commitlog.WindowMoved{Queue: 1, Epoch: 1, Window: 9},
+		back(1, 2, 0, 1, true), back(1, 2, 1, 1, true), redriven(1, 2, 1), &format.QueuePurged{Queue: 1, Partition: 2, Before: 1},
+		mail, &format.QueueReleased{Queue: 3, Epoch: 1}, &format.WindowMoved{Queue: 1, Epoch: 1, Window: 9},
 	)
 	apply(3, owned(1, 2, 12, 5), tries(1, 2, 0, 1, 3, 4, 2))
 }
@@ -153,14 +153,14 @@ func TestQueuesGoWithTheirTopics(t *testing.T) {
 	if q := s.Queue(1, "mail"); q.partitions[0].reasons != 2*int64(len("no such mailbox")) || q.partitions[2].reasons != 0 {
 		t.Fatalf("the reasons have %d and %d bytes", q.partitions[0].reasons, q.partitions[2].reasons)
 	}
-	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 5, Items: []commitlog.Item{
-		&commitlog.TopicDeleted{ID: 1}, &commitlog.TopicCreated{ID: 3, Partitions: 1, Name: "work"}, queueSet(5, 3, "mail"),
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 5, Items: []format.Item{
+		&format.TopicDeleted{ID: 1}, &format.TopicCreated{ID: 3, Partitions: 1, Name: "work"}, queueSet(5, 3, "mail"),
 	}})
 	if q := s.Queue(3, "mail"); s.Queue(1, "mail") != nil || s.QueueByID(1) != nil || q == nil || q.Epoch != 0 || len(s.Delayed()) != 0 {
 		t.Fatalf("the queue of the topic that came after is %+v", q)
 	}
-	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 5, Items: []commitlog.Item{
-		&commitlog.QueueDeleted{ID: 5}, &commitlog.TopicDeleted{ID: 2}, &commitlog.TopicDeleted{ID: 3},
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 5, Items: []format.Item{
+		&format.QueueDeleted{ID: 5}, &format.TopicDeleted{ID: 2}, &format.TopicDeleted{ID: 3},
 	}})
 	if left := s.Memory() - before - int64(s.Objects())*objectMemory; left != 0 || took == 0 || len(s.queues.byName)+len(s.queues.byTopic) != 0 {
 		t.Fatalf("%d bytes are left", left)
@@ -171,8 +171,8 @@ func TestQueuesGoWithTheirTopics(t *testing.T) {
 // What lies before the start of a partition is no work any more, in every queue.
 func TestMovingTheStartTakesWorkAway(t *testing.T) {
 	s := queueState(t)
-	start := &commitlog.StartMoved{Topic: 1, Start: 6}
-	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 9, Items: []commitlog.Item{start}})
+	start := &format.StartMoved{Topic: 1, Start: 6}
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{start}})
 	q := s.Queue(1, "mail")
 	if p := &q.partitions[0]; p.done.floor != 6 || len(p.done.above) != 0 || len(p.attempts) != 1 || !p.attempts[6].Parked {
 		t.Fatalf("the partition is %+v", p)
@@ -182,7 +182,7 @@ func TestMovingTheStartTakesWorkAway(t *testing.T) {
 			t.Errorf("queue %d is to do a record that is not there", id)
 		}
 	}
-	for name, it := range map[string]commitlog.Item{
+	for name, it := range map[string]format.Item{
 		"done": runs(1, 0, 5, 1, 1), "attempted": tries(1, 2, 0, 5, 2), "put back": back(1, 0, 5, 1, false), "redriven": redriven(1, 0, 5),
 	} {
 		if err := s.Draft(9).Take(it); !errors.Is(err, ErrNonsense) {
@@ -201,18 +201,18 @@ func TestMovingTheStartTakesWorkAway(t *testing.T) {
 
 // A view shares nothing with the state that the fold changes in place.
 func TestViewKeepsQueuesThatGoOn(t *testing.T) {
-	changes := map[string]commitlog.Item{
+	changes := map[string]format.Item{
 		"a span joins others": runs(1, 0, 1, 1, 3), "a span grows": runs(1, 0, 4, 1, 2), "a span is added": runs(1, 0, 8, 1, 1),
 		"an attempt is counted": tries(1, 2, 0, 1, 4), "one is put back": back(1, 0, 1, 3, true), "one is redriven": redriven(1, 0, 6),
-		"all is purged": &commitlog.QueuePurged{Queue: 1, Before: 10}, "the window moves": &commitlog.WindowMoved{Queue: 1, Epoch: 2, Partition: 1, Window: 7},
-		"the window falls": &commitlog.WindowMoved{Queue: 1, Epoch: 2, Window: 11},
-		"another owner":    owned(1, 3, 50, 50, 50), "none": &commitlog.QueueReleased{Queue: 1, Epoch: 2}, "another config": queueSet(1, 1, "mail"),
-		"a queue is deleted": &commitlog.QueueDeleted{ID: 1}, "the topic is deleted": &commitlog.TopicDeleted{ID: 1}, "records come due": &commitlog.UnknownItem{Kind: 99},
+		"all is purged": &format.QueuePurged{Queue: 1, Before: 10}, "the window moves": &format.WindowMoved{Queue: 1, Epoch: 2, Partition: 1, Window: 7},
+		"the window falls": &format.WindowMoved{Queue: 1, Epoch: 2, Window: 11},
+		"another owner":    owned(1, 3, 50, 50, 50), "none": &format.QueueReleased{Queue: 1, Epoch: 2}, "another config": queueSet(1, 1, "mail"),
+		"a queue is deleted": &format.QueueDeleted{ID: 1}, "the topic is deleted": &format.TopicDeleted{ID: 1}, "records come due": &format.UnknownItem{Kind: 99},
 	}
 	for name, it := range changes {
 		s := queueState(t)
 		view, want := s.View(), s.View().Encode()
-		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 70, Items: []commitlog.Item{it}})
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 70, Items: []format.Item{it}})
 		if string(view.Encode()) != string(want) {
 			t.Errorf("%s: the view has changed", name)
 		}
@@ -227,14 +227,14 @@ func TestViewKeepsQueuesThatGoOn(t *testing.T) {
 func TestPartitionThatNobodyWorksOnIsNoPartition(t *testing.T) {
 	s := queueState(t)
 	before, memory := len(s.Queue(2, "mail").partitions), s.Memory()
-	for i, items := range [][]commitlog.Item{
-		{owned(3, 2, 5), &commitlog.QueueReleased{Queue: 3, Epoch: 2}},
+	for i, items := range [][]format.Item{
+		{owned(3, 2, 5), &format.QueueReleased{Queue: 3, Epoch: 2}},
 		{owned(3, 3, 0)},
-		{&commitlog.QueuePurged{Queue: 3}},
-		{&commitlog.WindowMoved{Queue: 3, Epoch: 3}},
-		{&commitlog.QueueReleased{Queue: 3, Epoch: 3}},
+		{&format.QueuePurged{Queue: 3}},
+		{&format.WindowMoved{Queue: 3, Epoch: 3}},
+		{&format.QueueReleased{Queue: 3, Epoch: 3}},
 	} {
-		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 9, Items: items})
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: items})
 		if n := len(s.Queue(2, "mail").partitions); n != before {
 			t.Fatalf("after step %d there are %d partitions", i, n)
 		}
@@ -251,14 +251,14 @@ func TestRedrivenRecordsDontRepeatNumbers(t *testing.T) {
 	for range 3 {
 		d := s.Draft(9)
 		_, a, _ := d.RecordState(1, 0, 6)
-		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 9, Items: []commitlog.Item{redriven(1, 0, 6)}})
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{redriven(1, 0, 6)}})
 		if _, now, _ := s.Draft(9).RecordState(1, 0, 6); now.Number != a.Number || now.Tries() != 0 || now.Parked {
 			t.Fatalf("redriven it is %+v, before that %+v", now, a)
 		}
 		if err := s.Draft(9).Take(tries(1, 2, 0, 6, 1)); !errors.Is(err, ErrNonsense) {
 			t.Fatalf("its numbers begin anew: %v", err)
 		}
-		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 9, Items: []commitlog.Item{
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{
 			tries(1, 2, 0, 6, int64(a.Number+1)), tries(1, 2, 0, 6, int64(a.Number+2)), back(1, 0, 6, a.Number+2, true),
 		}})
 		if _, now, _ := s.Draft(9).RecordState(1, 0, 6); now.Tries() != 2 {
@@ -266,23 +266,23 @@ func TestRedrivenRecordsDontRepeatNumbers(t *testing.T) {
 		}
 		requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
 	}
-	mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 9, Items: []commitlog.Item{redriven(1, 0, 6), tries(1, 2, 0, 6, 8), runs(1, 0, 6, 1, 8)}})
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{redriven(1, 0, 6), tries(1, 2, 0, 6, 8), runs(1, 0, 6, 1, 8)}})
 }
 
 func TestNonsenseAboutQueuesIsRefusedAndChangesNothing(t *testing.T) {
 	long := strings.Repeat("n", 2000)
-	set := func(change func(x *commitlog.QueueSet)) commitlog.Item {
+	set := func(change func(x *format.QueueSet)) format.Item {
 		x := queueSet(6, 1, "new")
 		change(x)
 		return x
 	}
-	putBack := func(change func(x *commitlog.RecordPutBack)) commitlog.Item {
+	putBack := func(change func(x *format.RecordPutBack)) format.Item {
 		x := back(1, 0, 4, 2, false)
 		change(x)
 		return x
 	}
-	fine := []commitlog.Item{queueSet(5, 1, "e"), runs(1, 0, 1, 1, 3), &commitlog.QueueDeleted{ID: 3}, back(1, 0, 7, 1, true)}
-	for name, it := range map[string]commitlog.Item{
+	fine := []format.Item{queueSet(5, 1, "e"), runs(1, 0, 1, 1, 3), &format.QueueDeleted{ID: 3}, back(1, 0, 7, 1, true)}
+	for name, it := range map[string]format.Item{
 		"id again":                        queueSet(1, 1, "f"),
 		"id of a deleted one":             queueSet(2, 1, "f"),
 		"id of one deleted here":          queueSet(3, 2, "mail"),
@@ -291,30 +291,30 @@ func TestNonsenseAboutQueuesIsRefusedAndChangesNothing(t *testing.T) {
 		"name that this commit took":      queueSet(6, 1, "e"),
 		"id in another topic":             queueSet(1, 2, "mail"),
 		"topic that isn't there":          queueSet(6, 3, "f"),
-		"no name":                         set(func(x *commitlog.QueueSet) { x.Name = "" }),
-		"long name":                       set(func(x *commitlog.QueueSet) { x.Name = long[:QueueNameBytesMax+1] }),
-		"long dead-letter topic":          set(func(x *commitlog.QueueSet) { x.Config.DeadLetterTopic = long[:QueueNameBytesMax+1] }),
-		"no lease":                        set(func(x *commitlog.QueueSet) { x.Config.LeaseMS = 0 }),
-		"long lease":                      set(func(x *commitlog.QueueSet) { x.Config.LeaseMS = QueueMSMax + 1 }),
-		"no attempts":                     set(func(x *commitlog.QueueSet) { x.Config.Attempts = 0 }),
-		"backoff before it begins":        set(func(x *commitlog.QueueSet) { x.Config.BackoffMinMS = -1 }),
-		"backoff that falls":              set(func(x *commitlog.QueueSet) { x.Config.BackoffMaxMS = 9 }),
-		"long backoff":                    set(func(x *commitlog.QueueSet) { x.Config.BackoffMaxMS = QueueMSMax + 1 }),
-		"deleted again":                   &commitlog.QueueDeleted{ID: 2},
-		"deleted here again":              &commitlog.QueueDeleted{ID: 3},
+		"no name":                         set(func(x *format.QueueSet) { x.Name = "" }),
+		"long name":                       set(func(x *format.QueueSet) { x.Name = long[:QueueNameBytesMax+1] }),
+		"long dead-letter topic":          set(func(x *format.QueueSet) { x.Config.DeadLetterTopic = long[:QueueNameBytesMax+1] }),
+		"no lease":                        set(func(x *format.QueueSet) { x.Config.LeaseMS = 0 }),
+		"long lease":                      set(func(x *format.QueueSet) { x.Config.LeaseMS = QueueMSMax + 1 }),
+		"no attempts":                     set(func(x *format.QueueSet) { x.Config.Attempts = 0 }),
+		"backoff before it begins":        set(func(x *format.QueueSet) { x.Config.BackoffMinMS = -1 }),
+		"backoff that falls":              set(func(x *format.QueueSet) { x.Config.BackoffMaxMS = 9 }),
+		"long backoff":                    set(func(x *format.QueueSet) { x.Config.BackoffMaxMS = QueueMSMax + 1 }),
+		"deleted again":                   &format.QueueDeleted{ID: 2},
+		"deleted here again":              &format.QueueDeleted{ID: 3},
 		"owner of none":                   owned(9, 1),
 		"owner of the same epoch":         owned(1, 2),
 		"owner of a later epoch":          owned(1, 4),
 		"owner of epoch 0":                owned(4, 0),
 		"owner with too many windows":     owned(1, 3, 1, 1, 1, 1),
 		"owner's window before 0":         owned(1, 3, 1, -1),
-		"owner with a long address":       &commitlog.QueueOwned{Queue: 1, Epoch: 3, Address: long},
-		"release by an old owner":         &commitlog.QueueReleased{Queue: 1, Epoch: 1},
-		"release of what nobody owns":     &commitlog.QueueReleased{Queue: 4},
-		"release of none":                 &commitlog.QueueReleased{Queue: 9, Epoch: 1},
-		"window of an old owner":          &commitlog.WindowMoved{Queue: 1, Epoch: 1, Window: 99},
-		"window in no partition":          &commitlog.WindowMoved{Queue: 1, Epoch: 2, Partition: 3, Window: 99},
-		"window before 0":                 &commitlog.WindowMoved{Queue: 1, Epoch: 2, Partition: 2, Window: -1},
+		"owner with a long address":       &format.QueueOwned{Queue: 1, Epoch: 3, Address: long},
+		"release by an old owner":         &format.QueueReleased{Queue: 1, Epoch: 1},
+		"release of what nobody owns":     &format.QueueReleased{Queue: 4},
+		"release of none":                 &format.QueueReleased{Queue: 9, Epoch: 1},
+		"window of an old owner":          &format.WindowMoved{Queue: 1, Epoch: 1, Window: 99},
+		"window in no partition":          &format.WindowMoved{Queue: 1, Epoch: 2, Partition: 3, Window: 99},
+		"window before 0":                 &format.WindowMoved{Queue: 1, Epoch: 2, Partition: 2, Window: -1},
 		"attempts of an old owner":        tries(1, 1, 0, 4, 3),
 		"attempts where nobody owns":      tries(4, 0, 0, 4, 1),
 		"attempts in no partition":        tries(1, 2, 3, 4, 1),
@@ -351,16 +351,16 @@ func TestNonsenseAboutQueuesIsRefusedAndChangesNothing(t *testing.T) {
 		"done far beyond the end":         runs(1, 0, math.MaxInt64, 1, 1),
 		"done before 0":                   runs(1, 0, -1, 1, 1),
 		"no records done":                 runs(1, 0, 8, 0, 1),
-		"put back by an older attempt":    putBack(func(x *commitlog.RecordPutBack) { x.Number = 1 }),
-		"put back that is done":           putBack(func(x *commitlog.RecordPutBack) { x.Offset, x.Number = 2, 1 }),
-		"put back that is done here":      putBack(func(x *commitlog.RecordPutBack) { x.Offset, x.Number = 1, 3 }),
-		"put back that is parked":         putBack(func(x *commitlog.RecordPutBack) { x.Offset, x.Number = 6, 1 }),
-		"put back that never went out":    putBack(func(x *commitlog.RecordPutBack) { x.Queue, x.Number = 4, 0 }),
-		"put back beyond the end":         putBack(func(x *commitlog.RecordPutBack) { x.Offset, x.Number = 10, 1 }),
-		"put back before 0":               putBack(func(x *commitlog.RecordPutBack) { x.Offset, x.Number = -1, 1 }),
-		"put back in no partition":        putBack(func(x *commitlog.RecordPutBack) { x.Partition = 3 }),
-		"put back for a long reason":      putBack(func(x *commitlog.RecordPutBack) { x.Reason = long }),
-		"put back until before time":      putBack(func(x *commitlog.RecordPutBack) { x.NotBefore = -1 }),
+		"put back by an older attempt":    putBack(func(x *format.RecordPutBack) { x.Number = 1 }),
+		"put back that is done":           putBack(func(x *format.RecordPutBack) { x.Offset, x.Number = 2, 1 }),
+		"put back that is done here":      putBack(func(x *format.RecordPutBack) { x.Offset, x.Number = 1, 3 }),
+		"put back that is parked":         putBack(func(x *format.RecordPutBack) { x.Offset, x.Number = 6, 1 }),
+		"put back that never went out":    putBack(func(x *format.RecordPutBack) { x.Queue, x.Number = 4, 0 }),
+		"put back beyond the end":         putBack(func(x *format.RecordPutBack) { x.Offset, x.Number = 10, 1 }),
+		"put back before 0":               putBack(func(x *format.RecordPutBack) { x.Offset, x.Number = -1, 1 }),
+		"put back in no partition":        putBack(func(x *format.RecordPutBack) { x.Partition = 3 }),
+		"put back for a long reason":      putBack(func(x *format.RecordPutBack) { x.Reason = long }),
+		"put back until before time":      putBack(func(x *format.RecordPutBack) { x.NotBefore = -1 }),
 		"nothing redriven":                redriven(1, 0),
 		"redriven that is not parked":     redriven(1, 0, 5),
 		"redriven twice":                  redriven(1, 0, 6, 6),
@@ -368,22 +368,22 @@ func TestNonsenseAboutQueuesIsRefusedAndChangesNothing(t *testing.T) {
 		"redriven before 0":               redriven(1, 0, -1),
 		"redriven in no partition":        redriven(1, 3, 6),
 		"redriven that was redriven":      redriven(1, 2, 1),
-		"purged in no queue":              &commitlog.QueuePurged{Queue: 9},
-		"purged in no partition":          &commitlog.QueuePurged{Queue: 1, Partition: 3},
-		"purged beyond the end":           &commitlog.QueuePurged{Queue: 1, Before: 11},
-		"purged before 0":                 &commitlog.QueuePurged{Queue: 1, Before: -1},
+		"purged in no queue":              &format.QueuePurged{Queue: 9},
+		"purged in no partition":          &format.QueuePurged{Queue: 1, Partition: 3},
+		"purged beyond the end":           &format.QueuePurged{Queue: 1, Before: 11},
+		"purged before 0":                 &format.QueuePurged{Queue: 1, Before: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := queueState(t)
 			before, memory := s.View().Encode(), s.Memory()
-			err := s.Apply(&commitlog.Commit{Seq: s.Seq() + 1, Time: 30, Items: append(slices.Clone(fine), it)})
+			err := s.Apply(&format.Commit{Seq: s.Seq() + 1, Time: 30, Items: append(slices.Clone(fine), it)})
 			if !errors.Is(err, ErrNonsense) {
 				t.Fatalf("the error is %v", err)
 			}
 			if string(s.View().Encode()) != string(before) || s.Memory() != memory {
 				t.Fatal("the state has changed")
 			}
-			mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Time: 30, Items: fine})
+			mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 30, Items: fine})
 		})
 	}
 }
@@ -391,7 +391,7 @@ func TestNonsenseAboutQueuesIsRefusedAndChangesNothing(t *testing.T) {
 // A draft tells what the items before it did, so that a broker can decide by it.
 func TestDraftTellsOfQueues(t *testing.T) {
 	d := queueState(t).Draft(9)
-	take := func(its ...commitlog.Item) {
+	take := func(its ...format.Item) {
 		t.Helper()
 		for _, it := range its {
 			if err := d.Take(it); err != nil {
@@ -413,27 +413,27 @@ func TestDraftTellsOfQueues(t *testing.T) {
 	take(runs(1, 0, 9, 1, 1), tries(1, 2, 0, 4, 3))
 	want(9, true, 0, true)
 	want(4, false, 3, true)
-	take(&commitlog.Batch{Topic: 1, Base: 10, Count: 3, Size: 61})
+	take(&format.Batch{Topic: 1, Base: 10, Count: 3, Size: 61})
 	want(11, false, 0, false)
 	want(12, false, 0, true)
-	take(owned(1, 3, 13), &commitlog.QueuePurged{Queue: 1, Before: 5})
+	take(owned(1, 3, 13), &format.QueuePurged{Queue: 1, Before: 5})
 	want(11, false, 1, true)
 	want(12, false, 0, false)
 	want(4, true, 0, true)
 	if epoch, owned := d.QueueEpoch(1); epoch != 3 || !owned {
 		t.Fatalf("epoch %d, %v", epoch, owned)
 	}
-	take(&commitlog.QueueReleased{Queue: 1, Epoch: 3})
+	take(&format.QueueReleased{Queue: 1, Epoch: 3})
 	want(12, false, 0, true)
 	if _, owned := d.QueueEpoch(1); owned {
 		t.Fatal("it is still owned")
 	}
 	changed := queueSet(1, 1, "mail")
-	take(changed, queueSet(5, 1, "new"), &commitlog.QueueDeleted{ID: 4}, queueSet(6, 1, "idle"))
+	take(changed, queueSet(5, 1, "new"), &format.QueueDeleted{ID: 4}, queueSet(6, 1, "idle"))
 	if id, ok := d.QueueID(1, "idle"); !ok || id != 6 || d.QueueConfig(1) != changed.Config || d.NextQueueID() != 7 || d.QueueCount() != 4 {
 		t.Fatalf("the one created again is %d, %v; the next %d of %d", id, ok, d.NextQueueID(), d.QueueCount())
 	}
-	take(&commitlog.TopicDeleted{ID: 1})
+	take(&format.TopicDeleted{ID: 1})
 	for _, name := range []string{"mail", "new", "idle", "gone"} {
 		if id, ok := d.QueueID(1, name); ok {
 			t.Fatalf("%s is still there as %d", name, id)

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 func appendText(b []byte, s string) []byte {
@@ -107,7 +107,7 @@ func (s *State) decodeQueues(r *reader) {
 // decodeQueue reads a queue without its partitions.
 func decodeQueue(r *reader) *Queue {
 	q := &Queue{ID: r.uvarint(), Topic: r.uvarint(), Name: r.text(), Created: r.int64()}
-	q.Config = commitlog.QueueConfig{LeaseMS: r.int64(), BackoffMinMS: r.int64(), BackoffMaxMS: r.int64(), Attempts: uint32(r.max(1<<32 - 1))}
+	q.Config = format.QueueConfig{LeaseMS: r.int64(), BackoffMinMS: r.int64(), BackoffMaxMS: r.int64(), Attempts: uint32(r.max(1<<32 - 1))}
 	flags := r.byte()
 	q.Config.Ordered, q.Config.Paused, q.Owned = flags&1 != 0, flags&2 != 0, flags&4 != 0
 	q.Config.DeadLetterTopic = r.text()
@@ -116,7 +116,7 @@ func decodeQueue(r *reader) *Queue {
 		q.Push = decodePush(r)
 	}
 	switch {
-	case !soundQueue(&commitlog.QueueSet{Name: q.Name, Config: q.Config}) || flags > 15:
+	case !soundQueue(&format.QueueSet{Name: q.Name, Config: q.Config}) || flags > 15:
 		r.fail("queue %d %q with flags %#x has the config %+v", q.ID, q.Name, flags, q.Config)
 	case len(q.Address) > AddressBytesMax || q.Owned && q.Epoch == 0 || !q.Owned && q.Address != "":
 		r.fail("queue %d with an owner of epoch %d at %q", q.ID, q.Epoch, q.Address)
@@ -168,19 +168,19 @@ func (a Attempt) sound() bool {
 // what is done stays so.
 func (s *State) continuesQueues(old *State) error {
 	if s.queues.next < old.queues.next {
-		return fmt.Errorf("%w: the next queue was %d and is now %d", commitlog.ErrFork, old.queues.next, s.queues.next)
+		return fmt.Errorf("%w: the next queue was %d and is now %d", ErrDiscontinued, old.queues.next, s.queues.next)
 	}
 	for id, now := range s.queues.byID {
 		was := old.queues.byID[id]
 		if id < old.queues.next && (was == nil || was.Name != now.Name || was.Topic != now.Topic || was.Epoch > now.Epoch) {
-			return fmt.Errorf("%w: queue %d is another than it was", commitlog.ErrFork, id)
+			return fmt.Errorf("%w: queue %d is another than it was", ErrDiscontinued, id)
 		}
 		if was == nil {
 			continue
 		}
 		for i := range was.partitions {
 			if p := now.part(int32(i)); !p.done.holds(&was.partitions[i].done) {
-				return fmt.Errorf("%w: work of queue %d, partition %d is not done any more", commitlog.ErrFork, id, i)
+				return fmt.Errorf("%w: work of queue %d, partition %d is not done any more", ErrDiscontinued, id, i)
 			}
 		}
 	}

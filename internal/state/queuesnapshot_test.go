@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // aQueue is a snapshot to where the partitions of its one queue are counted.
@@ -118,7 +118,7 @@ func TestSnapshotWhoseQueuesContradictThemselvesIsRefused(t *testing.T) {
 		"delayed out of order":        {"delayed offset 2": 5},
 		"delayed twice":               {"delayed offset 2": 6},
 	} {
-		if _, err := Decode(1, bytesOf(t, queueFields(), bends)); !errors.Is(err, commitlog.ErrCorrupt) {
+		if _, err := Decode(1, bytesOf(t, queueFields(), bends)); !errors.Is(err, format.ErrCorrupt) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
@@ -133,7 +133,7 @@ func TestSnapshotWithHugeSpansIsRefused(t *testing.T) {
 	}
 	for _, name := range []string{"floor", "gap", "records", "gap 2", "records 2", "doubt", "offset", "offset 2", "lease", "longest", "delayed offset", "delayed offset 2", "due later"} {
 		bent := slices.Concat(all[:at(name)], huge, all[at(name)+1:])
-		if _, err := Decode(1, bent); !errors.Is(err, commitlog.ErrCorrupt) {
+		if _, err := Decode(1, bent); !errors.Is(err, format.ErrCorrupt) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
@@ -144,25 +144,25 @@ func TestSnapshotWithHugeSpansIsRefused(t *testing.T) {
 }
 
 func TestQueuesContinue(t *testing.T) {
-	fold := func(items ...commitlog.Item) *State {
+	fold := func(items ...format.Item) *State {
 		s := New()
-		first := []commitlog.Item{
-			&commitlog.TopicCreated{ID: 1, Partitions: 2, Name: "a"}, &commitlog.Batch{Topic: 1, Count: 9, Size: 61},
-			queueSet(1, 1, "a"), queueSet(2, 1, "b"), &commitlog.QueueDeleted{ID: 2}, owned(1, 1, 9),
+		first := []format.Item{
+			&format.TopicCreated{ID: 1, Partitions: 2, Name: "a"}, &format.Batch{Topic: 1, Count: 9, Size: 61},
+			queueSet(1, 1, "a"), queueSet(2, 1, "b"), &format.QueueDeleted{ID: 2}, owned(1, 1, 9),
 		}
-		mustApply(t, s, &commitlog.Commit{Seq: 1, PayloadSize: 61, Items: append(first, items...)})
+		mustApply(t, s, &format.Commit{Seq: 1, PayloadSize: 61, Items: append(first, items...)})
 		return s
 	}
-	bare := func(items ...commitlog.Item) *State {
+	bare := func(items ...format.Item) *State {
 		s := New()
-		mustApply(t, s, &commitlog.Commit{Seq: 1, PayloadSize: 61, Items: append([]commitlog.Item{
-			&commitlog.TopicCreated{ID: 1, Partitions: 2, Name: "a"}, &commitlog.Batch{Topic: 1, Count: 9, Size: 61},
+		mustApply(t, s, &format.Commit{Seq: 1, PayloadSize: 61, Items: append([]format.Item{
+			&format.TopicCreated{ID: 1, Partitions: 2, Name: "a"}, &format.Batch{Topic: 1, Count: 9, Size: 61},
 		}, items...)})
 		return s
 	}
-	worked := []commitlog.Item{runs(1, 0, 0, 2, 1, 4, 2, 1, 8, 1, 1), back(1, 0, 3, 1, true)}
+	worked := []format.Item{runs(1, 0, 0, 2, 1, 4, 2, 1, 8, 1, 1), back(1, 0, 3, 1, true)}
 	old := fold(worked...)
-	more := func(items ...commitlog.Item) *State { return fold(append(slices.Clone(worked), items...)...) }
+	more := func(items ...format.Item) *State { return fold(append(slices.Clone(worked), items...)...) }
 	for name, test := range map[string]struct {
 		now  *State
 		fork bool
@@ -170,21 +170,21 @@ func TestQueuesContinue(t *testing.T) {
 		"the same":             {more(), false},
 		"more is done":         {more(runs(1, 0, 6, 1, 1)), false},
 		"a gap is filled":      {more(runs(1, 0, 6, 2, 1)), false},
-		"all is purged":        {more(&commitlog.QueuePurged{Queue: 1, Before: 9}), false},
+		"all is purged":        {more(&format.QueuePurged{Queue: 1, Before: 9}), false},
 		"another owner":        {more(owned(1, 2)), false},
 		"redriven":             {more(redriven(1, 0, 3)), false},
 		"one more queue":       {more(queueSet(3, 1, "c")), false},
-		"deleted since":        {fold(&commitlog.QueueDeleted{ID: 1}), false},
+		"deleted since":        {fold(&format.QueueDeleted{ID: 1}), false},
 		"the floor has fallen": {fold(runs(1, 0, 0, 1, 1, 4, 2, 1, 8, 1, 1)), true},
 		"a span is smaller":    {fold(runs(1, 0, 0, 2, 1, 4, 1, 1, 8, 1, 1)), true},
 		"a span is not there":  {fold(runs(1, 0, 0, 2, 1, 8, 1, 1)), true},
 		"nothing is done":      {fold(), true},
 		"came back":            {bare(queueSet(1, 1, "a"), queueSet(2, 1, "b"), owned(1, 1, 9), worked[0]), true},
-		"the epoch has fallen": {bare(queueSet(1, 1, "a"), queueSet(2, 1, "b"), &commitlog.QueueDeleted{ID: 2}), true},
-		"under another name":   {bare(queueSet(1, 1, "z"), queueSet(2, 1, "b"), &commitlog.QueueDeleted{ID: 2}, owned(1, 1, 9), worked[0]), true},
+		"the epoch has fallen": {bare(queueSet(1, 1, "a"), queueSet(2, 1, "b"), &format.QueueDeleted{ID: 2}), true},
+		"under another name":   {bare(queueSet(1, 1, "z"), queueSet(2, 1, "b"), &format.QueueDeleted{ID: 2}, owned(1, 1, 9), worked[0]), true},
 		"never created":        {bare(queueSet(1, 1, "a"), owned(1, 1, 9), worked[0]), true},
 	} {
-		if err := test.now.Continues(old); (err != nil) != test.fork || err != nil && !errors.Is(err, commitlog.ErrFork) {
+		if err := test.now.Continues(old); (err != nil) != test.fork || err != nil && !errors.Is(err, ErrDiscontinued) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

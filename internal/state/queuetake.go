@@ -3,36 +3,36 @@ package state
 import (
 	"fmt"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // takeQueueItem checks an item about a queue; ok tells whether it is one. It checks again
 // what decoding does: brokers ask it before they encode.
-func (d *Draft) takeQueueItem(it commitlog.Item) (ok bool, err error) {
+func (d *Draft) takeQueueItem(it format.Item) (ok bool, err error) {
 	switch x := it.(type) {
-	case *commitlog.QueueSet:
+	case *format.QueueSet:
 		err = d.takeQueue(x)
-	case *commitlog.QueueDeleted:
+	case *format.QueueDeleted:
 		err = d.takeQueueDeletion(x)
-	case *commitlog.QueueOwned:
+	case *format.QueueOwned:
 		err = d.takeOwner(x)
-	case *commitlog.QueueReleased:
+	case *format.QueueReleased:
 		err = d.takeRelease(x)
-	case *commitlog.WindowMoved:
+	case *format.WindowMoved:
 		err = d.takeWindow(x)
-	case *commitlog.RecordsAttempted:
+	case *format.RecordsAttempted:
 		err = d.takeAttempts(x)
-	case *commitlog.RecordsDone:
+	case *format.RecordsDone:
 		err = d.takeDone(x)
-	case *commitlog.RecordPutBack:
+	case *format.RecordPutBack:
 		err = d.takePutBack(x)
-	case *commitlog.RecordsRedriven:
+	case *format.RecordsRedriven:
 		err = d.takeRedriven(x)
-	case *commitlog.QueuePurged:
+	case *format.QueuePurged:
 		err = d.takePurge(x)
-	case *commitlog.RecordsDelayed:
+	case *format.RecordsDelayed:
 		err = d.takeDelay(x)
-	case *commitlog.QueuePushSet:
+	case *format.QueuePushSet:
 		err = d.takePush(x)
 	default:
 		return false, nil
@@ -40,14 +40,14 @@ func (d *Draft) takeQueueItem(it commitlog.Item) (ok bool, err error) {
 	return true, err
 }
 
-func soundQueue(x *commitlog.QueueSet) bool {
+func soundQueue(x *format.QueueSet) bool {
 	c := x.Config
 	return x.Name != "" && len(x.Name) <= QueueNameBytesMax && len(c.DeadLetterTopic) <= QueueNameBytesMax &&
 		c.LeaseMS > 0 && c.LeaseMS <= QueueMSMax && c.Attempts > 0 &&
 		c.BackoffMinMS >= 0 && c.BackoffMaxMS >= c.BackoffMinMS && c.BackoffMaxMS <= QueueMSMax
 }
 
-func (d *Draft) takeQueue(x *commitlog.QueueSet) error {
+func (d *Draft) takeQueue(x *format.QueueSet) error {
 	if !soundQueue(x) {
 		return fmt.Errorf("%w: queue %q of topic %d can't have the config %+v", ErrNonsense, x.Name, x.Topic, x.Config)
 	}
@@ -68,7 +68,7 @@ func (d *Draft) takeQueue(x *commitlog.QueueSet) error {
 	return nil
 }
 
-func (d *Draft) takeQueueDeletion(x *commitlog.QueueDeleted) error {
+func (d *Draft) takeQueueDeletion(x *format.QueueDeleted) error {
 	q := d.queue(x.ID)
 	if q == nil {
 		return fmt.Errorf("%w: no queue %d to delete", ErrNonsense, x.ID)
@@ -78,7 +78,7 @@ func (d *Draft) takeQueueDeletion(x *commitlog.QueueDeleted) error {
 	return nil
 }
 
-func (d *Draft) takeOwner(x *commitlog.QueueOwned) error {
+func (d *Draft) takeOwner(x *format.QueueOwned) error {
 	q := d.queue(x.Queue)
 	if q == nil || x.Epoch == 0 || x.Epoch-1 != q.epoch || len(x.Windows) > int(d.topic(q.topic).partitions) || len(x.Address) > AddressBytesMax {
 		return fmt.Errorf("%w: queue %d can't be owned with epoch %d", ErrNonsense, x.Queue, x.Epoch)
@@ -100,7 +100,7 @@ func (d *Draft) takeOwner(x *commitlog.QueueOwned) error {
 	return nil
 }
 
-func (d *Draft) takeRelease(x *commitlog.QueueReleased) error {
+func (d *Draft) takeRelease(x *format.QueueReleased) error {
 	q, err := d.ownedQueue(x.Queue, x.Epoch)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (d *Draft) takeRelease(x *commitlog.QueueReleased) error {
 	return nil
 }
 
-func (d *Draft) takeWindow(x *commitlog.WindowMoved) error {
+func (d *Draft) takeWindow(x *format.WindowMoved) error {
 	if _, err := d.ownedQueue(x.Queue, x.Epoch); err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (d *Draft) takeWindow(x *commitlog.WindowMoved) error {
 	return nil
 }
 
-func (d *Draft) takeAttempts(x *commitlog.RecordsAttempted) error {
+func (d *Draft) takeAttempts(x *format.RecordsAttempted) error {
 	if _, err := d.ownedQueue(x.Queue, x.Epoch); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func someOf(n int, queue uint64) error {
 	return nil
 }
 
-func (d *Draft) takeDone(x *commitlog.RecordsDone) error {
+func (d *Draft) takeDone(x *format.RecordsDone) error {
 	p, end, err := d.workedOn(x.Queue, x.Partition)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (d *Draft) takeDone(x *commitlog.RecordsDone) error {
 	return someOf(len(x.Runs), x.Queue)
 }
 
-func (d *Draft) takePutBack(x *commitlog.RecordPutBack) error {
+func (d *Draft) takePutBack(x *format.RecordPutBack) error {
 	p, end, err := d.workedOn(x.Queue, x.Partition)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (d *Draft) takePutBack(x *commitlog.RecordPutBack) error {
 	return nil
 }
 
-func (d *Draft) takeRedriven(x *commitlog.RecordsRedriven) error {
+func (d *Draft) takeRedriven(x *format.RecordsRedriven) error {
 	p, _, err := d.workedOn(x.Queue, x.Partition)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (d *Draft) takeRedriven(x *commitlog.RecordsRedriven) error {
 	return someOf(len(x.Offsets), x.Queue)
 }
 
-func (d *Draft) takePurge(x *commitlog.QueuePurged) error {
+func (d *Draft) takePurge(x *format.QueuePurged) error {
 	p, end, err := d.workedOn(x.Queue, x.Partition)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // queueWorld is a queue with owners that come and go, each of which knows the log up to
@@ -35,27 +35,27 @@ type queueOwner struct {
 func newQueueWorld(t *rapid.T) *queueWorld {
 	w := &queueWorld{t: t, log: New(), delivered: map[int64]map[uint32]bool{}, acked: map[int64]uint32{}, before: map[int64]uint32{}, most: 3}
 	w.must(
-		&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "t"},
-		&commitlog.QueueSet{ID: 1, Topic: 1, Name: "q", Config: commitlog.QueueConfig{LeaseMS: 1, Attempts: w.most}},
+		&format.TopicCreated{ID: 1, Partitions: 1, Name: "t"},
+		&format.QueueSet{ID: 1, Topic: 1, Name: "q", Config: format.QueueConfig{LeaseMS: 1, Attempts: w.most}},
 	)
 	return w
 }
 
-func (w *queueWorld) try(items ...commitlog.Item) error {
-	c := &commitlog.Commit{Seq: w.log.Seq() + 1, Items: items}
+func (w *queueWorld) try(items ...format.Item) error {
+	c := &format.Commit{Seq: w.log.Seq() + 1, Items: items}
 	for _, it := range items {
-		if x, ok := it.(*commitlog.Batch); ok {
+		if x, ok := it.(*format.Batch); ok {
 			c.PayloadSize = x.Pos + x.Size
 		}
 	}
-	decoded, err := commitlog.DecodeCommit(commitlog.EncodeCommit(c))
+	decoded, err := format.DecodeCommit(format.EncodeCommit(c))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return w.log.Apply(decoded)
 }
 
-func (w *queueWorld) must(items ...commitlog.Item) {
+func (w *queueWorld) must(items ...format.Item) {
 	w.t.Helper()
 	if err := w.try(items...); err != nil {
 		w.t.Fatal(err)
@@ -112,7 +112,7 @@ func (o *queueOwner) handsAgain(w *queueWorld, offset int64) {
 	case a.Number == 0:
 		return // it is fresh
 	}
-	if w.try(&commitlog.RecordsAttempted{Queue: 1, Epoch: o.epoch, Attempts: []commitlog.Attempt{{Offset: offset, Number: number}}}) == nil {
+	if w.try(&format.RecordsAttempted{Queue: 1, Epoch: o.epoch, Attempts: []format.Attempt{{Offset: offset, Number: number}}}) == nil {
 		w.deliver(offset, number)
 	}
 }
@@ -122,13 +122,13 @@ func (o *queueOwner) releases(w *queueWorld) {
 	if epoch, owned := w.log.Draft(0).QueueEpoch(1); !owned || epoch != o.epoch {
 		return
 	}
-	told := &commitlog.RecordsAttempted{Queue: 1, Epoch: o.epoch}
+	told := &format.RecordsAttempted{Queue: 1, Epoch: o.epoch}
 	for _, offset := range slices.Sorted(maps.Keys(o.out)) {
 		if isDone, a, _ := w.log.Draft(0).RecordState(1, 0, offset); !isDone && a.Number == 0 {
-			told.Attempts = append(told.Attempts, commitlog.Attempt{Offset: offset, Number: 1})
+			told.Attempts = append(told.Attempts, format.Attempt{Offset: offset, Number: 1})
 		}
 	}
-	items := []commitlog.Item{told, &commitlog.QueueReleased{Queue: 1, Epoch: o.epoch}}
+	items := []format.Item{told, &format.QueueReleased{Queue: 1, Epoch: o.epoch}}
 	if len(told.Attempts) == 0 {
 		items = items[1:]
 	}
@@ -137,7 +137,7 @@ func (o *queueOwner) releases(w *queueWorld) {
 }
 
 func (w *queueWorld) ack(offset int64, number uint32) {
-	err := w.try(&commitlog.RecordsDone{Queue: 1, Runs: []commitlog.Run{{Offset: offset, Count: 1, Number: number}}})
+	err := w.try(&format.RecordsDone{Queue: 1, Runs: []format.Run{{Offset: offset, Count: 1, Number: number}}})
 	if err != nil && !errors.Is(err, ErrNonsense) {
 		w.t.Fatal(err)
 	}
@@ -195,15 +195,15 @@ func (w *queueWorld) step() {
 	switch what := rapid.IntRange(0, 13).Draw(t, "what"); {
 	case what == 0 || w.end() == 0:
 		n := rapid.Uint32Range(1, 4).Draw(t, "records")
-		w.must(&commitlog.Batch{Topic: 1, Base: w.end(), Count: n, Size: 61})
+		w.must(&format.Batch{Topic: 1, Base: w.end(), Count: n, Size: 61})
 	case what == 1 || owner == nil:
 		window := rapid.Int64Range(0, w.end()+3).Draw(t, "window")
-		w.must(&commitlog.QueueOwned{Queue: 1, Epoch: epoch + 1, Windows: []int64{window}})
+		w.must(&format.QueueOwned{Queue: 1, Epoch: epoch + 1, Windows: []int64{window}})
 		w.owners = append(w.owners, &queueOwner{epoch: epoch + 1, view: mustDecodeRapid(t, w.log), out: map[int64]bool{}})
 	case what == 2:
 		owner.view = mustDecodeRapid(t, w.log)
 	case what == 3:
-		err := w.try(&commitlog.WindowMoved{Queue: 1, Epoch: owner.epoch, Window: w.log.Queue(1, "q").Window(0) + 2})
+		err := w.try(&format.WindowMoved{Queue: 1, Epoch: owner.epoch, Window: w.log.Queue(1, "q").Window(0) + 2})
 		if (err == nil) != (owned && owner.epoch == epoch) {
 			t.Fatalf("the owner of epoch %d moves the window in %d: %v", owner.epoch, epoch, err)
 		}
@@ -214,12 +214,12 @@ func (w *queueWorld) step() {
 	case what == 7:
 		owner.releases(w)
 	case what == 8:
-		if w.try(&commitlog.RecordsRedriven{Queue: 1, Offsets: []int64{offset}}) == nil {
+		if w.try(&format.RecordsRedriven{Queue: 1, Offsets: []int64{offset}}) == nil {
 			w.before[offset] = w.latest(offset)
 		}
 	case what <= 10 && w.delivered[offset][number]:
 		parked := number >= w.before[offset]+w.most
-		put := &commitlog.RecordPutBack{Queue: 1, Attempt: commitlog.Attempt{Offset: offset, Number: number}, Parked: parked, Reason: "no"}
+		put := &format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: offset, Number: number}, Parked: parked, Reason: "no"}
 		if err := w.try(put); err == nil && number != w.latest(offset) {
 			t.Fatalf("delivery %d of offset %d is put back, after %d", number, offset, w.latest(offset))
 		}

@@ -6,23 +6,23 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // SessionsMax is how many sessions the state knows. The one that was named longest ago is
 // forgotten for another; a broker whose session was forgotten names it again.
 const SessionsMax = 256
 
-const sessionMemory = 2 * int64(unsafe.Sizeof(commitlog.SessionKey{})) // half of the list may be free
+const sessionMemory = 2 * int64(unsafe.Sizeof(format.SessionKey{})) // half of the list may be free
 
 // sessions are those that the log has named last, the last one at the end.
-type sessions []commitlog.SessionKey
+type sessions []format.SessionKey
 
 // KnowsSession tells whether the log has named a session, and not too many others since.
-func (s *State) KnowsSession(k commitlog.SessionKey) bool { return slices.Contains(s.sessions, k) }
+func (s *State) KnowsSession(k format.SessionKey) bool { return slices.Contains(s.sessions, k) }
 
 // takeSession refuses a session that owns what the log gave to another.
-func (d *Draft) takeSession(x *commitlog.SessionNamed) error {
+func (d *Draft) takeSession(x *format.SessionNamed) error {
 	if !x.Sound() {
 		return fmt.Errorf("%w: session %x owns queue %d with epoch %d", ErrNonsense, x.Session, x.Queue, x.Epoch)
 	}
@@ -33,7 +33,7 @@ func (d *Draft) takeSession(x *commitlog.SessionNamed) error {
 	return err
 }
 
-func (s *State) nameSession(x *commitlog.SessionNamed) {
+func (s *State) nameSession(x *format.SessionNamed) {
 	if at := slices.Index(s.sessions, x.Session); at >= 0 {
 		s.sessions = slices.Delete(s.sessions, at, at+1)
 	} else if len(s.sessions) == SessionsMax {
@@ -54,13 +54,13 @@ func appendSessions(b []byte, known sessions, queues []Queue) []byte {
 	}
 	owners := 0
 	for i := range queues {
-		if queues[i].Session != (commitlog.SessionKey{}) {
+		if queues[i].Session != (format.SessionKey{}) {
 			owners++
 		}
 	}
 	b = binary.AppendUvarint(b, uint64(owners))
 	for i := range queues {
-		if k := queues[i].Session; k != (commitlog.SessionKey{}) {
+		if k := queues[i].Session; k != (format.SessionKey{}) {
 			b = append(binary.AppendUvarint(b, queues[i].ID), k[:]...)
 		}
 	}
@@ -68,7 +68,7 @@ func appendSessions(b []byte, known sessions, queues []Queue) []byte {
 }
 
 func (s *State) decodeSessions(r *reader) {
-	n := r.count(len(commitlog.SessionKey{}))
+	n := r.count(len(format.SessionKey{}))
 	if n > SessionsMax {
 		r.fail("%d sessions", n)
 	}
@@ -81,7 +81,7 @@ func (s *State) decodeSessions(r *reader) {
 		s.memory += sessionMemory
 	}
 	var last uint64
-	for range r.count(1 + len(commitlog.SessionKey{})) {
+	for range r.count(1 + len(format.SessionKey{})) {
 		id, k := r.uvarint(), r.sessionKey()
 		q := s.queues.byID[id]
 		if r.err == nil && (id <= last || q == nil || !q.Owned) {
@@ -94,9 +94,9 @@ func (s *State) decodeSessions(r *reader) {
 	}
 }
 
-func (r *reader) sessionKey() (k commitlog.SessionKey) {
+func (r *reader) sessionKey() (k format.SessionKey) {
 	copy(k[:], r.bytes(len(k)))
-	if r.err == nil && k == (commitlog.SessionKey{}) {
+	if r.err == nil && k == (format.SessionKey{}) {
 		r.fail("a session without a key")
 	}
 	return k

@@ -6,19 +6,19 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
-func sessionKey(n int) (k commitlog.SessionKey) {
+func sessionKey(n int) (k format.SessionKey) {
 	k[0] = 0xa5
 	binary.BigEndian.PutUint32(k[1:], uint32(n))
 	return k
 }
 
-func named(n int) *commitlog.SessionNamed { return &commitlog.SessionNamed{Session: sessionKey(n)} }
+func named(n int) *format.SessionNamed { return &format.SessionNamed{Session: sessionKey(n)} }
 
-func ownedBy(n int, queue, epoch uint64) *commitlog.SessionNamed {
-	return &commitlog.SessionNamed{Session: sessionKey(n), Queue: queue, Epoch: epoch}
+func ownedBy(n int, queue, epoch uint64) *format.SessionNamed {
+	return &format.SessionNamed{Session: sessionKey(n), Queue: queue, Epoch: epoch}
 }
 
 // withSessions names some, one of which owns a queue that withQueues has made.
@@ -34,11 +34,11 @@ func TestOwnerIsTheSessionThatItsCommitNames(t *testing.T) {
 		t.Errorf("the owner's session is %x", q.Session)
 	}
 	mustApply(t, s, commitOf(s, owned(1, 4, 5)))
-	if q := s.QueueByID(1); q.Session != (commitlog.SessionKey{}) || !s.KnowsSession(sessionKey(7)) {
+	if q := s.QueueByID(1); q.Session != (format.SessionKey{}) || !s.KnowsSession(sessionKey(7)) {
 		t.Errorf("the next owner, which named none, has session %x", q.Session)
 	}
-	mustApply(t, s, commitOf(s, owned(1, 5, 5), ownedBy(8, 1, 5), &commitlog.QueueReleased{Queue: 1, Epoch: 5}))
-	if q := s.QueueByID(1); q.Session != (commitlog.SessionKey{}) {
+	mustApply(t, s, commitOf(s, owned(1, 5, 5), ownedBy(8, 1, 5), &format.QueueReleased{Queue: 1, Epoch: 5}))
+	if q := s.QueueByID(1); q.Session != (format.SessionKey{}) {
 		t.Errorf("nobody owns it, with session %x", q.Session)
 	}
 }
@@ -46,7 +46,7 @@ func TestOwnerIsTheSessionThatItsCommitNames(t *testing.T) {
 func TestSessionThatOwnsWhatAnotherHasIsNonsense(t *testing.T) {
 	s := queueState(t)
 	mustApply(t, s, commitOf(s, owned(1, 3, 5)))
-	for name, it := range map[string]*commitlog.SessionNamed{
+	for name, it := range map[string]*format.SessionNamed{
 		"no key":           {},
 		"another epoch":    ownedBy(1, 1, 2),
 		"unknown queue":    ownedBy(1, 99, 1),
@@ -106,7 +106,7 @@ func TestSnapshotWhoseSessionsContradictThemselvesIsRefused(t *testing.T) {
 		"owner without key":   slices.Concat([]byte{0, 1, 1}, make([]byte, 32)),
 		"too many":            slices.Concat(binary.AppendUvarint(nil, SessionsMax+1), manyKeys(SessionsMax+1), []byte{0}),
 	} {
-		if _, err := Decode(s.Seq(), slices.Concat(begin, end)); !errors.Is(err, commitlog.ErrCorrupt) {
+		if _, err := Decode(s.Seq(), slices.Concat(begin, end)); !errors.Is(err, format.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

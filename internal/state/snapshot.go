@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // A snapshot is the body of a checkpoint. Numbers are varints (u: unsigned, z:
@@ -96,15 +96,15 @@ import (
 // It is canonical: equal states give equal bytes, however they came about.
 const snapshotVersion = 5
 
-var errSnapshot = fmt.Errorf("snapshot: %w", commitlog.ErrCorrupt)
+var errSnapshot = fmt.Errorf("snapshot: %w", format.ErrCorrupt)
 
 // View is the state as it was when it was taken. It may be read while the state
 // goes on.
 type View struct {
-	seq          commitlog.Seq
+	seq          format.Seq
 	time         int64
 	nextTopic    uint64
-	dataFloor    commitlog.Seq
+	dataFloor    format.Seq
 	objects      objects
 	topics       []Topic
 	keyed        []Keyed
@@ -140,7 +140,7 @@ func (s *State) View() *View {
 }
 
 // Seq returns the last slot folded in.
-func (v *View) Seq() commitlog.Seq { return v.seq }
+func (v *View) Seq() format.Seq { return v.seq }
 
 // Encode returns the snapshot.
 func (v *View) Encode() []byte { return appendSessions(v.withoutSessions(), v.sessions, v.queues) }
@@ -239,17 +239,17 @@ func appendPartition(b []byte, p *Partition) []byte {
 }
 
 // Decode reads a snapshot as of slot seq. It survives any bytes.
-func Decode(seq commitlog.Seq, body []byte) (*State, error) {
+func Decode(seq format.Seq, body []byte) (*State, error) {
 	r := reader{b: body}
 	s := New()
 	s.seq = seq
 	version := r.byte()
 	if version == 0 || version > snapshotVersion {
-		return nil, fmt.Errorf("%w: snapshot version is %d, this seb reads 1 to %d", commitlog.ErrVersion, version, snapshotVersion)
+		return nil, fmt.Errorf("%w: snapshot version is %d, this seb reads 1 to %d", format.ErrVersion, version, snapshotVersion)
 	}
 	s.time = r.int64()
 	s.nextTopic = r.uvarint()
-	s.dataFloor = commitlog.Seq(r.uvarint())
+	s.dataFloor = format.Seq(r.uvarint())
 	s.decodeObjects(&r)
 	for range r.count(5) {
 		s.decodeTopic(&r, version)
@@ -303,7 +303,7 @@ func (s *State) decodeTopic(r *reader, version byte) {
 	t.Name = string(r.bytes(r.count(1)))
 	t.Created = r.int64()
 	if version > 1 {
-		t.Config = commitlog.TopicConfig{RetentionMS: r.int64(), RetentionBytes: r.int64()}
+		t.Config = format.TopicConfig{RetentionMS: r.int64(), RetentionBytes: r.int64()}
 	}
 	n := r.count(4)
 	if r.err == nil && (t.ID >= s.nextTopic || t.Name == "" || n == 0 || s.topics[t.ID] != nil || s.names[t.Name] != nil) {
@@ -361,7 +361,7 @@ func (s *State) decodeKeyed(r *reader) {
 		copy(k.Key[:], r.bytes(len(k.Key)))
 		copy(k.Print[:], r.bytes(len(k.Print)))
 		for range r.count(3) {
-			x := commitlog.KeyedRange{Partition: uint32(r.max(1<<32 - 1)), Count: uint32(r.max(1<<32 - 1)), Base: r.int64()}
+			x := format.KeyedRange{Partition: uint32(r.max(1<<32 - 1)), Count: uint32(r.max(1<<32 - 1)), Base: r.int64()}
 			if x.Count == 0 || x.Base+int64(x.Count) < 0 {
 				r.fail("a keyed range of %d records at %d", x.Count, x.Base)
 			}

@@ -13,7 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // TestSnapshotAndReplayIsFullReplay cuts a log at every slot.
@@ -21,7 +21,7 @@ func TestSnapshotAndReplayIsFullReplay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, m := &writer{State: New()}, &model{}
 		var (
-			log       []*commitlog.Commit
+			log       []*format.Commit
 			snapshots [][]byte
 			views     []*View
 		)
@@ -34,10 +34,10 @@ func TestSnapshotAndReplayIsFullReplay(t *testing.T) {
 			log = append(log, c)
 		}
 		for cut, snapshot := range snapshots {
-			if string(views[cut].Encode()) != string(snapshot) || views[cut].Seq() != commitlog.Seq(cut) {
+			if string(views[cut].Encode()) != string(snapshot) || views[cut].Seq() != format.Seq(cut) {
 				t.Fatalf("the view of slot %d has changed since", cut)
 			}
-			s, err := Decode(commitlog.Seq(cut), snapshot)
+			s, err := Decode(format.Seq(cut), snapshot)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestEverySnapshotThatIsCutOffIsRefused(t *testing.T) {
 			t.Fatalf("%d of %d bytes are accepted: %s", n, len(b), summary(s))
 		}
 	}
-	if _, err := Decode(3, append(b, 0)); !errors.Is(err, commitlog.ErrCorrupt) {
+	if _, err := Decode(3, append(b, 0)); !errors.Is(err, format.ErrCorrupt) {
 		t.Fatalf("with a byte more: %v", err)
 	}
 }
@@ -137,7 +137,7 @@ func TestSnapshotOfAnotherVersionIsRefused(t *testing.T) {
 	b := sound(t).View().Encode()
 	for _, version := range []byte{0, snapshotVersion + 1} {
 		b[0] = version
-		if _, err := Decode(3, b); !errors.Is(err, commitlog.ErrVersion) {
+		if _, err := Decode(3, b); !errors.Is(err, format.ErrVersion) {
 			t.Fatalf("version %d: the error is %v", version, err)
 		}
 	}
@@ -186,22 +186,22 @@ func TestSnapshotThatContradictsItselfIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bent := slices.Clone(snapshot)
 			bent[bend.at] = bend.to
-			if _, err := Decode(1, bent); !errors.Is(err, commitlog.ErrCorrupt) {
+			if _, err := Decode(1, bent); !errors.Is(err, format.ErrCorrupt) {
 				t.Fatalf("the error is %v", err)
 			}
 		})
 	}
 	late := slices.Clone(snapshot)
 	late[26], late[29] = 3, 1
-	if _, err := Decode(1, late); !errors.Is(err, commitlog.ErrCorrupt) {
+	if _, err := Decode(1, late); !errors.Is(err, format.ErrCorrupt) {
 		t.Fatalf("a first batch behind the start: %v", err)
 	}
 	twice := slices.Concat(snapshot[:17], []byte{2}, snapshot[18:topicsEnd], snapshot[18:])
-	if _, err := Decode(1, twice); !errors.Is(err, commitlog.ErrCorrupt) {
+	if _, err := Decode(1, twice); !errors.Is(err, format.ErrCorrupt) {
 		t.Fatalf("a topic twice: %v", err)
 	}
 	again := slices.Concat(snapshot[:topicsEnd], []byte{2}, snapshot[topicsEnd+1:keyedEnd], snapshot[topicsEnd+1:])
-	if _, err := Decode(1, again); !errors.Is(err, commitlog.ErrCorrupt) {
+	if _, err := Decode(1, again); !errors.Is(err, format.ErrCorrupt) {
 		t.Fatalf("a key twice: %v", err)
 	}
 }
@@ -233,7 +233,7 @@ func TestSnapshotThatLiesAboutCountsTakesNoMemory(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			_, err := Decode(1, b)
 			runtime.ReadMemStats(&after)
-			if !errors.Is(err, commitlog.ErrCorrupt) {
+			if !errors.Is(err, format.ErrCorrupt) {
 				t.Fatalf("the error is %v", err)
 			}
 			if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
@@ -248,14 +248,14 @@ func TestViewIsReadWhileTheStateGoesOn(t *testing.T) {
 	end := s.Topic("a").Partitions[0].End
 	var readers sync.WaitGroup
 	for i := range 300 {
-		items := []commitlog.Item{&commitlog.Batch{Topic: 1, Base: end, Count: 1, Size: 61}}
+		items := []format.Item{&format.Batch{Topic: 1, Base: end, Count: 1, Size: 61}}
 		switch i {
 		case 100:
-			items = append(items, &commitlog.PartitionsAdded{Topic: 1, Partitions: 9})
+			items = append(items, &format.PartitionsAdded{Topic: 1, Partitions: 9})
 		case 200:
-			items = append(items, &commitlog.TopicCreated{ID: 2, Partitions: 1, Name: "b"})
+			items = append(items, &format.TopicCreated{ID: 2, Partitions: 1, Name: "b"})
 		case 299:
-			items = append(items, &commitlog.TopicDeleted{ID: 1})
+			items = append(items, &format.TopicDeleted{ID: 1})
 		}
 		end++
 		if i%20 == 19 {
@@ -268,7 +268,7 @@ func TestViewIsReadWhileTheStateGoesOn(t *testing.T) {
 				}
 			})
 		}
-		mustApply(t, s, &commitlog.Commit{Seq: s.Seq() + 1, Items: items})
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Items: items})
 	}
 	readers.Wait()
 }
@@ -292,7 +292,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Decode(5, b)
 		if err != nil {
-			if !errors.Is(err, commitlog.ErrCorrupt) && !errors.Is(err, commitlog.ErrVersion) {
+			if !errors.Is(err, format.ErrCorrupt) && !errors.Is(err, format.ErrVersion) {
 				t.Fatalf("the error says neither damaged nor version: %v", err)
 			}
 			return
@@ -311,19 +311,19 @@ func FuzzDecodeSnapshot(f *testing.F) {
 			}
 		}
 		// What was accepted can go on.
-		c := &commitlog.Commit{Seq: 6, Time: s.Time(), Data: []commitlog.DataRef{{Seq: s.DataFloor(), ID: 1, Size: 1000}}}
+		c := &format.Commit{Seq: 6, Time: s.Time(), Data: []format.DataRef{{Seq: s.DataFloor(), ID: 1, Size: 1000}}}
 		if s.nextTopic+1 != 0 {
-			c.Items = []commitlog.Item{
-				&commitlog.TopicCreated{ID: s.nextTopic, Partitions: 1, Name: "a name that no other topic has"},
-				&commitlog.Batch{Topic: s.nextTopic, Count: 1, Size: 61},
-				&commitlog.Batch{Topic: s.nextTopic, Base: 1, Count: 1, Size: 61, Object: 1},
+			c.Items = []format.Item{
+				&format.TopicCreated{ID: s.nextTopic, Partitions: 1, Name: "a name that no other topic has"},
+				&format.Batch{Topic: s.nextTopic, Count: 1, Size: 61},
+				&format.Batch{Topic: s.nextTopic, Base: 1, Count: 1, Size: 61, Object: 1},
 			}
 		}
 		if s.DataFloor() > 5 {
 			c.Data, c.Items = nil, nil
 		}
 		if s.NextKeyID()+1 != 0 && len(s.Keys()) < KeysMax {
-			c.Items = append(c.Items, key(s.NextKeyID(), "a name that no other key has"), &commitlog.KeyRevoked{ID: s.NextKeyID()})
+			c.Items = append(c.Items, key(s.NextKeyID(), "a name that no other key has"), &format.KeyRevoked{ID: s.NextKeyID()})
 		}
 		if topics := s.Topics(); len(topics) > 0 && s.consumers.next+1 != 0 {
 			c.Items = append(c.Items, created(s.consumers.next, topics[0].ID, "a name that no other consumer has"), moved(s.consumers.next, 0, 0))

@@ -8,7 +8,8 @@ import (
 
 // sorted is a set of items in the order of compare, which every call gets alike. It is kept in
 // chunks, so that an item is found, added or removed without a move of all others, and
-// a walk can begin anywhere.
+// a walk can begin anywhere. A chunk fills half of its memory at least, unless that is little, and two
+// neighbours more than half of a chunk.
 type sorted[T any] struct {
 	chunks [][]T // none is empty
 	count  int
@@ -35,7 +36,7 @@ func (s *sorted[T]) add(x T, compare func(a, b T) int) {
 	switch {
 	case len(c) < sortedChunkMax:
 		s.chunks[i] = slices.Insert(c, at, x)
-	case at == len(c): // what comes in order leaves full chunks behind
+	case at == len(c) && i == len(s.chunks)-1: // what comes in order leaves full chunks behind
 		s.chunks = slices.Insert(s.chunks, i+1, []T{x})
 	default:
 		half := len(c) / 2
@@ -62,8 +63,26 @@ func (s *sorted[T]) remove(x T, compare func(a, b T) int) {
 	}
 	s.count--
 	s.chunks[i] = slices.Delete(s.chunks[i], at, at+1)
-	if len(s.chunks[i]) == 0 {
-		s.chunks = slices.Delete(s.chunks, i, i+1)
+	s.tidy(i)
+}
+
+// tidy gives back memory that the chunk at i no longer needs, from which an item was removed: that
+// of the whole chunk if it is empty, or if a neighbour can have what is left.
+func (s *sorted[T]) tidy(i int) {
+	c := s.chunks[i]
+	gone := len(c) == 0
+	for _, j := range [...]int{i - 1, i + 1} {
+		if gone || j < 0 || j >= len(s.chunks) || len(s.chunks[j])+len(c) > sortedChunkMax/2 {
+			continue
+		}
+		s.chunks[j] = slices.Concat(s.chunks[min(i, j)], s.chunks[max(i, j)])
+		gone = true
+	}
+	switch {
+	case gone:
+		s.chunks = shrunkList(slices.Delete(s.chunks, i, i+1))
+	case cap(c) >= shrinkMin && len(c) < cap(c)/2:
+		s.chunks[i] = slices.Clone(c)
 	}
 }
 

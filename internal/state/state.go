@@ -18,7 +18,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 // ErrNonsense is wrapped by every refusal of Apply: a commit whose facts
@@ -27,10 +27,10 @@ var ErrNonsense = errors.New("commit contradicts the log before it")
 
 // State is the fold's result.
 type State struct {
-	seq       commitlog.Seq
+	seq       format.Seq
 	time      int64 // microseconds since 1970
 	nextTopic uint64
-	dataFloor commitlog.Seq
+	dataFloor format.Seq
 	topics    map[uint64]*Topic
 	names     map[string]*Topic
 	byName    sorted[*Topic]
@@ -53,8 +53,9 @@ type Topic struct {
 	ID         uint64
 	Name       string
 	Created    int64 // fold's time in microseconds
-	Config     commitlog.TopicConfig
+	Config     format.TopicConfig
 	Partitions []Partition
+	delayed    delayed // those of the state that are of this topic
 }
 
 // Partition is an ordered log of records.
@@ -102,14 +103,14 @@ func New() *State {
 }
 
 // Seq returns the last slot folded in.
-func (s *State) Seq() commitlog.Seq { return s.seq }
+func (s *State) Seq() format.Seq { return s.seq }
 
 // Time returns the fold's time in microseconds since 1970.
 func (s *State) Time() int64 { return s.time }
 
 // DataFloor returns the seq below which no later commit may be the first to
 // refer to a data object.
-func (s *State) DataFloor() commitlog.Seq { return s.dataFloor }
+func (s *State) DataFloor() format.Seq { return s.dataFloor }
 
 // Memory returns about how many bytes the state takes.
 func (s *State) Memory() int64 { return s.memory }
@@ -245,7 +246,7 @@ func (p *Partition) endOf(ci, bi int) int64 {
 
 // Apply folds in the next commit: all of it, or nothing and an error that wraps
 // ErrNonsense.
-func (s *State) Apply(c *commitlog.Commit) error {
+func (s *State) Apply(c *format.Commit) error {
 	d := s.Draft(c.Time)
 	if c.Seq != s.seq+1 {
 		return fmt.Errorf("%w: slot %d after slot %d", ErrNonsense, c.Seq, s.seq)
@@ -271,10 +272,10 @@ func (s *State) Apply(c *commitlog.Commit) error {
 }
 
 // applyItems does what Take has found to be sound.
-func (s *State) applyItems(c *commitlog.Commit) {
+func (s *State) applyItems(c *format.Commit) {
 	// The commit's own object and its data objects get the next indexes.
-	inline := slices.ContainsFunc(c.Items, func(it commitlog.Item) bool {
-		b, ok := it.(*commitlog.Batch)
+	inline := slices.ContainsFunc(c.Items, func(it format.Item) bool {
+		b, ok := it.(*format.Batch)
 		return ok && b.Object == 0
 	})
 	first := s.objects.next()
@@ -289,44 +290,44 @@ func (s *State) applyItems(c *commitlog.Commit) {
 
 	for _, it := range c.Items {
 		switch x := it.(type) {
-		case *commitlog.Batch:
+		case *format.Batch:
 			index, start := first, c.PayloadStart
 			if x.Object > 0 {
-				index, start = firstData+uint64(x.Object-1), commitlog.DataPayloadStart
+				index, start = firstData+uint64(x.Object-1), format.DataPayloadStart
 			}
 			s.addBatch(x, index, start)
-		case *commitlog.TopicCreated:
+		case *format.TopicCreated:
 			t := &Topic{ID: x.ID, Name: x.Name, Created: c.Time, Partitions: make([]Partition, x.Partitions)}
 			s.putTopic(t)
-		case *commitlog.TopicDeleted:
+		case *format.TopicDeleted:
 			s.dropConsumers(x.ID)
 			s.dropQueues(x.ID)
 			s.dropDelayed(x.ID)
 			s.dropTopic(s.topics[x.ID])
-		case *commitlog.PartitionsAdded:
+		case *format.PartitionsAdded:
 			t := s.topics[x.Topic]
 			s.memory += int64(int(x.Partitions)-len(t.Partitions)) * partitionMemory
 			t.Partitions = append(make([]Partition, 0, x.Partitions), t.Partitions...)[:x.Partitions] // no larger than it says
-		case *commitlog.DataFloor:
+		case *format.DataFloor:
 			s.dataFloor = x.Seq
-		case *commitlog.StartMoved:
+		case *format.StartMoved:
 			s.moveStart(&s.topics[x.Topic].Partitions[x.Partition], x.Start)
 			s.purgeBelow(x.Topic, x.Partition, x.Start)
-		case *commitlog.TopicConfigured:
+		case *format.TopicConfigured:
 			s.topics[x.Topic].Config = x.Config
-		case *commitlog.AppendKeyed:
+		case *format.AppendKeyed:
 			s.addKeyed(Keyed{Key: x.Key, Print: x.Print, Time: c.Time, Ranges: x.Ranges})
-		case *commitlog.KeyCreated:
+		case *format.KeyCreated:
 			s.putKey(keyOf(x, c.Time))
-		case *commitlog.KeyRevoked:
+		case *format.KeyRevoked:
 			s.dropKey(x.ID)
-		case *commitlog.ConsumerCreated:
+		case *format.ConsumerCreated:
 			s.putConsumer(&Consumer{ID: x.ID, Topic: x.Topic, Name: x.Name, Created: c.Time, Moved: c.Time})
-		case *commitlog.PositionsMoved:
+		case *format.PositionsMoved:
 			s.movePositions(x)
-		case *commitlog.ConsumerDeleted:
+		case *format.ConsumerDeleted:
 			s.dropConsumer(s.consumers.byID[x.ID])
-		case *commitlog.SessionNamed:
+		case *format.SessionNamed:
 			s.nameSession(x)
 		default:
 			s.applyQueueItem(it)
@@ -337,7 +338,7 @@ func (s *State) applyItems(c *commitlog.Commit) {
 const (
 	partitionMemory = int64(unsafe.Sizeof(Partition{}))
 	topicMemory     = int64(unsafe.Sizeof(Topic{})) + 2*64 + sortedMemory // and its places in two maps and a list
-	sortedMemory    = 2 * 8                                               // of a pointer or an offset: chunks are half full at worst
+	sortedMemory    = 2 * 8                                               // of a pointer or an offset: chunks fill half of their memory at worst
 	chunkMemory     = int64(unsafe.Sizeof(chunk{}))
 	batchMemory     = int64(unsafe.Sizeof(batch{}))
 	objectMemory    = int64(unsafe.Sizeof(object{}))
@@ -368,7 +369,7 @@ func (s *State) dropTopic(t *Topic) {
 	s.topics, s.names = shrunkMap(s.topics, &s.most.topics), shrunkMap(s.names, &s.most.names)
 }
 
-func (s *State) addBatch(x *commitlog.Batch, index uint64, payloadStart uint32) {
+func (s *State) addBatch(x *format.Batch, index uint64, payloadStart uint32) {
 	p := &s.topics[x.Topic].Partitions[x.Partition]
 	s.push(p, index, batch{
 		base:    x.Base,
@@ -392,7 +393,7 @@ func (s *State) push(p *Partition, index uint64, b batch) {
 	c := &p.chunks[last]
 	before := cap(c.batches)
 	if len(c.batches) == before {
-		c.batches = append(make([]batch, 0, roomFor(before)), c.batches...)
+		c.batches = append(make([]batch, 0, roomFor(before+1)), c.batches...)
 	}
 	b.object = uint32(index - c.object)
 	c.maxTime = max(c.maxTime, b.maxTime)
@@ -435,7 +436,8 @@ func (s *State) dropFront(p *Partition, n int) {
 		s.objects.release(c.object + uint64(b.object))
 		p.Bytes -= int64(b.size)
 	}
-	c.batches = slices.Clone(c.batches[n:]) // a part of the list would keep all of its memory
+	left := c.batches[n:] // which alone would keep all of the list's memory
+	c.batches = append(make([]batch, 0, roomFor(len(left))), left...)
 	s.memory -= int64(before-cap(c.batches)) * batchMemory
 	s.batches -= n
 }

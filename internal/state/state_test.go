@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
 )
 
 func TestFoldMeansWhatTheModelMeans(t *testing.T) {
@@ -58,108 +58,108 @@ func TestDraftAndApplyAgree(t *testing.T) {
 func sound(t rapid.TB) *State {
 	t.Helper()
 	s := New()
-	for _, c := range []*commitlog.Commit{
-		{Seq: 1, Time: 10, Nonce: commitlog.Nonce{1, 2, 3, 4, 5, 6, 7, 8}, PayloadSize: 131, Items: []commitlog.Item{
-			&commitlog.TopicCreated{ID: 1, Partitions: 2, Name: "a"},
-			&commitlog.TopicCreated{ID: 2, Partitions: 1, Name: "b"},
-			&commitlog.TopicCreated{ID: 3, Partitions: 1, Name: "c"},
-			&commitlog.Batch{Topic: 2, Count: 1, Size: 61},
-			&commitlog.Batch{Topic: 3, Count: 2, Size: 70, Pos: 61, MaxTime: 1_790_000_000_000, CRC: 0x01020304},
+	for _, c := range []*format.Commit{
+		{Seq: 1, Time: 10, Nonce: format.Nonce{1, 2, 3, 4, 5, 6, 7, 8}, PayloadSize: 131, Items: []format.Item{
+			&format.TopicCreated{ID: 1, Partitions: 2, Name: "a"},
+			&format.TopicCreated{ID: 2, Partitions: 1, Name: "b"},
+			&format.TopicCreated{ID: 3, Partitions: 1, Name: "c"},
+			&format.Batch{Topic: 2, Count: 1, Size: 61},
+			&format.Batch{Topic: 3, Count: 2, Size: 70, Pos: 61, MaxTime: 1_790_000_000_000, CRC: 0x01020304},
 		}},
-		{Seq: 2, Time: 10, Data: []commitlog.DataRef{{Seq: 1, ID: 1, Size: 1000}}, Items: []commitlog.Item{
-			&commitlog.Batch{Topic: 1, Partition: 1, Count: 10, Size: 100, Object: 1, MaxTime: -1},
-			&commitlog.TopicDeleted{ID: 2},
+		{Seq: 2, Time: 10, Data: []format.DataRef{{Seq: 1, ID: 1, Size: 1000}}, Items: []format.Item{
+			&format.Batch{Topic: 1, Partition: 1, Count: 10, Size: 100, Object: 1, MaxTime: -1},
+			&format.TopicDeleted{ID: 2},
 		}},
-		{Seq: 3, Time: 20, Items: []commitlog.Item{&commitlog.DataFloor{Seq: 2}}},
+		{Seq: 3, Time: 20, Items: []format.Item{&format.DataFloor{Seq: 2}}},
 	} {
-		commitlog.EncodeCommit(c) // places its payload
+		format.EncodeCommit(c) // places its payload
 		mustApply(t, s, c)
 	}
 	return s
 }
 
 // keyedItem remembers under a key that the record before end was appended.
-func keyedItem(key byte, topic uint64, end int64) *commitlog.AppendKeyed {
+func keyedItem(key byte, topic uint64, end int64) *format.AppendKeyed {
 	partition := uint32(0)
 	if topic == 1 {
 		partition = 1
 	}
-	return &commitlog.AppendKeyed{Topic: topic, Key: commitlog.Digest{key}, Print: commitlog.Digest{9}, Ranges: []commitlog.KeyedRange{{Partition: partition, Count: 1, Base: end - 1}}}
+	return &format.AppendKeyed{Topic: topic, Key: format.Digest{key}, Print: format.Digest{9}, Ranges: []format.KeyedRange{{Partition: partition, Count: 1, Base: end - 1}}}
 }
 
 // keyedCommit follows the commits of sound.
-func keyedCommit() *commitlog.Commit {
-	return &commitlog.Commit{Seq: 4, Time: 20, Items: []commitlog.Item{
+func keyedCommit() *format.Commit {
+	return &format.Commit{Seq: 4, Time: 20, Items: []format.Item{
 		keyedItem(1, 1, 10),
-		&commitlog.StartMoved{Topic: 1, Partition: 1, Start: 4},
-		&commitlog.TopicConfigured{Topic: 3, Config: commitlog.TopicConfig{RetentionMS: 3_600_000, RetentionBytes: 1 << 20}},
+		&format.StartMoved{Topic: 1, Partition: 1, Start: 4},
+		&format.TopicConfigured{Topic: 3, Config: format.TopicConfig{RetentionMS: 3_600_000, RetentionBytes: 1 << 20}},
 	}}
 }
 
 func TestNonsenseIsRefusedAndChangesNothing(t *testing.T) {
-	fine := []commitlog.Item{
-		&commitlog.TopicCreated{ID: 4, Partitions: 1, Name: "d"},
-		&commitlog.Batch{Topic: 4, Count: 3, Size: 61},
-		&commitlog.Batch{Topic: 1, Partition: 1, Base: 10, Count: 3, Size: 61},
-		&commitlog.DataFloor{Seq: 3},
+	fine := []format.Item{
+		&format.TopicCreated{ID: 4, Partitions: 1, Name: "d"},
+		&format.Batch{Topic: 4, Count: 3, Size: 61},
+		&format.Batch{Topic: 1, Partition: 1, Base: 10, Count: 3, Size: 61},
+		&format.DataFloor{Seq: 3},
 		keyedItem(2, 4, 3),
-		&commitlog.StartMoved{Topic: 1, Partition: 1, Start: 13},
-		&commitlog.StartMoved{Topic: 4, Start: 1},
-		&commitlog.TopicConfigured{Topic: 4, Config: commitlog.TopicConfig{RetentionMS: 5}},
+		&format.StartMoved{Topic: 1, Partition: 1, Start: 13},
+		&format.StartMoved{Topic: 4, Start: 1},
+		&format.TopicConfigured{Topic: 4, Config: format.TopicConfig{RetentionMS: 5}},
 	}
-	one := func(it commitlog.Item) func(c *commitlog.Commit) {
-		return func(c *commitlog.Commit) { c.Items = append(c.Items, it) }
+	one := func(it format.Item) func(c *format.Commit) {
+		return func(c *format.Commit) { c.Items = append(c.Items, it) }
 	}
 	for _, c := range []struct {
 		name string
-		bend func(c *commitlog.Commit)
+		bend func(c *format.Commit)
 	}{
-		{"slot again", func(c *commitlog.Commit) { c.Seq = 4 }},
-		{"slot left out", func(c *commitlog.Commit) { c.Seq = 6 }},
-		{"time that falls", func(c *commitlog.Commit) { c.Time = 19 }},
-		{"data object below the floor", func(c *commitlog.Commit) { c.Data = []commitlog.DataRef{{Seq: 1, ID: 9, Size: 100}} }},
-		{"data object from the future", func(c *commitlog.Commit) { c.Data = []commitlog.DataRef{{Seq: 5, ID: 9, Size: 100}} }},
-		{"offset again", one(&commitlog.Batch{Topic: 1, Partition: 1, Base: 10, Count: 1, Size: 61})},
-		{"hole in the offsets", one(&commitlog.Batch{Topic: 1, Partition: 1, Base: 14, Count: 1, Size: 61})},
-		{"first offset of an empty partition", one(&commitlog.Batch{Topic: 1, Base: 1, Count: 1, Size: 61})},
-		{"partition that is not there", one(&commitlog.Batch{Topic: 1, Partition: 2, Count: 1, Size: 61})},
-		{"topic that is not there", one(&commitlog.Batch{Topic: 9, Count: 1, Size: 61})},
-		{"topic zero", one(&commitlog.Batch{Count: 1, Size: 61})},
-		{"topic that was deleted", one(&commitlog.Batch{Topic: 2, Base: 1, Count: 1, Size: 61})},
-		{"topic id again", one(&commitlog.TopicCreated{ID: 3, Partitions: 1, Name: "e"})},
-		{"topic id of a deleted one", one(&commitlog.TopicCreated{ID: 2, Partitions: 1, Name: "e"})},
-		{"topic id left out", one(&commitlog.TopicCreated{ID: 6, Partitions: 1, Name: "e"})},
-		{"topic name that is taken", one(&commitlog.TopicCreated{ID: 5, Partitions: 1, Name: "a"})},
-		{"topic name that this commit took", one(&commitlog.TopicCreated{ID: 5, Partitions: 1, Name: "d"})},
-		{"topic without a name", one(&commitlog.TopicCreated{ID: 5, Partitions: 1})},
-		{"topic without partitions", one(&commitlog.TopicCreated{ID: 5, Name: "e"})},
-		{"topic with too many partitions", one(&commitlog.TopicCreated{ID: 5, Partitions: PartitionsMax + 1, Name: "e"})},
-		{"deletion of nothing", one(&commitlog.TopicDeleted{ID: 9})},
-		{"deletion again", one(&commitlog.TopicDeleted{ID: 2})},
-		{"partitions of nothing", one(&commitlog.PartitionsAdded{Topic: 2, Partitions: 5})},
-		{"partitions that are there", one(&commitlog.PartitionsAdded{Topic: 1, Partitions: 2})},
-		{"fewer partitions", one(&commitlog.PartitionsAdded{Topic: 1, Partitions: 1})},
-		{"too many partitions", one(&commitlog.PartitionsAdded{Topic: 1, Partitions: PartitionsMax + 1})},
-		{"floor that falls", one(&commitlog.DataFloor{Seq: 1})},
-		{"floor that falls within the commit", one(&commitlog.DataFloor{Seq: 2})},
-		{"start behind the end", one(&commitlog.StartMoved{Topic: 1, Partition: 1, Start: 14})},
-		{"start that falls", one(&commitlog.StartMoved{Topic: 1, Partition: 1, Start: 3})},
-		{"start that falls within the commit", one(&commitlog.StartMoved{Topic: 4, Start: 0})},
-		{"start of a partition that is not there", one(&commitlog.StartMoved{Topic: 4, Partition: 1})},
-		{"config of nothing", one(&commitlog.TopicConfigured{Topic: 2})},
-		{"config of a negative retention", one(&commitlog.TopicConfigured{Topic: 1, Config: commitlog.TopicConfig{RetentionMS: -1}})},
-		{"config of negative bytes", one(&commitlog.TopicConfigured{Topic: 1, Config: commitlog.TopicConfig{RetentionBytes: -1}})},
+		{"slot again", func(c *format.Commit) { c.Seq = 4 }},
+		{"slot left out", func(c *format.Commit) { c.Seq = 6 }},
+		{"time that falls", func(c *format.Commit) { c.Time = 19 }},
+		{"data object below the floor", func(c *format.Commit) { c.Data = []format.DataRef{{Seq: 1, ID: 9, Size: 100}} }},
+		{"data object from the future", func(c *format.Commit) { c.Data = []format.DataRef{{Seq: 5, ID: 9, Size: 100}} }},
+		{"offset again", one(&format.Batch{Topic: 1, Partition: 1, Base: 10, Count: 1, Size: 61})},
+		{"hole in the offsets", one(&format.Batch{Topic: 1, Partition: 1, Base: 14, Count: 1, Size: 61})},
+		{"first offset of an empty partition", one(&format.Batch{Topic: 1, Base: 1, Count: 1, Size: 61})},
+		{"partition that is not there", one(&format.Batch{Topic: 1, Partition: 2, Count: 1, Size: 61})},
+		{"topic that is not there", one(&format.Batch{Topic: 9, Count: 1, Size: 61})},
+		{"topic zero", one(&format.Batch{Count: 1, Size: 61})},
+		{"topic that was deleted", one(&format.Batch{Topic: 2, Base: 1, Count: 1, Size: 61})},
+		{"topic id again", one(&format.TopicCreated{ID: 3, Partitions: 1, Name: "e"})},
+		{"topic id of a deleted one", one(&format.TopicCreated{ID: 2, Partitions: 1, Name: "e"})},
+		{"topic id left out", one(&format.TopicCreated{ID: 6, Partitions: 1, Name: "e"})},
+		{"topic name that is taken", one(&format.TopicCreated{ID: 5, Partitions: 1, Name: "a"})},
+		{"topic name that this commit took", one(&format.TopicCreated{ID: 5, Partitions: 1, Name: "d"})},
+		{"topic without a name", one(&format.TopicCreated{ID: 5, Partitions: 1})},
+		{"topic without partitions", one(&format.TopicCreated{ID: 5, Name: "e"})},
+		{"topic with too many partitions", one(&format.TopicCreated{ID: 5, Partitions: PartitionsMax + 1, Name: "e"})},
+		{"deletion of nothing", one(&format.TopicDeleted{ID: 9})},
+		{"deletion again", one(&format.TopicDeleted{ID: 2})},
+		{"partitions of nothing", one(&format.PartitionsAdded{Topic: 2, Partitions: 5})},
+		{"partitions that are there", one(&format.PartitionsAdded{Topic: 1, Partitions: 2})},
+		{"fewer partitions", one(&format.PartitionsAdded{Topic: 1, Partitions: 1})},
+		{"too many partitions", one(&format.PartitionsAdded{Topic: 1, Partitions: PartitionsMax + 1})},
+		{"floor that falls", one(&format.DataFloor{Seq: 1})},
+		{"floor that falls within the commit", one(&format.DataFloor{Seq: 2})},
+		{"start behind the end", one(&format.StartMoved{Topic: 1, Partition: 1, Start: 14})},
+		{"start that falls", one(&format.StartMoved{Topic: 1, Partition: 1, Start: 3})},
+		{"start that falls within the commit", one(&format.StartMoved{Topic: 4, Start: 0})},
+		{"start of a partition that is not there", one(&format.StartMoved{Topic: 4, Partition: 1})},
+		{"config of nothing", one(&format.TopicConfigured{Topic: 2})},
+		{"config of a negative retention", one(&format.TopicConfigured{Topic: 1, Config: format.TopicConfig{RetentionMS: -1}})},
+		{"config of negative bytes", one(&format.TopicConfigured{Topic: 1, Config: format.TopicConfig{RetentionBytes: -1}})},
 		{"key that is taken", one(keyedItem(1, 1, 10))},
 		{"key that this commit took", one(keyedItem(2, 1, 10))},
 		{"key of records to come", one(keyedItem(3, 4, 10))},
-		{"key of a partition that is not there", one(&commitlog.AppendKeyed{Topic: 4, Ranges: []commitlog.KeyedRange{{Partition: 1, Count: 1}}})},
+		{"key of a partition that is not there", one(&format.AppendKeyed{Topic: 4, Ranges: []format.KeyedRange{{Partition: 1, Count: 1}}})},
 		{"no item at all", one(nil)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := sound(t)
 			mustApply(t, s, keyedCommit())
 			before, memory := s.View().Encode(), s.Memory()
-			bent := &commitlog.Commit{Seq: 5, Time: 20, Items: slices.Clone(fine)}
+			bent := &format.Commit{Seq: 5, Time: 20, Items: slices.Clone(fine)}
 			c.bend(bent)
 			if err := s.Apply(bent); !errors.Is(err, ErrNonsense) {
 				t.Fatalf("the error is %v", err)
@@ -167,25 +167,25 @@ func TestNonsenseIsRefusedAndChangesNothing(t *testing.T) {
 			if string(s.View().Encode()) != string(before) || s.Memory() != memory {
 				t.Fatalf("the state has changed: %s", summary(s))
 			}
-			mustApply(t, s, &commitlog.Commit{Seq: 5, Time: 20, Items: fine})
+			mustApply(t, s, &format.Commit{Seq: 5, Time: 20, Items: fine})
 		})
 	}
 }
 
 func TestTopicOfTheSameNameSharesNothing(t *testing.T) {
 	s, m := New(), &model{}
-	create := func(id uint64) *commitlog.TopicCreated {
-		return &commitlog.TopicCreated{ID: id, Partitions: 1, Name: "again"}
+	create := func(id uint64) *format.TopicCreated {
+		return &format.TopicCreated{ID: id, Partitions: 1, Name: "again"}
 	}
-	for _, items := range [][]commitlog.Item{
-		{create(1), &commitlog.Batch{Topic: 1, Count: 5, Size: 61}},
-		{&commitlog.TopicDeleted{ID: 1}},
-		{create(2), &commitlog.Batch{Topic: 2, Count: 2, Size: 62}},
+	for _, items := range [][]format.Item{
+		{create(1), &format.Batch{Topic: 1, Count: 5, Size: 61}},
+		{&format.TopicDeleted{ID: 1}},
+		{create(2), &format.Batch{Topic: 2, Count: 2, Size: 62}},
 		// In one commit, with a batch for each.
-		{&commitlog.Batch{Topic: 2, Base: 2, Count: 1, Size: 63}, &commitlog.TopicDeleted{ID: 2}, create(3), &commitlog.Batch{Topic: 3, Count: 1, Size: 64}},
+		{&format.Batch{Topic: 2, Base: 2, Count: 1, Size: 63}, &format.TopicDeleted{ID: 2}, create(3), &format.Batch{Topic: 3, Count: 1, Size: 64}},
 	} {
-		c := &commitlog.Commit{Seq: s.Seq() + 1, Items: items}
-		commitlog.EncodeCommit(c)
+		c := &format.Commit{Seq: s.Seq() + 1, Items: items}
+		format.EncodeCommit(c)
 		mustApply(t, s, c)
 		m.apply(c)
 		m.compare(t, s)
@@ -204,20 +204,20 @@ func TestTopicOfTheSameNameSharesNothing(t *testing.T) {
 
 func TestDeletionGivesMemoryBack(t *testing.T) {
 	s := New()
-	mustApply(t, s, &commitlog.Commit{Seq: 1, Items: []commitlog.Item{&commitlog.TopicCreated{ID: 1, Partitions: 3, Name: "kept"}}})
+	mustApply(t, s, &format.Commit{Seq: 1, Items: []format.Item{&format.TopicCreated{ID: 1, Partitions: 3, Name: "kept"}}})
 	before := s.Memory()
-	items := []commitlog.Item{
-		&commitlog.TopicCreated{ID: 2, Partitions: 3, Name: "deleted"},
-		&commitlog.PartitionsAdded{Topic: 2, Partitions: 5},
+	items := []format.Item{
+		&format.TopicCreated{ID: 2, Partitions: 3, Name: "deleted"},
+		&format.PartitionsAdded{Topic: 2, Partitions: 5},
 	}
 	for i := range int64(1000) {
-		items = append(items, &commitlog.Batch{Topic: 2, Partition: 4, Base: i, Count: 1, Size: 61})
+		items = append(items, &format.Batch{Topic: 2, Partition: 4, Base: i, Count: 1, Size: 61})
 	}
-	mustApply(t, s, &commitlog.Commit{Seq: 2, Items: items})
+	mustApply(t, s, &format.Commit{Seq: 2, Items: items})
 	if s.Memory() < before+1000*batchMemory {
 		t.Fatalf("1000 batches take %d bytes", s.Memory()-before)
 	}
-	mustApply(t, s, &commitlog.Commit{Seq: 3, Items: []commitlog.Item{&commitlog.TopicDeleted{ID: 2}}})
+	mustApply(t, s, &format.Commit{Seq: 3, Items: []format.Item{&format.TopicDeleted{ID: 2}}})
 	if s.Memory() != before+objectMemory || s.Batches() != 0 {
 		t.Fatalf("%d bytes and %d batches are left of it", s.Memory()-before-objectMemory, s.Batches())
 	}
@@ -228,16 +228,16 @@ func TestDeletionGivesMemoryBack(t *testing.T) {
 func long(t rapid.TB, batches int) (*State, *model) {
 	t.Helper()
 	s, m := New(), &model{}
-	items := []commitlog.Item{&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}
+	items := []format.Item{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}
 	var base int64
 	for i := range batches {
-		x := &commitlog.Batch{Topic: 1, Base: base, Count: uint32(i%3 + 1), Size: uint32(61 + i%7), CRC: uint32(i), MaxTime: int64(i)}
+		x := &format.Batch{Topic: 1, Base: base, Count: uint32(i%3 + 1), Size: uint32(61 + i%7), CRC: uint32(i), MaxTime: int64(i)}
 		base += int64(x.Count)
 		items = append(items, x)
 		if i%10 == 9 || i == batches-1 {
-			c := &commitlog.Commit{Seq: s.Seq() + 1, Items: items}
+			c := &format.Commit{Seq: s.Seq() + 1, Items: items}
 			c.Nonce[0] = byte(i)
-			commitlog.EncodeCommit(c)
+			format.EncodeCommit(c)
 			mustApply(t, s, c)
 			m.apply(c)
 			items = nil
@@ -283,14 +283,14 @@ func TestLocateAppends(t *testing.T) {
 // A writer may use its data objects in any order, so that indexes fall.
 func TestObjectsInAnyOrder(t *testing.T) {
 	s, m := New(), &model{}
-	c := &commitlog.Commit{Seq: 1, PayloadSize: 100, Items: []commitlog.Item{&commitlog.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}}
+	c := &format.Commit{Seq: 1, PayloadSize: 100, Items: []format.Item{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}}
 	for i := range uint64(4) {
-		c.Data = append(c.Data, commitlog.DataRef{ID: i, Size: 1000})
+		c.Data = append(c.Data, format.DataRef{ID: i, Size: 1000})
 	}
 	for i, object := range []uint32{4, 2, 0, 3, 1, 0} {
-		c.Items = append(c.Items, &commitlog.Batch{Topic: 1, Base: int64(i), Count: 1, Size: 61, Object: object})
+		c.Items = append(c.Items, &format.Batch{Topic: 1, Base: int64(i), Count: 1, Size: 61, Object: object})
 	}
-	commitlog.EncodeCommit(c)
+	format.EncodeCommit(c)
 	mustApply(t, s, c)
 	m.apply(c)
 	m.compare(t, s)
@@ -337,7 +337,7 @@ func TestAllObjectsTellsTheLiveFromTheDead(t *testing.T) {
 	if got := walk(); !slices.Equal(got, []entry{{false, true, 1}, {true, true, 1}}) {
 		t.Errorf("objects are %v", got)
 	}
-	mustApply(t, s, &commitlog.Commit{Seq: 4, Time: 20, Items: []commitlog.Item{&commitlog.TopicDeleted{ID: 1}}})
+	mustApply(t, s, &format.Commit{Seq: 4, Time: 20, Items: []format.Item{&format.TopicDeleted{ID: 1}}})
 	if got := walk(); !slices.Equal(got, []entry{{false, true, 1}, {true, false, 1}}) {
 		t.Errorf("after a topic was deleted they are %v", got)
 	}
@@ -357,7 +357,7 @@ func TestMovedStartGivesBatchesBack(t *testing.T) {
 	s, m := long(t, 3*chunkBatches)
 	before := s.Memory()
 	for _, start := range []int64{0, 1, 2, 3, 500, 511, 512, 513, 1024, 1535, 1536} {
-		c := &commitlog.Commit{Seq: s.Seq() + 1, Items: []commitlog.Item{&commitlog.StartMoved{Topic: 1, Start: start}}}
+		c := &format.Commit{Seq: s.Seq() + 1, Items: []format.Item{&format.StartMoved{Topic: 1, Start: start}}}
 		mustApply(t, s, c)
 		m.apply(c)
 		m.compare(t, s)
@@ -371,8 +371,8 @@ func TestMovedStartGivesBatchesBack(t *testing.T) {
 			t.Fatalf("%d batches point into object %d", live, i)
 		}
 	}
-	next := &commitlog.Commit{Seq: s.Seq() + 1, Items: []commitlog.Item{&commitlog.Batch{Topic: 1, Base: 1536, Count: 2, Size: 61}}}
-	commitlog.EncodeCommit(next)
+	next := &format.Commit{Seq: s.Seq() + 1, Items: []format.Item{&format.Batch{Topic: 1, Base: 1536, Count: 2, Size: 61}}}
+	format.EncodeCommit(next)
 	mustApply(t, s, next)
 	m.apply(next)
 	m.compare(t, s)
@@ -383,7 +383,7 @@ func TestStartAtTheEndGivesAllMemoryBack(t *testing.T) {
 	before := s.Memory()
 	const batches = 5 // whose list has room for more
 	applyOneEach(t, s, batches)
-	c := &commitlog.Commit{Seq: s.Seq() + 1, Time: s.Time(), Items: []commitlog.Item{&commitlog.StartMoved{Topic: 1, Start: s.TopicByID(1).Partitions[0].End}}}
+	c := &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), Items: []format.Item{&format.StartMoved{Topic: 1, Start: s.TopicByID(1).Partitions[0].End}}}
 	mustApply(t, s, c)
 	if left := s.Memory() - before; left != batches*objectMemory {
 		t.Fatalf("%d bytes are left, want %d", left, batches*objectMemory)
@@ -393,20 +393,20 @@ func TestStartAtTheEndGivesAllMemoryBack(t *testing.T) {
 func TestExpiredKeysGiveMemoryBack(t *testing.T) {
 	s := sound(t)
 	before := s.Memory()
-	var items []commitlog.Item
+	var items []format.Item
 	for i := range 1000 {
 		k := keyedItem(1, 1, 10)
 		k.Key[1], k.Key[2] = byte(i), byte(i>>8)
 		items = append(items, k)
 	}
-	mustApply(t, s, &commitlog.Commit{Seq: 4, Time: 20, Items: items})
+	mustApply(t, s, &format.Commit{Seq: 4, Time: 20, Items: items})
 	if s.KeyedCount(20) != 1000 || s.Memory() < before+1000*keyedMemory {
 		t.Fatalf("%d appends take %d bytes", s.KeyedCount(20), s.Memory()-before)
 	}
-	if _, ok := s.Keyed(commitlog.Digest{1}, 20+KeyedFor.Microseconds()-1); !ok {
+	if _, ok := s.Keyed(format.Digest{1}, 20+KeyedFor.Microseconds()-1); !ok {
 		t.Fatal("an append is forgotten too early")
 	}
-	mustApply(t, s, &commitlog.Commit{Seq: 5, Time: 20 + KeyedFor.Microseconds(), Items: items[:1]})
+	mustApply(t, s, &format.Commit{Seq: 5, Time: 20 + KeyedFor.Microseconds(), Items: items[:1]})
 	if s.KeyedCount(s.Time()) != 1 || s.Memory() != before+s.keyed.list[0].memory() {
 		t.Fatalf("%d appends are left, and %d bytes", s.KeyedCount(s.Time()), s.Memory()-before)
 	}

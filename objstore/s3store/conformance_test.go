@@ -3,7 +3,7 @@ package s3store_test
 import (
 	"testing"
 
-	"github.com/simple-event-broker/seb/internal/s3test"
+	"github.com/simple-event-broker/seb/internal/test/s3test"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// obstacles put something that is no regular file at a path where nothing is. saved is the
+// object that stood there, or another one.
+var obstacles = map[string]func(path, saved string) error{
+	"directory":     func(path, _ string) error { return os.MkdirAll(filepath.Join(path, "inner"), 0o700) },
+	"FIFO":          func(path, _ string) error { return syscall.Mkfifo(path, 0o600) },
+	"dangling link": func(path, _ string) error { return os.Symlink("nowhere", path) },
+	"link to an object": func(path, saved string) error {
+		target, err := filepath.Rel(filepath.Dir(path), saved)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, path)
+	},
+}
+
+// obstructed says where obstacles are put.
+var obstructed = map[string]func(t *testing.T, root string) (key string){
+	"seb.json":          func(*testing.T, string) string { return clusterKey },
+	"next slot":         func(t *testing.T, root string) string { return slotAfter(keysIn(t, root, "log")) },
+	"last slot":         func(t *testing.T, root string) string { return last(keysIn(t, root, "log")) },
+	"middle slot":       func(t *testing.T, root string) string { return keysIn(t, root, "log")[2] },
+	"newest checkpoint": func(t *testing.T, root string) string { return last(keysIn(t, root, "checkpoint")) },
+	"data object":       func(t *testing.T, root string) string { return last(keysIn(t, root, "data")) },
+}
+
+func last(keys []string) string { return keys[len(keys)-1] }
+
+func slotAfter(keys []string) string {
+	return fmt.Sprintf("log/%020d", len(keys)+1)
+}
+
+func keysIn(t *testing.T, root, dir string) (keys []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(root, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		keys = append(keys, dir+"/"+e.Name())
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// obstructedRecords are the records of the log that obstacles are put into: small ones in
+// commits, and one in a data object.
+var obstructedRecords = [][]byte{[]byte("a"), []byte("b"), []byte("c"), bytes.Repeat([]byte("large"), 1<<20), []byte("d"), []byte("e")}
+
+// newObstructedLog makes a log whose newest checkpoint does not cover its last slot.
+func newObstructedLog(t *testing.T) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	for i, most := range []int{4, 2} {
+		b := openObstructed(t, root)
+		for _, value := range obstructedRecords[4*i : 4*i+most] {
+			if _, err := b.Append(t.Context(), "t", []seb.Record{{Value: value}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(root, last(keysIn(t, root, "checkpoint")))); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func openObstructed(t *testing.T, root string) *seb.Broker {
+	t.Helper()
+	b, err := tryOpenObstructed(t, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func tryOpenObstructed(t *testing.T, root string) (*seb.Broker, error) {
+	t.Helper()
+	store, err := objstore.OpenDir(root)
+	if err != nil {
+		return nil, err
+	}
+	return seb.Open(t.Context(), store, seb.Options{Batching: seb.Immediate(), CheckpointCommits: 1024})
+}
+
+// obstruct puts an obstacle into a log, and returns what takes it away again.
+func obstruct(t *testing.T, root, key string, put func(path, saved string) error) (remove func()) {
+	t.Helper()
+	path, saved := filepath.Join(root, key), filepath.Join(root, "saved")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := os.Lstat(path)
+	stood := err == nil
+	if stood {
+		must(os.Rename(path, saved))
+	} else {
+		must(os.Link(filepath.Join(root, last(keysIn(t, root, "log"))), saved))
+	}
+	must(put(path, saved))
+	return func() {
+		must(os.RemoveAll(path))
+		if stood {
+			must(os.Rename(saved, path))
+		} else {
+			must(os.Remove(saved))
+		}
+	}
+}
+
+// useObstructed appends a record, reads all, and closes the broker. It returns an error unless all of that succeeds.
+func useObstructed(ctx context.Context, b *seb.Broker) (err error) {
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if _, err := b.Append(ctx, "t", []seb.Record{{Value: []byte("more")}}); err != nil {
+		return err
+	}
+	var got [][]byte
+	for r, err := range b.Read(ctx, "t", 0, seb.Earliest) {
+		if err != nil {
+			return err
+		}
+		got = append(got, r.Value)
+	}
+	if n := len(obstructedRecords); len(got) <= n || !slices.EqualFunc(got[:n], obstructedRecords, bytes.Equal) {
+		return fmt.Errorf("read %d records, not the %d that were appended and more", len(got), n)
+	}
+	return nil
+}
+
+// Brokers repeated "the store did not take a commit" for ever, and fsck called the log whole.
+func TestWhatIsNoObjectIsNeverPassedOver(t *testing.T) {
+	for place, find := range obstructed {
+		for kind, put := range obstacles {
+			t.Run(place+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				root := newObstructedLog(t)
+				key := find(t, root)
+				path := filepath.Join(root, key)
+				message := path + " is a"
+				tools := func() {
+					t.Helper()
+					for _, args := range [][]string{{"fsck"}, {"fsck", "--deep"}, {"doctor", "--rounds", "1", "--samples", "1"}, {"dump", key}} {
+						r := runSeb(t, nil, append(args, "--store", root)...)
+						if said := r.out + r.err; r.code == 0 || !strings.Contains(said, message) || args[0] != "dump" && (r.code != exitDamage || !strings.Contains(said, "move it away")) {
+							t.Errorf("%v: %+v", args, r)
+						}
+					}
+				}
+				use := func(what string, fine bool, open func() (*seb.Broker, error)) {
+					t.Helper()
+					ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+					defer cancel()
+					b, err := open()
+					if err == nil {
+						err = useObstructed(ctx, b)
+					}
+					if fine != (err == nil) || err != nil && !strings.Contains(err.Error(), message) {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+				remove := obstruct(t, root, key, put)
+				tools()
+				// A List shows no directory, and the checkpoint before it will do.
+				use("start", place == "newest checkpoint" && kind == "directory", func() (*seb.Broker, error) { return tryOpenObstructed(t, root) })
+				remove()
+
+				running := openObstructed(t, root)
+				key = find(t, root)
+				path = filepath.Join(root, key)
+				message = path + " is a"
+				obstruct(t, root, key, put)
+				// It has read the one, and needs no other.
+				use("running", place == "seb.json" || place == "newest checkpoint", func() (*seb.Broker, error) { return running, nil })
+				tools()
+			})
+		}
+	}
+}
+
+// A start with another cache directory or mode may succeed, and no other: the error was one of those
+// that a supervisor tries again, and said three times what was being opened.
+func TestServeRefusesAnUnsafeCacheDirectoryAsWrongUsage(t *testing.T) {
+	dir, store := t.TempDir(), filepath.Join(t.TempDir(), "store")
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	r := runSeb(t, nil, "serve", "--store", store, "--http", "127.0.0.1:0", "--cache-dir", dir)
+	r.want(t, exitUsage, "CacheDir: the cache directory is not safe: the mode of "+dir+" is 0777", "chmod it to 0700")
+	if strings.Count(r.err, "open") > 1 {
+		t.Errorf("it says: %s", r.err)
+	}
+	if _, err := os.Stat(filepath.Join(store, clusterKey)); err == nil {
+		t.Error("a log was set up")
+	}
+}
+
+// Where a directory of the log is something else, objects below it would seem to be gone.
+func TestFsckAndDoctorNameWhatIsNoDirectory(t *testing.T) {
+	for kind, put := range map[string]func(path string) error{
+		"file": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"FIFO": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+	} {
+		root := newObstructedLog(t)
+		path := filepath.Join(root, "data")
+		if err := errors.Join(os.RemoveAll(path), put(path)); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range []string{"fsck", "doctor"} {
+			if r := runSeb(t, nil, command, "--store", root); r.code != exitDamage || !strings.Contains(r.out, path+" is a "+kind+", and must be a directory: move it away") {
+				t.Errorf("%s: %+v", command, r)
+			}
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package auth
+
+import (
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Secret is what the owner of an API key has: 256 random bits, and the key's id
+// so that a broker knows which one to compare with. Because nobody can try out
+// 2^256 of them, one SHA-256 with a salt protects it; stretching, as for a
+// password, would protect it no better and cost every request.
+type Secret struct {
+	ID   uint64
+	bits [32]byte
+}
+
+// secretPrefix makes secrets easy to recognise, also for programs that look for
+// leaked ones.
+const secretPrefix = "seb_"
+
+// NewSecret returns a secret of a key whose id is yet to come.
+func NewSecret() (s Secret) {
+	rand.Read(s.bits[:])
+	return s
+}
+
+// Text is what the owner keeps: seb_ID_ and 64 hex digits.
+func (s Secret) Text() string {
+	return fmt.Sprintf("%s%d_%x", secretPrefix, s.ID, s.bits)
+}
+
+// ParseSecret reads what [Secret.Text] wrote, and nothing else.
+func ParseSecret(text string) (s Secret, ok bool) {
+	rest, ok := strings.CutPrefix(text, secretPrefix)
+	id, bits, found := strings.Cut(rest, "_")
+	if !ok || !found || len(bits) != 2*len(s.bits) {
+		return Secret{}, false
+	}
+	var err error
+	if s.ID, err = strconv.ParseUint(id, 10, 64); err != nil {
+		return Secret{}, false
+	}
+	if _, err := hex.Decode(s.bits[:], []byte(bits)); err != nil || s.Text() != text {
+		return Secret{}, false
+	}
+	return s, true
+}
+
+// Hash is what the log keeps of a secret.
+func (s Secret) Hash(salt [16]byte) [32]byte {
+	return sha256.Sum256(append(salt[:], s.bits[:]...))
+}
+
+// signer is the key that signs URLs. It is the secret's own, so that who only
+// knows what the log keeps can check signatures and not make any.
+func (s Secret) signer() ed25519.PrivateKey {
+	mac := hmac.New(sha256.New, s.bits[:])
+	mac.Write([]byte("seb signed url key"))
+	return ed25519.NewKeyFromSeed(mac.Sum(nil))
+}
+
+// Public checks what the secret signs. The log keeps it.
+func (s Secret) Public() (p [32]byte) {
+	copy(p[:], s.signer().Public().(ed25519.PublicKey))
+	return p
+}

@@ -1,0 +1,71 @@
+package format
+
+import (
+	"fmt"
+	"hash/crc32"
+)
+
+// The head of a checkpoint, after the prologue, little-endian:
+//
+//	offset size meaning
+//	     0   16 cluster id
+//	    16    8 seq: the last slot folded in (uint64)
+//	    24   32 hash of that slot's head
+//	    56    8 size of the body that follows (uint64)
+//	    64    4 CRC-32C of the body
+//	    68    4 encoding of the body (uint32): 0 = plain
+//
+// The prologue's count is the number of index pages that the body refers to by
+// their hash; none are written yet, and a checkpoint with any is refused. The
+// body is the fold's snapshot.
+const checkpointHeadSize = 72
+
+// Checkpoint is a snapshot of what the log means, as of a slot.
+type Checkpoint struct {
+	Cluster ClusterID
+	Seq     Seq
+	Hash    Hash  // of the head of commit Seq
+	Created int64 // writer's wall clock in microseconds
+	Body    []byte
+}
+
+// EncodeCheckpoint returns prologue and head; c.Body follows in the object.
+func EncodeCheckpoint(c *Checkpoint) []byte {
+	b := make([]byte, PrologueSize, PrologueSize+checkpointHeadSize)
+	b = append(b, c.Cluster[:]...)
+	b = le.AppendUint64(b, uint64(c.Seq))
+	b = append(b, c.Hash[:]...)
+	b = le.AppendUint64(b, uint64(len(c.Body)))
+	b = le.AppendUint32(b, crc32.Checksum(c.Body, castagnoli))
+	b = le.AppendUint32(b, 0)
+	putPrologue(b, KindCheckpoint, c.Created, 0)
+	return b
+}
+
+// DecodeCheckpoint reads a whole checkpoint object. Body is a part of b.
+func DecodeCheckpoint(b []byte) (*Checkpoint, error) {
+	p, head, err := decodeHead(b, KindCheckpoint)
+	if err != nil {
+		return nil, err
+	}
+	if len(head) != checkpointHeadSize {
+		return nil, Corrupt("a checkpoint's head has %d bytes instead of %d", len(head), checkpointHeadSize)
+	}
+	if enc := le.Uint32(head[68:]); enc != 0 || p.Count != 0 {
+		return nil, fmt.Errorf("%w: a checkpoint with encoding %d and %d index pages", ErrVersion, enc, p.Count)
+	}
+	c := &Checkpoint{
+		Cluster: ClusterID(head[:16]),
+		Seq:     Seq(le.Uint64(head[16:])),
+		Hash:    Hash(head[24:56]),
+		Created: p.Created,
+		Body:    b[p.End():],
+	}
+	if size := le.Uint64(head[56:]); size != uint64(len(c.Body)) {
+		return nil, Corrupt("the checkpoint's body has %d bytes instead of %d", len(c.Body), size)
+	}
+	if crc := crc32.Checksum(c.Body, castagnoli); crc != le.Uint32(head[64:]) {
+		return nil, Corrupt("body checksum is %08x, computed %08x", le.Uint32(head[64:]), crc)
+	}
+	return c, nil
+}

@@ -1,0 +1,105 @@
+package format
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"time"
+)
+
+// Cluster is what seb.json says: the constants of a bucket. They are created
+// once and never change.
+type Cluster struct {
+	ID ClusterID `json:"cluster_id"`
+	// Format is the version of the objects' format.
+	Format int `json:"format"`
+	// DeleteDelay (D) is how long an object stays after the log stopped needing it.
+	DeleteDelay Duration `json:"delete_delay"`
+	// Margin covers disagreement among the store's clocks.
+	Margin  Duration  `json:"margin"`
+	Created time.Time `json:"created"`
+	// Checksum is the CRC-32C of the file without it, in hex; files written by
+	// the first versions of Seb have none.
+	Checksum string `json:"crc32c,omitempty"`
+}
+
+// Duration is written as Go writes durations, such as 24h0m0s.
+type Duration time.Duration
+
+// MarshalText writes the duration as Go does.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads what [time.ParseDuration] reads.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}
+
+// MarshalText writes 32 hex digits.
+func (c ClusterID) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads 32 hex digits.
+func (c *ClusterID) UnmarshalText(b []byte) error {
+	if len(b) != hex.EncodedLen(len(c)) {
+		return fmt.Errorf("a cluster id has %d hex digits, not %d", hex.EncodedLen(len(c)), len(b))
+	}
+	_, err := hex.Decode(c[:], b)
+	return err
+}
+
+// EncodeCluster returns seb.json.
+func EncodeCluster(c Cluster) ([]byte, error) {
+	c.Checksum = ""
+	bare, err := encodeAsIs(c)
+	if err != nil {
+		return nil, err
+	}
+	c.Checksum = fmt.Sprintf("%08x", crc32.Checksum(bare, castagnoli))
+	return encodeAsIs(c)
+}
+
+func encodeAsIs(c Cluster) ([]byte, error) {
+	b, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", ClusterKey, err)
+	}
+	return append(b, '\n'), nil
+}
+
+// DecodeCluster reads seb.json. It takes nothing that differs in a single byte
+// from what Seb has written: two brokers with different ideas of D or of whose
+// log it is would be worse than one that does not start.
+func DecodeCluster(b []byte) (Cluster, error) {
+	var c Cluster
+	if err := json.Unmarshal(b, &c); err != nil {
+		return c, fmt.Errorf("%s: %w: %w", ClusterKey, ErrCorrupt, err)
+	}
+	switch {
+	case c.Format != Version:
+		return c, fmt.Errorf("%s: %w: format is %d, this seb reads %d", ClusterKey, ErrVersion, c.Format, Version)
+	case c.ID == ClusterID{}:
+		return c, fmt.Errorf("%s: %w: it names no cluster", ClusterKey, ErrCorrupt)
+	}
+	if err := CheckDelays(time.Duration(c.DeleteDelay), time.Duration(c.Margin)); err != nil {
+		return c, fmt.Errorf("%s: %w: %w", ClusterKey, ErrCorrupt, err)
+	}
+	encode := EncodeCluster
+	if c.Checksum == "" {
+		encode = encodeAsIs
+	}
+	if want, err := encode(c); err != nil || !bytes.Equal(b, want) {
+		return c, fmt.Errorf("%s: %w: it is not what seb writes, or its checksum is wrong", ClusterKey, ErrCorrupt)
+	}
+	return c, nil
+}
+
+// CheckDelays refuses constants that no bucket may have. It divides, since four times a margin may be more than a Duration holds.
+func CheckDelays(deleteDelay, margin time.Duration) error {
+	if margin < 0 || deleteDelay <= 0 || deleteDelay/4 < margin {
+		return fmt.Errorf("delete delay %v is less than four times the margin %v, or one of them is negative", deleteDelay, margin)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package format
+
+import "fmt"
+
+// The head of a commit, after the prologue, little-endian:
+//
+//	offset size meaning
+//	     0   16 cluster id
+//	    16    8 seq (uint64)
+//	    24   16 nonce
+//	    40   32 prev: hash of the head of commit seq-1; zero in slot 1
+//	    72    8 time of the fold, microseconds since 1970 (int64)
+//	    80    4 size of the inline payload that follows the head (uint32)
+//	    84    4 data objects that this commit is the first to refer to (uint32)
+//	    88   24 each: seq (uint64), id (uint64), size (uint32), 0 (uint32)
+//	     …    … items, as many as the prologue counts
+//
+// After the head comes the inline payload: batches, back to back.
+const (
+	commitFixedSize = 88
+	dataRefSize     = 24
+)
+
+// Commit is the head of a commit.
+type Commit struct {
+	// Created is the writer's wall clock in microseconds; informative.
+	Created int64
+	Cluster ClusterID
+	Seq     Seq
+	Nonce   Nonce
+	Prev    Hash
+	// Time is the fold's time in microseconds since 1970, never less than the
+	// commit's before.
+	Time int64
+	// PayloadSize is the number of bytes that follow the head.
+	PayloadSize uint32
+	// PayloadStart is where they begin in the object. Set by decoding and by
+	// encoding.
+	PayloadStart uint32
+	Data         []DataRef
+	Items        []Item
+	// Hash is the hash of the encoded head. Set by decoding and by encoding.
+	Hash Hash
+}
+
+// Size returns the size of the whole object in bytes.
+func (c *Commit) Size() int64 { return int64(c.PayloadStart) + int64(c.PayloadSize) }
+
+// EncodeCommit returns prologue and head, and sets c's PayloadStart and Hash.
+// The payload follows the returned bytes in the object.
+func EncodeCommit(c *Commit) []byte {
+	size := PrologueSize + commitFixedSize + dataRefSize*len(c.Data)
+	for _, it := range c.Items {
+		size += itemHeaderSize + it.size()
+	}
+	b := make([]byte, PrologueSize, size)
+	b = append(b, c.Cluster[:]...)
+	b = le.AppendUint64(b, uint64(c.Seq))
+	b = append(b, c.Nonce[:]...)
+	b = append(b, c.Prev[:]...)
+	b = le.AppendUint64(b, uint64(c.Time))
+	b = le.AppendUint32(b, c.PayloadSize)
+	b = le.AppendUint32(b, uint32(len(c.Data)))
+	for _, d := range c.Data {
+		b = le.AppendUint64(b, uint64(d.Seq))
+		b = le.AppendUint64(b, d.ID)
+		b = le.AppendUint32(b, d.Size)
+		b = le.AppendUint32(b, 0)
+	}
+	for _, it := range c.Items {
+		flags := uint16(itemCritical)
+		switch it.(type) {
+		case *UnknownItem, *SessionNamed:
+			flags = 0
+		}
+		b = le.AppendUint16(b, it.kind())
+		b = le.AppendUint16(b, flags)
+		b = le.AppendUint32(b, uint32(it.size()))
+		b = it.append(b)
+	}
+	putPrologue(b, KindCommit, c.Created, uint32(len(c.Items)))
+	c.PayloadStart = uint32(len(b))
+	c.Hash = headHash(b)
+	return b
+}
+
+// DecodeCommit reads a commit from the start of its object; b must hold the
+// whole head and may hold more. Strings are copied out of b. The caller compares
+// cluster and seq with what it asked for, and the payload's size with the
+// object's.
+func DecodeCommit(b []byte) (*Commit, error) {
+	p, head, err := decodeHead(b, KindCommit)
+	if err != nil {
+		return nil, err
+	}
+	if len(head) < commitFixedSize {
+		return nil, Corrupt("a head of %d bytes is too short for a commit", len(head))
+	}
+	c := &Commit{
+		Created:      p.Created,
+		Cluster:      ClusterID(head[0:16]),
+		Seq:          Seq(le.Uint64(head[16:])),
+		Nonce:        Nonce(head[24:40]),
+		Prev:         Hash(head[40:72]),
+		Time:         int64(le.Uint64(head[72:])),
+		PayloadSize:  le.Uint32(head[80:]),
+		PayloadStart: uint32(p.End()),
+		Hash:         headHash(b[:p.End()]),
+	}
+	if p.End()+int64(c.PayloadSize) > 1<<32-1 {
+		return nil, Corrupt("an object of %d bytes", p.End()+int64(c.PayloadSize))
+	}
+	data := int64(le.Uint32(head[84:]))
+	rest := head[commitFixedSize:]
+	if data*dataRefSize > int64(len(rest)) {
+		return nil, Corrupt("%d data objects don't fit the head", data)
+	}
+	for range data {
+		if le.Uint32(rest[20:]) != 0 {
+			return nil, Corrupt("reserved bytes of a data object are set")
+		}
+		c.Data = append(c.Data, DataRef{
+			Seq:  Seq(le.Uint64(rest)),
+			ID:   le.Uint64(rest[8:]),
+			Size: le.Uint32(rest[16:]),
+		})
+		rest = rest[dataRefSize:]
+	}
+	if int64(p.Count)*itemHeaderSize > int64(len(rest)) {
+		return nil, Corrupt("%d items don't fit the head", p.Count)
+	}
+	c.Items = make([]Item, 0, p.Count)
+	for i := range p.Count {
+		var it Item
+		if it, rest, err = decodeItem(rest, c); err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
+		c.Items = append(c.Items, it)
+	}
+	if len(rest) != 0 {
+		return nil, Corrupt("%d bytes follow the last item", len(rest))
+	}
+	return c, nil
+}

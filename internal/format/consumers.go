@@ -1,0 +1,85 @@
+package format
+
+// The items about consumers: named reading positions.
+//
+//	11 consumer created: id (uint64), topic (uint64), name; its positions are 0
+//	12 positions moved: consumer (uint64), then for each: partition (uint32), 0 (uint32), next offset to read (int64)
+//	13 consumer deleted: id (uint64)
+const (
+	itemConsumerCreated = 11
+	itemPositionsMoved  = 12
+	itemConsumerDeleted = 13
+
+	positionSize = 16
+)
+
+// ConsumerCreated adds a consumer, which begins at 0 in every partition.
+type ConsumerCreated struct {
+	ID    uint64
+	Topic uint64
+	Name  string // unique among the topic's
+}
+
+// PositionsMoved moves a consumer.
+type PositionsMoved struct {
+	Consumer uint64
+	// Positions ascend by partition.
+	Positions []Position
+}
+
+// Position is the next offset to read in a partition.
+type Position struct {
+	Partition uint32
+	Offset    int64
+}
+
+// ConsumerDeleted forgets a consumer.
+type ConsumerDeleted struct{ ID uint64 }
+
+func (*ConsumerCreated) kind() uint16 { return itemConsumerCreated }
+func (*PositionsMoved) kind() uint16  { return itemPositionsMoved }
+func (*ConsumerDeleted) kind() uint16 { return itemConsumerDeleted }
+
+func (c *ConsumerCreated) size() int { return 16 + len(c.Name) }
+func (p *PositionsMoved) size() int  { return 8 + positionSize*len(p.Positions) }
+func (*ConsumerDeleted) size() int   { return 8 }
+
+func (c *ConsumerCreated) append(b []byte) []byte {
+	return append(le.AppendUint64(le.AppendUint64(b, c.ID), c.Topic), c.Name...)
+}
+
+func (p *PositionsMoved) append(b []byte) []byte {
+	b = le.AppendUint64(b, p.Consumer)
+	for _, x := range p.Positions {
+		b = le.AppendUint64(b, uint64(x.Partition))
+		b = le.AppendUint64(b, uint64(x.Offset))
+	}
+	return b
+}
+
+func (c *ConsumerDeleted) append(b []byte) []byte { return le.AppendUint64(b, c.ID) }
+
+func decodeConsumerCreated(b []byte) (*ConsumerCreated, error) {
+	if len(b) < 16 {
+		return nil, Corrupt("a consumer of %d bytes", len(b))
+	}
+	return &ConsumerCreated{ID: le.Uint64(b), Topic: le.Uint64(b[8:]), Name: string(b[16:])}, nil
+}
+
+func decodePositionsMoved(b []byte) (*PositionsMoved, error) {
+	if len(b) < 8+positionSize || (len(b)-8)%positionSize != 0 {
+		return nil, Corrupt("positions of %d bytes", len(b))
+	}
+	p := &PositionsMoved{Consumer: le.Uint64(b)}
+	for b = b[8:]; len(b) > 0; b = b[positionSize:] {
+		x := Position{Partition: le.Uint32(b), Offset: int64(le.Uint64(b[8:]))}
+		if le.Uint32(b[4:]) != 0 || x.Offset < 0 {
+			return nil, Corrupt("a position at %d", x.Offset)
+		}
+		if n := len(p.Positions); n > 0 && p.Positions[n-1].Partition >= x.Partition {
+			return nil, Corrupt("positions that don't ascend by partition")
+		}
+		p.Positions = append(p.Positions, x)
+	}
+	return p, nil
+}

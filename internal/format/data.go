@@ -1,0 +1,67 @@
+package format
+
+// The head of a data object, after the prologue, little-endian:
+//
+//	offset size meaning
+//	     0   16 cluster id
+//	    16    8 seq of its key (uint64)
+//	    24    8 id of its key (uint64)
+//	    32    4 size of the payload that follows (uint32)
+//	    36   12 zero
+//
+// Then the payload: batches, back to back. Which partition each belongs to is
+// told by the commit that refers to them.
+const (
+	dataHeadSize = 48
+
+	// DataPayloadStart is where the payload of a data object begins.
+	DataPayloadStart = PrologueSize + dataHeadSize
+)
+
+// DataHead is the head of a data object.
+type DataHead struct {
+	Cluster     ClusterID
+	Ref         DataRef // Size is the whole object's
+	Created     int64   // writer's wall clock in microseconds
+	Batches     uint32
+	PayloadSize uint32
+}
+
+// EncodeDataHead returns prologue and head; the payload follows in the object.
+// h.Ref.Size is not looked at.
+func EncodeDataHead(h *DataHead) []byte {
+	b := make([]byte, PrologueSize, DataPayloadStart)
+	b = append(b, h.Cluster[:]...)
+	b = le.AppendUint64(b, uint64(h.Ref.Seq))
+	b = le.AppendUint64(b, h.Ref.ID)
+	b = le.AppendUint32(b, h.PayloadSize)
+	b = append(b, make([]byte, 12)...)
+	putPrologue(b, KindData, h.Created, h.Batches)
+	return b
+}
+
+// DecodeDataHead reads the head from the start of a data object.
+func DecodeDataHead(b []byte) (*DataHead, error) {
+	p, head, err := decodeHead(b, KindData)
+	if err != nil {
+		return nil, err
+	}
+	if len(head) != dataHeadSize {
+		return nil, Corrupt("a data object's head has %d bytes instead of %d", len(head), dataHeadSize)
+	}
+	if [12]byte(head[36:]) != [12]byte{} {
+		return nil, Corrupt("reserved bytes of a data object's head are set")
+	}
+	h := &DataHead{
+		Cluster:     ClusterID(head[:16]),
+		Ref:         DataRef{Seq: Seq(le.Uint64(head[16:])), ID: le.Uint64(head[24:])},
+		Created:     p.Created,
+		Batches:     p.Count,
+		PayloadSize: le.Uint32(head[32:]),
+	}
+	if int64(h.PayloadSize)+DataPayloadStart > 1<<32-1 {
+		return nil, Corrupt("a payload of %d bytes", h.PayloadSize)
+	}
+	h.Ref.Size = h.PayloadSize + DataPayloadStart
+	return h, nil
+}

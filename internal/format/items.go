@@ -1,0 +1,348 @@
+package format
+
+import "fmt"
+
+// An item, in the order in which the fold takes it:
+//
+//	0    2 kind (uint16)
+//	2    2 flags (uint16): bit 0 = critical: refuse the commit if the kind is unknown
+//	4    4 size of what follows (uint32)
+//
+// and then, by kind:
+//
+//	1 batch: topic (uint64), partition (uint32), object (uint32: 0 = inline, k = k-th data object),
+//	         base offset (int64), largest timestamp in ms (int64), records (uint32),
+//	         position from the start of the object's payload (uint32), size (uint32), CRC-32C as in the batch (uint32)
+//	2 topic created: id (uint64), partitions (uint32), name
+//	3 topic deleted: id (uint64)
+//	4 partitions added: topic (uint64), partitions from now on (uint32)
+//	5 data floor: seq (uint64): no later commit first refers to a data key below it
+//	6 start moved: topic (uint64), partition (uint32), 0 (uint32), first offset from now on (int64)
+//	7 topic configured: topic (uint64), retention in ms (int64), retention in bytes (int64); 0 = for ever, all
+//	8 append keyed: topic (uint64; 0 if no records were appended), 16 bytes of the key's hash, 16 of the
+//	  request's hash, then for each range of its records: partition (uint32), records (uint32), base offset (int64)
+//	9, 10 API keys: see keys.go
+//	11 to 13 consumers: see consumers.go
+//	14 to 24 queues: see queues.go
+//	25 where they are pushed to: see queuepush.go
+//	26 sessions: see sessions.go
+const (
+	itemHeaderSize = 8
+	batchItemSize  = 48
+	keyedFixedSize = 40
+	keyedRangeSize = 16
+
+	itemBatch           = 1
+	itemTopicCreated    = 2
+	itemTopicDeleted    = 3
+	itemPartitionsAdded = 4
+	itemDataFloor       = 5
+	itemStartMoved      = 6
+	itemTopicConfigured = 7
+	itemAppendKeyed     = 8
+
+	itemCritical = 1
+
+	batchSizeMin = 61 // a RecordBatch v2 without a record
+)
+
+// Item is one step of the fold: *Batch, *TopicCreated, *TopicDeleted,
+// *PartitionsAdded, *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed,
+// *KeyCreated, *KeyRevoked, *ConsumerCreated, *PositionsMoved, *ConsumerDeleted,
+// one of those about queues, *SessionNamed, or *UnknownItem.
+type Item interface {
+	size() int
+	append(b []byte) []byte
+	kind() uint16
+}
+
+// Batch says where a batch stands and which records it holds.
+type Batch struct {
+	Topic     uint64
+	Partition uint32
+	// Object is 0 for the commit's own payload, else 1 + an index into Data.
+	Object uint32
+	// Base is the offset of the first record.
+	Base int64
+	// MaxTime is the largest timestamp in it, in ms since 1970.
+	MaxTime int64
+	// Count is the number of records, at least 1.
+	Count uint32
+	// Pos is the position in the payload of its object.
+	Pos uint32
+	// Size is the number of bytes, at least a batch header's.
+	Size uint32
+	// CRC is the batch's own CRC-32C.
+	CRC uint32
+}
+
+// TopicCreated adds a topic with partitions 0 to Partitions-1.
+type TopicCreated struct {
+	ID         uint64
+	Partitions uint32
+	Name       string
+}
+
+// TopicDeleted removes a topic with all its records.
+type TopicDeleted struct{ ID uint64 }
+
+// PartitionsAdded gives a topic more partitions.
+type PartitionsAdded struct {
+	Topic      uint64
+	Partitions uint32 // from now on, all of them
+}
+
+// DataFloor promises that no later commit is the first to refer to a data
+// object whose key's seq is below Seq.
+type DataFloor struct{ Seq Seq }
+
+// StartMoved gives up the records of a partition before an offset.
+type StartMoved struct {
+	Topic     uint64
+	Partition uint32
+	Start     int64
+}
+
+// TopicConfigured puts a topic's config in the place of the one before.
+type TopicConfigured struct {
+	Topic  uint64
+	Config TopicConfig
+}
+
+// TopicConfig is how long and how much of a topic is kept; 0 means no limit.
+type TopicConfig struct {
+	RetentionMS    int64
+	RetentionBytes int64 // per partition
+}
+
+// AppendKeyed remembers an append by its idempotency key, or one of several that were
+// asked for together with other things, or that such a request had none. It follows the
+// batches of its records, in the same commit.
+type AppendKeyed struct {
+	Topic uint64
+	// Key is a hash of the key and what it is for, Print one of the request.
+	Key, Print Digest
+	// Ranges ascend by partition, then by base.
+	Ranges []KeyedRange
+}
+
+// KeyedRange is Count records from Base on.
+type KeyedRange struct {
+	Partition, Count uint32
+	Base             int64
+}
+
+// Digest is the first 128 bits of a SHA-256.
+type Digest [16]byte
+
+// UnknownItem is a non-critical item of a newer version.
+type UnknownItem struct {
+	Kind uint16
+	Body []byte
+}
+
+func (*Batch) kind() uint16           { return itemBatch }
+func (*TopicCreated) kind() uint16    { return itemTopicCreated }
+func (*TopicDeleted) kind() uint16    { return itemTopicDeleted }
+func (*PartitionsAdded) kind() uint16 { return itemPartitionsAdded }
+func (*DataFloor) kind() uint16       { return itemDataFloor }
+func (*StartMoved) kind() uint16      { return itemStartMoved }
+func (*TopicConfigured) kind() uint16 { return itemTopicConfigured }
+func (*AppendKeyed) kind() uint16     { return itemAppendKeyed }
+func (u *UnknownItem) kind() uint16   { return u.Kind }
+
+func (*Batch) size() int           { return batchItemSize }
+func (t *TopicCreated) size() int  { return 12 + len(t.Name) }
+func (*TopicDeleted) size() int    { return 8 }
+func (*PartitionsAdded) size() int { return 12 }
+func (*DataFloor) size() int       { return 8 }
+func (*StartMoved) size() int      { return 24 }
+func (*TopicConfigured) size() int { return 24 }
+func (a *AppendKeyed) size() int   { return keyedFixedSize + keyedRangeSize*len(a.Ranges) }
+func (u *UnknownItem) size() int   { return len(u.Body) }
+
+func (x *Batch) append(b []byte) []byte {
+	b = le.AppendUint64(b, x.Topic)
+	b = le.AppendUint32(b, x.Partition)
+	b = le.AppendUint32(b, x.Object)
+	b = le.AppendUint64(b, uint64(x.Base))
+	b = le.AppendUint64(b, uint64(x.MaxTime))
+	b = le.AppendUint32(b, x.Count)
+	b = le.AppendUint32(b, x.Pos)
+	b = le.AppendUint32(b, x.Size)
+	return le.AppendUint32(b, x.CRC)
+}
+
+func (t *TopicCreated) append(b []byte) []byte {
+	b = le.AppendUint64(b, t.ID)
+	b = le.AppendUint32(b, t.Partitions)
+	return append(b, t.Name...)
+}
+
+func (t *TopicDeleted) append(b []byte) []byte { return le.AppendUint64(b, t.ID) }
+
+func (p *PartitionsAdded) append(b []byte) []byte {
+	return le.AppendUint32(le.AppendUint64(b, p.Topic), p.Partitions)
+}
+
+func (d *DataFloor) append(b []byte) []byte { return le.AppendUint64(b, uint64(d.Seq)) }
+
+func (x *StartMoved) append(b []byte) []byte {
+	b = le.AppendUint64(b, x.Topic)
+	b = le.AppendUint64(b, uint64(x.Partition))
+	return le.AppendUint64(b, uint64(x.Start))
+}
+
+func (x *TopicConfigured) append(b []byte) []byte {
+	b = le.AppendUint64(b, x.Topic)
+	b = le.AppendUint64(b, uint64(x.Config.RetentionMS))
+	return le.AppendUint64(b, uint64(x.Config.RetentionBytes))
+}
+
+func (a *AppendKeyed) append(b []byte) []byte {
+	b = le.AppendUint64(b, a.Topic)
+	b = append(b, a.Key[:]...)
+	b = append(b, a.Print[:]...)
+	for _, r := range a.Ranges {
+		b = le.AppendUint32(b, r.Partition)
+		b = le.AppendUint32(b, r.Count)
+		b = le.AppendUint64(b, uint64(r.Base))
+	}
+	return b
+}
+
+func (u *UnknownItem) append(b []byte) []byte { return append(b, u.Body...) }
+
+func decodeItem(b []byte, c *Commit) (Item, []byte, error) {
+	if len(b) < itemHeaderSize {
+		return nil, nil, Corrupt("the head ends inside an item")
+	}
+	kind, flags, size := le.Uint16(b), le.Uint16(b[2:]), int64(le.Uint32(b[4:]))
+	b = b[itemHeaderSize:]
+	if size > int64(len(b)) {
+		return nil, nil, Corrupt("the head ends inside an item")
+	}
+	body, rest := b[:size], b[size:]
+	if flags&^itemCritical != 0 {
+		return nil, nil, fmt.Errorf("%w: unknown item flags %#x", ErrVersion, flags)
+	}
+	if want := fixedItemSize(kind); want >= 0 && size != want {
+		return nil, nil, Corrupt("an item of kind %d has %d bytes instead of %d", kind, size, want)
+	}
+	switch kind {
+	case itemBatch:
+		it, err := decodeBatch(body, c)
+		return it, rest, err
+	case itemTopicCreated:
+		if size < 12 {
+			return nil, nil, Corrupt("an item of kind %d has %d bytes", kind, size)
+		}
+		return &TopicCreated{ID: le.Uint64(body), Partitions: le.Uint32(body[8:]), Name: string(body[12:])}, rest, nil
+	case itemTopicDeleted:
+		return &TopicDeleted{ID: le.Uint64(body)}, rest, nil
+	case itemPartitionsAdded:
+		return &PartitionsAdded{Topic: le.Uint64(body), Partitions: le.Uint32(body[8:])}, rest, nil
+	case itemDataFloor:
+		return &DataFloor{Seq: Seq(le.Uint64(body))}, rest, nil
+	case itemStartMoved:
+		if le.Uint32(body[12:]) != 0 {
+			return nil, nil, Corrupt("reserved bytes of an item of kind %d are set", kind)
+		}
+		return &StartMoved{Topic: le.Uint64(body), Partition: le.Uint32(body[8:]), Start: int64(le.Uint64(body[16:]))}, rest, nil
+	case itemTopicConfigured:
+		c := TopicConfig{RetentionMS: int64(le.Uint64(body[8:])), RetentionBytes: int64(le.Uint64(body[16:]))}
+		return &TopicConfigured{Topic: le.Uint64(body), Config: c}, rest, nil
+	case itemAppendKeyed:
+		it, err := decodeAppendKeyed(body)
+		return it, rest, err
+	case itemKeyCreated:
+		it, err := decodeKeyCreated(body)
+		return it, rest, err
+	case itemKeyRevoked:
+		return &KeyRevoked{ID: le.Uint64(body)}, rest, nil
+	case itemConsumerCreated:
+		it, err := decodeConsumerCreated(body)
+		return it, rest, err
+	case itemPositionsMoved:
+		it, err := decodePositionsMoved(body)
+		return it, rest, err
+	case itemConsumerDeleted:
+		return &ConsumerDeleted{ID: le.Uint64(body)}, rest, nil
+	case itemSessionNamed:
+		it, err := decodeSessionNamed(body)
+		return it, rest, err
+	}
+	if it, ok, err := decodeQueueItem(kind, body); ok {
+		return it, rest, err
+	}
+	if flags&itemCritical != 0 {
+		return nil, nil, fmt.Errorf("%w: unknown critical item of kind %d", ErrVersion, kind)
+	}
+	return &UnknownItem{Kind: kind, Body: append([]byte(nil), body...)}, rest, nil
+}
+
+// fixedItemSize returns the size that every item of the kind has, -1 if it varies.
+func fixedItemSize(kind uint16) int64 {
+	switch kind {
+	case itemBatch:
+		return batchItemSize
+	case itemPartitionsAdded:
+		return 12
+	case itemTopicDeleted, itemDataFloor, itemKeyRevoked, itemConsumerDeleted:
+		return 8
+	case itemStartMoved, itemTopicConfigured:
+		return 24
+	case itemSessionNamed:
+		return sessionNamedSize
+	default:
+		return queueItemSize(kind)
+	}
+}
+
+// decodeBatch also checks that the bytes it points at lie inside their object,
+// so that nobody behind it has to.
+func decodeBatch(b []byte, c *Commit) (*Batch, error) {
+	x := &Batch{
+		Topic:     le.Uint64(b),
+		Partition: le.Uint32(b[8:]),
+		Object:    le.Uint32(b[12:]),
+		Base:      int64(le.Uint64(b[16:])),
+		MaxTime:   int64(le.Uint64(b[24:])),
+		Count:     le.Uint32(b[32:]),
+		Pos:       le.Uint32(b[36:]),
+		Size:      le.Uint32(b[40:]),
+		CRC:       le.Uint32(b[44:]),
+	}
+	if x.Count == 0 || x.Base < 0 || x.Base+int64(x.Count) < 0 {
+		return nil, Corrupt("a batch of %d records at offset %d", x.Count, x.Base)
+	}
+	if int64(x.Object) > int64(len(c.Data)) {
+		return nil, Corrupt("a batch in data object %d of %d", x.Object, len(c.Data))
+	}
+	if x.Size < batchSizeMin {
+		return nil, Corrupt("a batch of %d bytes", x.Size)
+	}
+	payload := int64(c.PayloadSize)
+	if x.Object > 0 {
+		payload = int64(c.Data[x.Object-1].Size) - DataPayloadStart
+	}
+	if int64(x.Pos)+int64(x.Size) > payload {
+		return nil, Corrupt("a batch at %d of %d bytes in a payload of %d", x.Pos, x.Size, payload)
+	}
+	return x, nil
+}
+
+func decodeAppendKeyed(b []byte) (*AppendKeyed, error) {
+	if len(b) < keyedFixedSize || (len(b)-keyedFixedSize)%keyedRangeSize != 0 {
+		return nil, Corrupt("an item of kind %d has %d bytes", itemAppendKeyed, len(b))
+	}
+	a := &AppendKeyed{Topic: le.Uint64(b), Key: Digest(b[8:24]), Print: Digest(b[24:40])}
+	for b = b[keyedFixedSize:]; len(b) > 0; b = b[keyedRangeSize:] {
+		r := KeyedRange{Partition: le.Uint32(b), Count: le.Uint32(b[4:]), Base: int64(le.Uint64(b[8:]))}
+		if r.Count == 0 || r.Base < 0 || r.Base+int64(r.Count) < 0 {
+			return nil, Corrupt("a keyed range of %d records at offset %d", r.Count, r.Base)
+		}
+		a.Ranges = append(a.Ranges, r)
+	}
+	return a, nil
+}

@@ -1,0 +1,97 @@
+package format
+
+// The items about API keys. What a key's secret is nobody but its owner knows:
+// the log holds what a secret can be checked with.
+//
+//	9 key created:
+//	  offset size meaning
+//	       0    8 id (uint64)
+//	       8    8 expires, microseconds since 1970 (int64); 0 = never
+//	      16    2 scopes (uint16): bit 0 read, 1 write, 2 admin
+//	      18    2 size of the name (uint16)
+//	      20   16 salt
+//	      36   32 SHA-256 of the salt and the secret
+//	      68   32 Ed25519 public key, which the secret signs URLs for
+//	     100    … name
+//	       …    … topic patterns until the end of the item: size (uint16), pattern
+//	10 key revoked: id (uint64)
+const (
+	itemKeyCreated = 9
+	itemKeyRevoked = 10
+
+	keyFixedSize = 100
+)
+
+// KeyCreated adds an API key.
+type KeyCreated struct {
+	ID      uint64
+	Expires int64 // microseconds since 1970; 0 means never
+	Scopes  uint16
+	Salt    [16]byte
+	Hash    [32]byte // SHA-256 of Salt and the secret
+	Public  [32]byte // Ed25519 key of which the secret is the other half
+	Name    string
+	Topics  []string // patterns: a name, or the beginning of names and *
+}
+
+// KeyRevoked ends an API key for good.
+type KeyRevoked struct{ ID uint64 }
+
+func (*KeyCreated) kind() uint16 { return itemKeyCreated }
+func (*KeyRevoked) kind() uint16 { return itemKeyRevoked }
+
+func (k *KeyCreated) size() int {
+	n := keyFixedSize + len(k.Name)
+	for _, t := range k.Topics {
+		n += 2 + len(t)
+	}
+	return n
+}
+
+func (*KeyRevoked) size() int { return 8 }
+
+func (k *KeyCreated) append(b []byte) []byte {
+	b = le.AppendUint64(b, k.ID)
+	b = le.AppendUint64(b, uint64(k.Expires))
+	b = le.AppendUint16(b, k.Scopes)
+	b = le.AppendUint16(b, uint16(len(k.Name)))
+	b = append(b, k.Salt[:]...)
+	b = append(b, k.Hash[:]...)
+	b = append(b, k.Public[:]...)
+	b = append(b, k.Name...)
+	for _, t := range k.Topics {
+		b = le.AppendUint16(b, uint16(len(t)))
+		b = append(b, t...)
+	}
+	return b
+}
+
+func (k *KeyRevoked) append(b []byte) []byte { return le.AppendUint64(b, k.ID) }
+
+func decodeKeyCreated(b []byte) (*KeyCreated, error) {
+	if len(b) < keyFixedSize {
+		return nil, Corrupt("a key of %d bytes", len(b))
+	}
+	k := &KeyCreated{
+		ID:      le.Uint64(b),
+		Expires: int64(le.Uint64(b[8:])),
+		Scopes:  le.Uint16(b[16:]),
+		Salt:    [16]byte(b[20:36]),
+		Hash:    [32]byte(b[36:68]),
+		Public:  [32]byte(b[68:100]),
+	}
+	name, rest := int(le.Uint16(b[18:])), b[keyFixedSize:]
+	if name > len(rest) {
+		return nil, Corrupt("a key whose name doesn't fit")
+	}
+	k.Name, rest = string(rest[:name]), rest[name:]
+	for len(rest) > 0 {
+		if len(rest) < 2 || int(le.Uint16(rest)) > len(rest)-2 {
+			return nil, Corrupt("a key whose topics don't fit")
+		}
+		size := int(le.Uint16(rest))
+		k.Topics = append(k.Topics, string(rest[2:2+size]))
+		rest = rest[2+size:]
+	}
+	return k, nil
+}

@@ -1,0 +1,156 @@
+package format
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// Every object begins with the same 32 bytes, little-endian:
+//
+//	offset size meaning
+//	     0    4 magic "seb!"
+//	     4    2 version (int16): 2
+//	     6    8 writer's wall clock, microseconds since 1970 (int64); informative
+//	    14    4 count (uint32): items of a commit, batches of a data object, pages of a checkpoint
+//	    18    1 kind: 1 commit, 2 data, 3 checkpoint
+//	    19    1 flags: 0; any other bit is refused
+//	    20    4 length of the head that follows (uint32)
+//	    24    4 CRC-32C of the head
+//	    28    4 CRC-32C of bytes 0 to 27
+//
+// Version 1 is the single-topic batch file of the original Seb. It ends its
+// header after count and 14 reserved bytes, and is never written here.
+const (
+	PrologueSize = 32
+
+	magic   = "seb!"
+	Version = 2
+)
+
+// Kind says what an object is.
+type Kind uint8
+
+// The kinds of objects.
+const (
+	KindCommit     Kind = 1
+	KindData       Kind = 2
+	KindCheckpoint Kind = 3
+)
+
+// String returns the kind's name.
+func (k Kind) String() string {
+	switch k {
+	case KindCommit:
+		return "commit"
+	case KindData:
+		return "data"
+	case KindCheckpoint:
+		return "checkpoint"
+	default:
+		return fmt.Sprintf("kind %d", uint8(k))
+	}
+}
+
+var (
+	le         = binary.LittleEndian
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// ErrCorrupt is wrapped by every error about bytes that are not what Seb wrote:
+// a wrong checksum, an impossible length, a shape that no version has.
+var ErrCorrupt = errors.New("object is damaged")
+
+// ErrVersion is wrapped by every error about bytes that a newer Seb may have
+// written: an unknown version, flag or critical item.
+var ErrVersion = errors.New("object needs another version of seb")
+
+// ErrForeign is wrapped by every error about an object of another cluster, or
+// one that stands under a key that is not its own.
+var ErrForeign = errors.New("object does not belong here")
+
+// Corrupt returns an error that wraps [ErrCorrupt].
+func Corrupt(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrCorrupt}, args...)...)
+}
+
+// Prologue is the first 32 bytes of an object.
+type Prologue struct {
+	Kind    Kind
+	Version int16
+	// Created is the writer's wall clock in microseconds since 1970.
+	Created int64
+	Count   uint32
+	// HeadSize is the length of the head that follows, in bytes.
+	HeadSize uint32
+	HeadCRC  uint32
+}
+
+// End returns where the head ends and the payload begins.
+func (p Prologue) End() int64 { return PrologueSize + int64(p.HeadSize) }
+
+// putPrologue writes the prologue for the head that fills b from PrologueSize on.
+func putPrologue(b []byte, kind Kind, created int64, count uint32) {
+	head := b[PrologueSize:]
+	copy(b, magic)
+	le.PutUint16(b[4:], Version)
+	le.PutUint64(b[6:], uint64(created))
+	le.PutUint32(b[14:], count)
+	b[18], b[19] = byte(kind), 0
+	le.PutUint32(b[20:], uint32(len(head)))
+	le.PutUint32(b[24:], crc32.Checksum(head, castagnoli))
+	le.PutUint32(b[28:], crc32.Checksum(b[:28], castagnoli))
+}
+
+// DecodePrologue reads the first 32 bytes of an object. It refuses a version
+// other than 2 with ErrVersion.
+func DecodePrologue(b []byte) (Prologue, error) {
+	if len(b) < PrologueSize {
+		return Prologue{}, Corrupt("%d bytes are too few for a prologue", len(b))
+	}
+	if string(b[:4]) != magic {
+		return Prologue{}, Corrupt("magic is %q, not %q", b[:4], magic)
+	}
+	if v := int16(le.Uint16(b[4:])); v != Version {
+		return Prologue{}, fmt.Errorf("%w: format version is %d, this seb reads %d", ErrVersion, v, Version)
+	}
+	if crc := crc32.Checksum(b[:28], castagnoli); crc != le.Uint32(b[28:]) {
+		return Prologue{}, Corrupt("prologue checksum is %08x, computed %08x", le.Uint32(b[28:]), crc)
+	}
+	if b[19] != 0 {
+		return Prologue{}, fmt.Errorf("%w: unknown flags %#x", ErrVersion, b[19])
+	}
+	return Prologue{
+		Kind:     Kind(b[18]),
+		Version:  Version,
+		Created:  int64(le.Uint64(b[6:])),
+		Count:    le.Uint32(b[14:]),
+		HeadSize: le.Uint32(b[20:]),
+		HeadCRC:  le.Uint32(b[24:]),
+	}, nil
+}
+
+// decodeHead returns the prologue and the checked head of an object of the kind
+// wanted. b may go on beyond the head.
+func decodeHead(b []byte, want Kind) (Prologue, []byte, error) {
+	p, err := DecodePrologue(b)
+	if err != nil {
+		return p, nil, err
+	}
+	if p.Kind != want {
+		return p, nil, fmt.Errorf("%w: it is a %v, not a %v", ErrForeign, p.Kind, want)
+	}
+	if int64(len(b)) < p.End() {
+		return p, nil, Corrupt("the head ends at %d, the object at %d", p.End(), len(b))
+	}
+	head := b[PrologueSize:p.End()]
+	if crc := crc32.Checksum(head, castagnoli); crc != p.HeadCRC {
+		return p, nil, Corrupt("head checksum is %08x, computed %08x", p.HeadCRC, crc)
+	}
+	return p, head, nil
+}
+
+// headHash returns the hash of prologue and head, which the next commit's prev repeats.
+func headHash(prologueAndHead []byte) Hash { return sha256.Sum256(prologueAndHead) }

@@ -1,0 +1,261 @@
+package format
+
+// The items about queues: records as work to be done. docs/rfcs/0002 says why they are
+// as they are.
+//
+//	14 queue set: id (uint64), topic (uint64), lease, least and longest backoff in ms (3 × int64),
+//	   attempts (uint32), flags (uint32: bit 0 = order by key, bit 1 = paused), size of the next (uint16),
+//	   name of the dead-letter topic, name; in place of what was before if the id is known
+//	15 queue deleted: id (uint64)
+//	16 queue owned: queue, epoch (uint64), partitions (uint32), 0 (uint32), a window each (int64), address
+//	17 queue released: queue, epoch (uint64); what is out is in the attempts
+//	18 window moved: queue, epoch (uint64), partition (uint32), 0 (uint32), window (int64)
+//	19 records attempted: queue, epoch (uint64), partition (uint32), 0 (uint32),
+//	   then for each: offset (int64), attempt from now on (uint32), 0 (uint32)
+//	20 records done: queue (uint64), partition (uint32), 0 (uint32),
+//	   then for each run: first offset (int64), records (uint32), attempt that did them (uint32)
+//	21 record put back: queue (uint64), partition (uint32), attempt that failed (uint32), offset (int64),
+//	   not before, in microseconds (int64), flags (uint32: bit 0 = parked), 0 (uint32), reason
+//	22 records redriven: queue (uint64), partition (uint32), 0 (uint32), then each offset (int64)
+//	23 queue purged: queue (uint64), partition (uint32), 0 (uint32), first offset that stays (int64)
+//	24 records delayed: topic (uint64), partition (uint32), records (uint32), first offset (int64),
+//	   due, in microseconds since 1970 (int64)
+const (
+	itemQueueSet         = 14
+	itemQueueDeleted     = 15
+	itemQueueOwned       = 16
+	itemQueueReleased    = 17
+	itemWindowMoved      = 18
+	itemRecordsAttempted = 19
+	itemRecordsDone      = 20
+	itemRecordPutBack    = 21
+	itemRecordsRedriven  = 22
+	itemQueuePurged      = 23
+	itemRecordsDelayed   = 24
+)
+
+// QueueSet adds a queue, or changes its config.
+type QueueSet struct {
+	ID     uint64
+	Topic  uint64
+	Config QueueConfig
+	Name   string // unique among the topic's
+}
+
+// QueueConfig is how a queue hands out records.
+type QueueConfig struct {
+	LeaseMS                    int64
+	BackoffMinMS, BackoffMaxMS int64
+	Attempts                   uint32 // at most
+	Ordered                    bool   // by key
+	Paused                     bool
+	DeadLetterTopic            string // "": none
+}
+
+// QueueDeleted forgets a queue.
+type QueueDeleted struct{ ID uint64 }
+
+// QueueOwned makes a broker the one that hands out a queue's records.
+type QueueOwned struct {
+	Queue, Epoch uint64
+	// Windows are, by partition, the offsets below which fresh records may be handed out.
+	Windows []int64
+	Address string
+}
+
+// QueueReleased leaves a queue without an owner.
+type QueueReleased struct{ Queue, Epoch uint64 }
+
+// WindowMoved lets the owner hand out further fresh records.
+type WindowMoved struct {
+	Queue, Epoch uint64
+	Partition    uint32
+	Window       int64
+}
+
+// RecordsAttempted counts deliveries before they are made.
+type RecordsAttempted struct {
+	Queue, Epoch uint64
+	Partition    uint32
+	Attempts     []Attempt // ascending by offset
+}
+
+// Attempt is one delivery of a record, counted from 1.
+type Attempt struct {
+	Offset int64
+	Number uint32
+}
+
+// RecordsDone says that work is done.
+type RecordsDone struct {
+	Queue     uint64
+	Partition uint32
+	Runs      []Run // ascending by offset, disjoint
+}
+
+// Run is Count records from Offset on whose delivery had that number.
+type Run struct {
+	Offset        int64
+	Count, Number uint32
+}
+
+// End returns the offset after the last.
+func (r Run) End() int64 { return r.Offset + int64(r.Count) }
+
+// RecordPutBack says that a delivery failed.
+type RecordPutBack struct {
+	Queue     uint64
+	Partition uint32
+	Attempt
+	NotBefore int64 // microseconds since 1970
+	Parked    bool  // it is not handed out again unless it is redriven
+	Reason    string
+}
+
+// RecordsRedriven takes parked records back to work, with all the attempts that a queue
+// allows. The next delivery has the number that follows all the same.
+type RecordsRedriven struct {
+	Queue     uint64
+	Partition uint32
+	Offsets   []int64 // ascending
+}
+
+// QueuePurged does away with all work before an offset.
+type QueuePurged struct {
+	Queue     uint64
+	Partition uint32
+	Before    int64
+}
+
+// RecordsDelayed says from when on queues hand out records that its commit appends. It
+// follows the batches of these. No record is in two of them.
+type RecordsDelayed struct {
+	Topic            uint64
+	Partition, Count uint32
+	Offset           int64
+	Due              int64 // microseconds since 1970
+}
+
+// End returns the offset after the last.
+func (d *RecordsDelayed) End() int64 { return d.Offset + int64(d.Count) }
+
+func (*QueueSet) kind() uint16         { return itemQueueSet }
+func (*QueueDeleted) kind() uint16     { return itemQueueDeleted }
+func (*QueueOwned) kind() uint16       { return itemQueueOwned }
+func (*QueueReleased) kind() uint16    { return itemQueueReleased }
+func (*WindowMoved) kind() uint16      { return itemWindowMoved }
+func (*RecordsAttempted) kind() uint16 { return itemRecordsAttempted }
+func (*RecordsDone) kind() uint16      { return itemRecordsDone }
+func (*RecordPutBack) kind() uint16    { return itemRecordPutBack }
+func (*RecordsRedriven) kind() uint16  { return itemRecordsRedriven }
+func (*QueuePurged) kind() uint16      { return itemQueuePurged }
+func (*RecordsDelayed) kind() uint16   { return itemRecordsDelayed }
+
+const (
+	queueSetSize  = 50 // without the names
+	queueOwnedMin = 24
+	attemptedMin  = 24
+	runsMin       = 16
+	putBackSize   = 40 // without the reason
+
+	queueOrdered = 1
+	queuePaused  = 2
+	recordParked = 1
+)
+
+func (q *QueueSet) size() int         { return queueSetSize + len(q.Config.DeadLetterTopic) + len(q.Name) }
+func (*QueueDeleted) size() int       { return 8 }
+func (o *QueueOwned) size() int       { return queueOwnedMin + 8*len(o.Windows) + len(o.Address) }
+func (*QueueReleased) size() int      { return 16 }
+func (*WindowMoved) size() int        { return 32 }
+func (a *RecordsAttempted) size() int { return attemptedMin + 16*len(a.Attempts) }
+func (d *RecordsDone) size() int      { return runsMin + 16*len(d.Runs) }
+func (p *RecordPutBack) size() int    { return putBackSize + len(p.Reason) }
+func (r *RecordsRedriven) size() int  { return runsMin + 8*len(r.Offsets) }
+func (*QueuePurged) size() int        { return 24 }
+func (*RecordsDelayed) size() int     { return 32 }
+
+func (q *QueueSet) append(b []byte) []byte {
+	var flags uint32
+	if q.Config.Ordered {
+		flags |= queueOrdered
+	}
+	if q.Config.Paused {
+		flags |= queuePaused
+	}
+	b = le.AppendUint64(le.AppendUint64(b, q.ID), q.Topic)
+	b = le.AppendUint64(b, uint64(q.Config.LeaseMS))
+	b = le.AppendUint64(b, uint64(q.Config.BackoffMinMS))
+	b = le.AppendUint64(b, uint64(q.Config.BackoffMaxMS))
+	b = le.AppendUint32(le.AppendUint32(b, q.Config.Attempts), flags)
+	b = le.AppendUint16(b, uint16(len(q.Config.DeadLetterTopic)))
+	return append(append(b, q.Config.DeadLetterTopic...), q.Name...)
+}
+
+func (q *QueueDeleted) append(b []byte) []byte { return le.AppendUint64(b, q.ID) }
+
+func (o *QueueOwned) append(b []byte) []byte {
+	b = le.AppendUint64(le.AppendUint64(b, o.Queue), o.Epoch)
+	b = le.AppendUint64(b, uint64(len(o.Windows)))
+	for _, w := range o.Windows {
+		b = le.AppendUint64(b, uint64(w))
+	}
+	return append(b, o.Address...)
+}
+
+func (r *QueueReleased) append(b []byte) []byte {
+	return le.AppendUint64(le.AppendUint64(b, r.Queue), r.Epoch)
+}
+
+func (w *WindowMoved) append(b []byte) []byte {
+	b = le.AppendUint64(le.AppendUint64(b, w.Queue), w.Epoch)
+	return le.AppendUint64(le.AppendUint64(b, uint64(w.Partition)), uint64(w.Window))
+}
+
+func (a *RecordsAttempted) append(b []byte) []byte {
+	b = le.AppendUint64(le.AppendUint64(b, a.Queue), a.Epoch)
+	b = le.AppendUint64(b, uint64(a.Partition))
+	for _, x := range a.Attempts {
+		b = le.AppendUint64(le.AppendUint64(b, uint64(x.Offset)), uint64(x.Number))
+	}
+	return b
+}
+
+func (d *RecordsDone) append(b []byte) []byte {
+	b = le.AppendUint64(le.AppendUint64(b, d.Queue), uint64(d.Partition))
+	for _, r := range d.Runs {
+		b = le.AppendUint64(b, uint64(r.Offset))
+		b = le.AppendUint32(le.AppendUint32(b, r.Count), r.Number)
+	}
+	return b
+}
+
+func (p *RecordPutBack) append(b []byte) []byte {
+	var flags uint64
+	if p.Parked {
+		flags = recordParked
+	}
+	b = le.AppendUint64(b, p.Queue)
+	b = le.AppendUint32(le.AppendUint32(b, p.Partition), p.Number)
+	b = le.AppendUint64(le.AppendUint64(b, uint64(p.Offset)), uint64(p.NotBefore))
+	return append(le.AppendUint64(b, flags), p.Reason...)
+}
+
+func (r *RecordsRedriven) append(b []byte) []byte {
+	b = le.AppendUint64(le.AppendUint64(b, r.Queue), uint64(r.Partition))
+	for _, o := range r.Offsets {
+		b = le.AppendUint64(b, uint64(o))
+	}
+	return b
+}
+
+func (p *QueuePurged) append(b []byte) []byte {
+	b = le.AppendUint64(le.AppendUint64(b, p.Queue), uint64(p.Partition))
+	return le.AppendUint64(b, uint64(p.Before))
+}
+
+func (d *RecordsDelayed) append(b []byte) []byte {
+	b = le.AppendUint64(b, d.Topic)
+	b = le.AppendUint32(le.AppendUint32(b, d.Partition), d.Count)
+	return le.AppendUint64(le.AppendUint64(b, uint64(d.Offset)), uint64(d.Due))
+}

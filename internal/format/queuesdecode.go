@@ -1,0 +1,210 @@
+package format
+
+import "fmt"
+
+// decodeQueueItem decodes an item about queues; ok tells whether the kind is one.
+func decodeQueueItem(kind uint16, b []byte) (_ Item, ok bool, err error) {
+	var it Item
+	switch kind {
+	case itemQueueSet:
+		it, err = decodeQueueSet(b)
+	case itemQueueDeleted:
+		it = &QueueDeleted{ID: le.Uint64(b)}
+	case itemQueueOwned:
+		it, err = decodeQueueOwned(b)
+	case itemQueueReleased:
+		it = &QueueReleased{Queue: le.Uint64(b), Epoch: le.Uint64(b[8:])}
+	case itemWindowMoved:
+		it, err = decodeWindowMoved(b)
+	case itemRecordsAttempted:
+		it, err = decodeRecordsAttempted(b)
+	case itemRecordsDone:
+		it, err = decodeRecordsDone(b)
+	case itemRecordPutBack:
+		it, err = decodeRecordPutBack(b)
+	case itemRecordsRedriven:
+		it, err = decodeRecordsRedriven(b)
+	case itemQueuePurged:
+		it, err = decodeQueuePurged(b)
+	case itemRecordsDelayed:
+		it, err = decodeRecordsDelayed(b)
+	case itemQueuePushSet:
+		it, err = decodeQueuePushSet(b)
+	default:
+		return nil, false, nil
+	}
+	return it, true, err
+}
+
+// queueItemSize returns the size that every item of the kind has, -1 if it varies.
+func queueItemSize(kind uint16) int64 {
+	switch kind {
+	case itemQueueDeleted:
+		return 8
+	case itemQueueReleased:
+		return 16
+	case itemQueuePurged:
+		return 24
+	case itemWindowMoved, itemRecordsDelayed:
+		return 32
+	default:
+		return -1
+	}
+}
+
+// reserved refuses bytes that are for later versions.
+func reserved(b []byte) error {
+	for _, c := range b {
+		if c != 0 {
+			return Corrupt("reserved bytes of an item about a queue are set")
+		}
+	}
+	return nil
+}
+
+func decodeQueueSet(b []byte) (*QueueSet, error) {
+	if len(b) < queueSetSize {
+		return nil, Corrupt("a queue of %d bytes", len(b))
+	}
+	flags, dead := le.Uint32(b[44:]), int(le.Uint16(b[48:]))
+	if flags&^(queueOrdered|queuePaused) != 0 {
+		return nil, fmt.Errorf("%w: a queue with unknown flags %#x", ErrVersion, flags)
+	}
+	if dead > len(b)-queueSetSize {
+		return nil, Corrupt("a dead-letter topic of %d bytes in a queue of %d", dead, len(b))
+	}
+	return &QueueSet{ID: le.Uint64(b), Topic: le.Uint64(b[8:]), Name: string(b[queueSetSize+dead:]), Config: QueueConfig{
+		LeaseMS: int64(le.Uint64(b[16:])), BackoffMinMS: int64(le.Uint64(b[24:])), BackoffMaxMS: int64(le.Uint64(b[32:])),
+		Attempts: le.Uint32(b[40:]), Ordered: flags&queueOrdered != 0, Paused: flags&queuePaused != 0,
+		DeadLetterTopic: string(b[queueSetSize : queueSetSize+dead]),
+	}}, nil
+}
+
+func decodeQueueOwned(b []byte) (*QueueOwned, error) {
+	if len(b) < queueOwnedMin {
+		return nil, Corrupt("an owner of %d bytes", len(b))
+	}
+	n, rest := le.Uint32(b[16:]), b[queueOwnedMin:]
+	if int64(n) > int64(len(rest)/8) {
+		return nil, Corrupt("an owner of %d bytes with %d windows", len(b), n)
+	}
+	o := &QueueOwned{Queue: le.Uint64(b), Epoch: le.Uint64(b[8:])}
+	for ; n > 0; n-- {
+		w := int64(le.Uint64(rest))
+		if w < 0 {
+			return nil, Corrupt("a window at %d", w)
+		}
+		o.Windows, rest = append(o.Windows, w), rest[8:]
+	}
+	o.Address = string(rest)
+	return o, reserved(b[20:24])
+}
+
+func decodeWindowMoved(b []byte) (*WindowMoved, error) {
+	w := &WindowMoved{Queue: le.Uint64(b), Epoch: le.Uint64(b[8:]), Partition: le.Uint32(b[16:]), Window: int64(le.Uint64(b[24:]))}
+	if w.Window < 0 {
+		return nil, Corrupt("a window at %d", w.Window)
+	}
+	return w, reserved(b[20:24])
+}
+
+func decodeRecordsAttempted(b []byte) (*RecordsAttempted, error) {
+	if len(b) < attemptedMin+16 || (len(b)-attemptedMin)%16 != 0 {
+		return nil, Corrupt("attempts of %d bytes", len(b))
+	}
+	a := &RecordsAttempted{Queue: le.Uint64(b), Epoch: le.Uint64(b[8:]), Partition: le.Uint32(b[16:])}
+	if err := reserved(b[20:24]); err != nil {
+		return nil, err
+	}
+	last := int64(-1)
+	for b = b[attemptedMin:]; len(b) > 0; b = b[16:] {
+		x := Attempt{Offset: int64(le.Uint64(b)), Number: le.Uint32(b[8:])}
+		if x.Offset <= last || x.Number == 0 {
+			return nil, Corrupt("attempt %d of offset %d after one of offset %d", x.Number, x.Offset, last)
+		}
+		if err := reserved(b[12:16]); err != nil {
+			return nil, err
+		}
+		last = x.Offset
+		a.Attempts = append(a.Attempts, x)
+	}
+	return a, nil
+}
+
+func decodeRecordsDone(b []byte) (*RecordsDone, error) {
+	if len(b) < runsMin+16 || (len(b)-runsMin)%16 != 0 {
+		return nil, Corrupt("records done of %d bytes", len(b))
+	}
+	d := &RecordsDone{Queue: le.Uint64(b), Partition: le.Uint32(b[8:])}
+	if err := reserved(b[12:16]); err != nil {
+		return nil, err
+	}
+	var end int64
+	for b = b[runsMin:]; len(b) > 0; b = b[16:] {
+		r := Run{Offset: int64(le.Uint64(b)), Count: le.Uint32(b[8:]), Number: le.Uint32(b[12:])}
+		if r.Offset < end || r.Count == 0 || r.Number == 0 || r.End() < 0 {
+			return nil, Corrupt("%d records done by attempt %d from %d on, after those below %d", r.Count, r.Number, r.Offset, end)
+		}
+		end = r.End()
+		d.Runs = append(d.Runs, r)
+	}
+	return d, nil
+}
+
+func decodeRecordPutBack(b []byte) (*RecordPutBack, error) {
+	if len(b) < putBackSize {
+		return nil, Corrupt("a record put back of %d bytes", len(b))
+	}
+	flags := le.Uint32(b[32:])
+	if flags&^recordParked != 0 {
+		return nil, fmt.Errorf("%w: a record put back with unknown flags %#x", ErrVersion, flags)
+	}
+	p := &RecordPutBack{
+		Queue: le.Uint64(b), Partition: le.Uint32(b[8:]),
+		Attempt:   Attempt{Offset: int64(le.Uint64(b[16:])), Number: le.Uint32(b[12:])},
+		NotBefore: int64(le.Uint64(b[24:])), Parked: flags&recordParked != 0, Reason: string(b[putBackSize:]),
+	}
+	if p.Offset < 0 || p.Number == 0 || p.NotBefore < 0 {
+		return nil, Corrupt("attempt %d of offset %d put back until %d", p.Number, p.Offset, p.NotBefore)
+	}
+	return p, reserved(b[36:40])
+}
+
+func decodeRecordsRedriven(b []byte) (*RecordsRedriven, error) {
+	if len(b) < runsMin+8 || (len(b)-runsMin)%8 != 0 {
+		return nil, Corrupt("records redriven of %d bytes", len(b))
+	}
+	r := &RecordsRedriven{Queue: le.Uint64(b), Partition: le.Uint32(b[8:])}
+	if err := reserved(b[12:16]); err != nil {
+		return nil, err
+	}
+	last := int64(-1)
+	for b = b[runsMin:]; len(b) > 0; b = b[8:] {
+		o := int64(le.Uint64(b))
+		if o <= last {
+			return nil, Corrupt("offset %d redriven after %d", o, last)
+		}
+		last = o
+		r.Offsets = append(r.Offsets, o)
+	}
+	return r, nil
+}
+
+func decodeQueuePurged(b []byte) (*QueuePurged, error) {
+	p := &QueuePurged{Queue: le.Uint64(b), Partition: le.Uint32(b[8:]), Before: int64(le.Uint64(b[16:]))}
+	if p.Before < 0 {
+		return nil, Corrupt("a queue purged before %d", p.Before)
+	}
+	return p, reserved(b[12:16])
+}
+
+func decodeRecordsDelayed(b []byte) (*RecordsDelayed, error) {
+	d := &RecordsDelayed{
+		Topic: le.Uint64(b), Partition: le.Uint32(b[8:]), Count: le.Uint32(b[12:]),
+		Offset: int64(le.Uint64(b[16:])), Due: int64(le.Uint64(b[24:])),
+	}
+	if d.Offset < 0 || d.Count == 0 || d.End() < 0 || d.Due < 0 {
+		return nil, Corrupt("%d records from %d on delayed until %d", d.Count, d.Offset, d.Due)
+	}
+	return d, nil
+}

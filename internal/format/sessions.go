@@ -1,0 +1,46 @@
+package format
+
+// The item about sessions. A session is one start of a broker; its key pair is made when it
+// starts and never leaves its memory, so whoever proves to have the private half of a public
+// key that stands here is a broker of this log, and that one.
+//
+//	26 session named: public key (32 bytes, Ed25519), queue (uint64), epoch (uint64);
+//	   the session owns that queue with that epoch, as an item before it in the commit says;
+//	   0 and 0 if it owns none
+//
+// It is not critical: a Seb that does not know it folds everything else alike.
+const (
+	itemSessionNamed = 26
+
+	sessionNamedSize = 48
+)
+
+// SessionKey is the public half of a session's Ed25519 key pair; zero where none is known.
+type SessionKey [32]byte
+
+// SessionNamed makes a session known to the brokers of the log.
+type SessionNamed struct {
+	Session      SessionKey
+	Queue, Epoch uint64 // what it owns; 0 and 0 for nothing
+}
+
+func (*SessionNamed) kind() uint16 { return itemSessionNamed }
+func (*SessionNamed) size() int    { return sessionNamedSize }
+
+func (s *SessionNamed) append(b []byte) []byte {
+	b = append(b, s.Session[:]...)
+	return le.AppendUint64(le.AppendUint64(b, s.Queue), s.Epoch)
+}
+
+// Sound tells whether the item can stand in a commit.
+func (s *SessionNamed) Sound() bool {
+	return s.Session != SessionKey{} && (s.Queue == 0) == (s.Epoch == 0)
+}
+
+func decodeSessionNamed(b []byte) (*SessionNamed, error) {
+	s := &SessionNamed{Session: SessionKey(b[:32]), Queue: le.Uint64(b[32:]), Epoch: le.Uint64(b[40:])}
+	if !s.Sound() {
+		return nil, Corrupt("session %x owns queue %d with epoch %d", s.Session, s.Queue, s.Epoch)
+	}
+	return s, nil
+}

@@ -1,0 +1,68 @@
+package fsck
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// remedy is what to do about an obstacle.
+const remedy = "move it away, and put the object back if there was one"
+
+// Obstacle is something in a directory store that stands where an object or a directory
+// of the log belongs.
+type Obstacle struct {
+	// Key is the key of the object, or the name of the directory.
+	Key string
+	// Detail names the path, and says what is wrong and what to do.
+	Detail string
+}
+
+// Obstacles returns the obstacles in a store, in the order of their keys. Stores that can
+// hold nothing but objects have none.
+func Obstacles(ctx context.Context, store objstore.Store) ([]Obstacle, error) {
+	walker, ok := store.(objstore.Walker)
+	if !ok {
+		return nil, nil
+	}
+	modes := map[string]fs.FileMode{}
+	if err := walker.Walk(ctx, func(path string, mode fs.FileMode) {
+		if isObject(path) && !mode.IsRegular() || isPrefix(path) && !mode.IsDir() {
+			modes[path] = mode
+		}
+	}); err != nil {
+		return nil, err
+	}
+	obstacles := make([]Obstacle, 0, len(modes))
+	for key, mode := range modes {
+		must := "a regular file: " + remedy
+		if isPrefix(key) {
+			must = "a directory: move it away, and put the directory back if there was one"
+		}
+		obstacles = append(obstacles, Obstacle{key, fmt.Sprintf("%s is %s, and must be %s", walker.Path(key), objstore.KindOf(mode), must)})
+	}
+	slices.SortFunc(obstacles, func(a, b Obstacle) int { return strings.Compare(a.Key, b.Key) })
+	return obstacles, nil
+}
+
+// isObject tells whether a key is that of an object of the log.
+func isObject(key string) bool {
+	if s, ok := format.ParseSeqKey(format.LogPrefix, key); ok {
+		return s > 0
+	}
+	if s, ok := format.ParseSeqKey(format.CheckpointPrefix, key); ok {
+		return s > 0
+	}
+	_, ok := format.ParseDataKey(key)
+	return ok || key == format.ClusterKey
+}
+
+// isPrefix tells whether a name is that of a directory that holds objects.
+func isPrefix(name string) bool {
+	return slices.Contains([]string{format.LogPrefix, format.DataPrefix, format.CheckpointPrefix, format.ProbePrefix}, name+"/")
+}

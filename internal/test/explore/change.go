@@ -1,0 +1,76 @@
+package explore
+
+import (
+	"github.com/simple-event-broker/seb/internal/format"
+)
+
+// change is what a commit brings to a queue. It can be compared, so that what the state
+// makes of it is asked only once.
+type change struct {
+	what   changeKind
+	epoch  uint8
+	record uint8
+	number uint8 // of the delivery that it is about
+	window uint8
+	out    uint8 // has a bit for each record that a release says is out
+	// silent: the owner before is released first, so that nothing is in doubt.
+	silent bool
+}
+
+type changeKind uint8
+
+const (
+	anAppend   changeKind = iota
+	aTakeover             // by epoch and window
+	aWindow               // by epoch
+	anAttempt             // by epoch
+	aRelease              // by epoch
+	anAck                 // RecordsDone
+	aNack                 // RecordPutBack
+	aParking              // the same, and it is parked
+	aRedriving            // RecordsRedriven
+)
+
+// items are those of the commit, which the log before gives the next offset.
+func (c *change) items(end int) []format.Item {
+	epoch := uint64(c.epoch)
+	attempt := format.Attempt{Offset: int64(c.record), Number: uint32(c.number)}
+	putBack := &format.RecordPutBack{Queue: theQueue, Attempt: attempt, Parked: c.what != aNack}
+	switch c.what {
+	case anAppend:
+		return []format.Item{&format.Batch{Topic: theTopic, Base: int64(end), Count: 1, Size: 61}}
+	case aTakeover:
+		owned := &format.QueueOwned{Queue: theQueue, Epoch: epoch, Windows: []int64{int64(c.window)}}
+		named := &format.SessionNamed{Session: format.SessionKey{1}, Queue: theQueue, Epoch: epoch}
+		if c.silent {
+			return []format.Item{&format.QueueReleased{Queue: theQueue, Epoch: epoch - 1}, owned, named}
+		}
+		return []format.Item{owned, named}
+	case aWindow:
+		return []format.Item{&format.WindowMoved{Queue: theQueue, Epoch: epoch, Window: int64(c.window)}}
+	case anAttempt:
+		return []format.Item{&format.RecordsAttempted{Queue: theQueue, Epoch: epoch, Attempts: []format.Attempt{attempt}}}
+	case aRelease:
+		return c.release()
+	case anAck:
+		return []format.Item{&format.RecordsDone{Queue: theQueue, Runs: []format.Run{{Offset: int64(c.record), Count: 1, Number: uint32(c.number)}}}}
+	case aNack, aParking:
+		return []format.Item{putBack}
+	default:
+		return []format.Item{&format.RecordsRedriven{Queue: theQueue, Offsets: []int64{int64(c.record)}}}
+	}
+}
+
+func (c *change) release() []format.Item {
+	out := &format.RecordsAttempted{Queue: theQueue, Epoch: uint64(c.epoch)}
+	for o := range recordsMax {
+		if c.out&(1<<o) != 0 {
+			out.Attempts = append(out.Attempts, format.Attempt{Offset: int64(o), Number: 1})
+		}
+	}
+	released := &format.QueueReleased{Queue: theQueue, Epoch: uint64(c.epoch)}
+	if c.out == 0 {
+		return []format.Item{released}
+	}
+	return []format.Item{out, released}
+}

@@ -1,0 +1,90 @@
+package explore
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/simple-event-broker/seb/internal/format"
+)
+
+// commit is a commit of the model, with all that it was built on: one entry per
+// slot, slot 1 the lowest.
+//
+// A commit is also the log up to it: what a broker that has applied it holds,
+// and what a checkpoint as of it contains. 0 is the empty log.
+type commit uint64
+
+const (
+	slotBits = 8
+	slotsMax = 64 / slotBits
+)
+
+// seq returns the commit's slot.
+func (c commit) seq() int { return (bits.Len64(uint64(c)) + slotBits - 1) / slotBits }
+
+// at returns what a slot brings.
+func (c commit) at(slot int) entry { return entry(c >> (slotBits * (slot - 1))) }
+
+// prefix returns the log up to a slot.
+func (c commit) prefix(slot int) commit { return c & (1<<(slotBits*slot) - 1) }
+
+// last returns what the commit itself brings.
+func (c commit) last() entry { return c.at(c.seq()) }
+
+// prev returns the commit before.
+func (c commit) prev() commit { return c.prefix(c.seq() - 1) }
+
+// then returns the commit after c that brings e.
+func (c commit) then(e entry) commit {
+	return c | commit(e)<<(slotBits*c.seq())
+}
+
+// floor returns the slot below which no later commit first refers to a data
+// object, by the newest fact that says so; 0 if there is none.
+func (c commit) floor() int {
+	for s := c.seq(); s > 0; s-- {
+		if c.at(s).floor() {
+			return s
+		}
+	}
+	return 0
+}
+
+// slotOf returns the slot that brings e, 0 if none does.
+func (c commit) slotOf(e entry) int {
+	for s := c.seq(); s > 0; s-- {
+		if c.at(s) == e {
+			return s
+		}
+	}
+	return 0
+}
+
+func (c commit) hash() (h format.Hash) {
+	if c != 0 {
+		binary.LittleEndian.PutUint64(h[:], uint64(c))
+	}
+	return h
+}
+
+// String lists what the log up to the commit consists of.
+func (c commit) String() string {
+	var names []string
+	for s := range c.seq() {
+		names = append(names, c.at(s+1).String())
+	}
+	return "[" + strings.Join(names, " ") + "]"
+}
+
+// commits is a sorted set. It is never changed in place, so that worlds can share it.
+type commits []commit
+
+func (s commits) with(c commit) commits {
+	i, found := slices.BinarySearch(s, c)
+	if found {
+		return s
+	}
+	return slices.Concat(s[:i], commits{c}, s[i:])
+}

@@ -1,0 +1,140 @@
+package explore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// fold is what the log of a queue's world means: the index of a state.State among folds.
+type fold uint32
+
+// folds are the states that logs come to, each once, and what commits make of them. It
+// is the code that brokers run which says so: every commit is encoded, decoded and
+// applied, to a state that was encoded and decoded.
+type folds struct {
+	states []knownFold
+	byBody map[string]fold
+	after  map[attempted]outcome
+	// finished are those of which it is known that a next owner finishes all work.
+	finished map[fold]bool
+}
+
+// knownFold is a state as its snapshot, and what brokers learn of it.
+type knownFold struct {
+	body    string
+	end     int // records in the log
+	epoch   int
+	owned   bool
+	records [recordsMax]recordState
+}
+
+// recordState is what the state tells of a record.
+type recordState struct {
+	state.Attempt
+	done bool
+	sure bool // false: the owner may have handed it out for the first time
+}
+
+// over tells whether no more work is to be done.
+func (r *recordState) over() bool { return r.done || r.Parked }
+
+// fresh tells whether it was never handed out, as far as the log knows.
+func (r *recordState) fresh() bool { return !r.done && r.Number == 0 }
+
+type attempted struct {
+	from   fold
+	change change
+}
+
+type outcome struct {
+	fold  fold
+	taken bool
+}
+
+// The ids of what is in every world.
+const (
+	theTopic = 1
+	theQueue = 1
+)
+
+// newFolds returns the log of an empty topic with a queue, as fold 0.
+func newFolds(attempts int) *folds {
+	f := &folds{byBody: map[string]fold{}, after: map[attempted]outcome{}, finished: map[fold]bool{}}
+	s := state.New()
+	if err := apply(s,
+		&format.TopicCreated{ID: theTopic, Partitions: 1, Name: "topic"},
+		&format.QueueSet{ID: theQueue, Topic: theTopic, Name: "queue", Config: format.QueueConfig{LeaseMS: 1, Attempts: uint32(attempts)}},
+	); err != nil {
+		panic(err)
+	}
+	f.add(s)
+	return f
+}
+
+func (f *folds) at(n fold) *knownFold { return &f.states[n] }
+
+// try commits a change on top of a fold; taken tells whether the state lets it.
+func (f *folds) try(from fold, c change) (to fold, taken bool) {
+	what := attempted{from, c}
+	o, ok := f.after[what]
+	if !ok {
+		o = f.commit(from, c)
+		f.after[what] = o
+	}
+	return o.fold, o.taken
+}
+
+func (f *folds) commit(from fold, c change) outcome {
+	k := f.at(from)
+	// Where a batch is stays in the state. So that it tells nothing of what else was
+	// committed before, slots are numbered by the records.
+	s, err := state.Decode(format.Seq(k.end), []byte(k.body))
+	if err != nil {
+		panic(fmt.Sprintf("explore: the snapshot of a fold is refused: %v", err))
+	}
+	switch err = apply(s, c.items(k.end)...); {
+	case errors.Is(err, state.ErrNonsense):
+		return outcome{}
+	case err != nil:
+		panic(err)
+	}
+	return outcome{f.add(s), true}
+}
+
+// apply commits items as a broker reads them.
+func apply(s *state.State, items ...format.Item) error {
+	c := &format.Commit{Seq: s.Seq() + 1, Items: items}
+	for _, it := range items {
+		if b, ok := it.(*format.Batch); ok {
+			c.PayloadSize = b.Size
+		}
+	}
+	read, err := format.DecodeCommit(format.EncodeCommit(c))
+	if err != nil {
+		return fmt.Errorf("explore: a commit can't be read: %w", err)
+	}
+	return s.Apply(read)
+}
+
+// add returns the fold of a state.
+func (f *folds) add(s *state.State) fold {
+	body := string(s.View().Encode())
+	if n, ok := f.byBody[body]; ok {
+		return n
+	}
+	d := s.Draft(0)
+	end, _ := d.End(theTopic, 0)
+	epoch, owned := d.QueueEpoch(theQueue)
+	k := knownFold{body: body, end: int(end), epoch: int(epoch), owned: owned}
+	for o := range k.records[:end] {
+		r := &k.records[o]
+		r.done, r.Attempt, r.sure = d.RecordState(theQueue, 0, int64(o))
+	}
+	n := fold(len(f.states))
+	f.states = append(f.states, k)
+	f.byBody[body] = n
+	return n
+}

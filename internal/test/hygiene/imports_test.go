@@ -1,0 +1,340 @@
+package hygiene
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layer is what one package may import of this module. Imports point down:
+// cmd, adapters, the root package, the parts of the broker, the store.
+type layer struct {
+	pkg  string
+	may  []string
+	why  string // it may not import more
+	look looksInside
+}
+
+// looksInside lets a few files of a package import what the rest may not.
+type looksInside struct {
+	files []string // patterns of base names
+	may   []string
+	why   string
+}
+
+var layers = []layer{
+	{
+		pkg: "objstore",
+		why: "a store must not know what is kept in it",
+	},
+	{
+		pkg: "objstore/storetest", may: []string{"objstore"},
+		why: "whoever writes a store of their own runs this suite, without the broker",
+	},
+	{
+		pkg: "objstore/s3store", may: []string{"objstore"},
+		why: "a store must not know what is kept in it",
+	},
+	{
+		pkg: "internal/record",
+		why: "batches are bytes: where they come from and go to is not their business",
+	},
+	{
+		pkg: "internal/format", may: []string{"internal/record"},
+		why: "objects are bytes: what their items mean, and who claims which slot, is not its business",
+	},
+	{
+		pkg: "internal/commitlog", may: []string{"internal/format", "objstore"},
+		why: "the log decides the order of commits, not what they mean",
+	},
+	{
+		pkg: "internal/state", may: []string{"internal/format", "internal/record"},
+		why: "the fold is pure: it sees commits, never a store or a cache",
+	},
+	{
+		pkg: "internal/cache", may: []string{"internal/record", "objstore"},
+		why: "the cache holds verified batches by name, whatever the log says of them",
+	},
+	{
+		pkg: "internal/fsck", may: []string{"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/state"},
+		why: "it judges what a store holds by the formats and the fold; a broker must not be part of the judgement",
+	},
+	{
+		pkg: "internal/original",
+		why: "it reads files of another program: what becomes of their records is not its business",
+	},
+	{
+		pkg: "internal/httprecord",
+		why: "it knows HTTP headers and bytes: which record they are of is its callers' business",
+	},
+	{
+		pkg: "internal/peer",
+		why: "it proves which session speaks: which sessions there are, and what they say, is not its business",
+	},
+	{
+		pkg: "internal/push", may: []string{"internal/httprecord"},
+		why: "deliveries are requests about messages: which queue hands them out, and who does when a broker is lost, is not its business",
+	},
+	{
+		pkg: "internal/auth",
+		why: "it reads what callers show: which keys are in force is its callers' business",
+	},
+	{
+		pkg: "internal/leases",
+		why: "what may be handed out next is decided without the log and without a clock",
+	},
+	{
+		pkg: ".", may: []string{"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/state", "internal/auth", "internal/cache", "internal/leases", "internal/push"},
+		why: "the broker must not depend on who speaks to it or on where its objects lie",
+	},
+	{
+		pkg: "httpapi", may: []string{".", "internal/httprecord", "internal/peer"},
+		why: "an adapter uses only what every embedder can use, so that the library is complete; how HTTP carries a record, or brokers' words to each other, is no part of that",
+	},
+	{
+		pkg: "cmd/seb", may: []string{".", "httpapi", "objstore", "objstore/s3store"},
+		why: "the command wires adapters, broker and store together and decides nothing",
+		look: looksInside{
+			files: []string{"dump*.go", "doctor*.go", "probe*.go", "fsck*.go", "import*.go"},
+			may:   []string{"internal/format", "internal/record", "internal/state", "internal/fsck", "internal/original"},
+			why:   "tools for a store at rest know its keys and bytes without a broker",
+		},
+	},
+	{
+		pkg: "internal/test/s3test", may: []string{"objstore", "objstore/s3store"},
+		why: "an S3 server for tests serves tests of every layer above the store",
+	},
+	{
+		pkg: "internal/test/explore", may: []string{"internal/format", "internal/commitlog", "internal/state"},
+		why: "it proves the log's decisions and the fold's checks by driving them, without a store or a broker",
+	},
+	{
+		pkg: "internal/test/sim", may: []string{".", "httpapi", "objstore", "objstore/storetest", "objstore/s3store", "internal/format", "internal/record", "internal/state"},
+		why: "it runs whole brokers as their users do, and looks inside only at what they leave in the bucket",
+	},
+	{
+		pkg: "internal/growth", may: []string{"objstore"},
+		why: "it measures the command as its users run it",
+	},
+	{
+		pkg: "internal/test/hygiene",
+		why: "it reads the tree, it doesn't run it",
+	},
+}
+
+// testMay is what tests of any package may import beyond their layer: the
+// stores and their faults, the simulator, and for _test packages the package itself.
+var testMay = []string{"objstore", "objstore/storetest", "objstore/s3store", "internal/test/s3test", "internal/test/sim"}
+
+// home is where a dependency may be imported by anything but tests.
+type home struct {
+	module string
+	pkgs   []string // none means tests only
+	why    string
+}
+
+var homes = []home{
+	{"github.com/aws/", []string{"objstore/s3store"}, "who keeps objects elsewhere must not link the SDK"},
+	{"github.com/alecthomas/kong", []string{"cmd/seb"}, "only the command has flags"},
+	{"github.com/prometheus/", []string{".", "httpapi", "internal/push", "cmd/seb"}, "what is below the broker reports to it, by observers; deliveries are made beside it"},
+	{"github.com/klauspost/compress", []string{"internal/record", "httpapi"}, "batches and HTTP bodies are all that is compressed"},
+	{"github.com/pierrec/lz4", []string{"internal/record"}, "batches are all that is compressed"},
+	{"github.com/johannesboyne/gofakes3", []string{"internal/test/s3test"}, "a fake S3 is for tests"},
+	{"github.com/rogpeppe/go-internal", nil, "testscript is for tests"},
+	{"github.com/google/go-cmp", nil, "go-cmp is for tests"},
+	{"github.com/anishathalye/porcupine", []string{"internal/test/sim"}, "it checks histories of simulated runs"},
+	{"github.com/getkin/kin-openapi", nil, "what is served is the OpenAPI document itself; only its tests read it"},
+	{"github.com/oasdiff/yaml", nil, "only the tests of the OpenAPI document read YAML"},
+	{"github.com/santhosh-tekuri/jsonschema", nil, "only the tests of the OpenAPI document validate by it"},
+	{"github.com/standard-webhooks/", nil, "what is signed is checked by the library that receivers use; signing is HMAC"},
+	{"pgregory.net/rapid", nil, "rapid is for tests"},
+}
+
+// noAWS names the packages that must not link the AWS SDK, not even through
+// others.
+var noAWS = []string{".", "objstore", "objstore/storetest", "httpapi"}
+
+func checkImports(tr *tree, layers []layer) []string {
+	var findings []string
+	for _, src := range tr.sources {
+		i := slices.IndexFunc(layers, func(l layer) bool { return l.pkg == src.pkg })
+		if i < 0 {
+			continue // checkLayers reports the package
+		}
+		for _, imported := range slices.Sorted(maps.Keys(src.imports())) {
+			if pkg, ok := projectImport(imported); ok && !layers[i].allows(src, pkg) {
+				findings = append(findings, fmt.Sprintf("%s imports %s: %s", src.path, imported, layers[i].why))
+			}
+		}
+	}
+	return findings
+}
+
+func (l layer) allows(src source, pkg string) bool {
+	if slices.Contains(l.may, pkg) {
+		return true
+	}
+	if src.test && (pkg == src.pkg || slices.Contains(testMay, pkg)) {
+		return true
+	}
+	inside := slices.ContainsFunc(l.look.files, func(pattern string) bool {
+		ok, err := path.Match(pattern, path.Base(src.path))
+		return ok && err == nil
+	})
+	return inside && slices.Contains(l.look.may, pkg)
+}
+
+// checkLayers reports packages without a row: a new package states its place.
+func checkLayers(tr *tree, layers []layer) []string {
+	var findings []string
+	for _, pkg := range tr.packages() {
+		if !slices.ContainsFunc(layers, func(l layer) bool { return l.pkg == pkg }) {
+			findings = append(findings, fmt.Sprintf("package %s has no row in the table of layers", pkg))
+		}
+	}
+	return findings
+}
+
+func checkHomes(tr *tree, homes []home) []string {
+	var findings []string
+	for _, src := range tr.sources {
+		if src.test {
+			continue
+		}
+		for _, imported := range slices.Sorted(maps.Keys(src.imports())) {
+			for _, h := range homes {
+				if strings.HasPrefix(imported, h.module) && !slices.Contains(h.pkgs, src.pkg) {
+					findings = append(findings, fmt.Sprintf("%s imports %s: %s", src.path, imported, h.why))
+				}
+			}
+		}
+	}
+	return findings
+}
+
+func TestImportsPointDown(t *testing.T) {
+	tr := realTree(t)
+	for _, l := range layers {
+		if !slices.Contains(tr.packages(), l.pkg) {
+			t.Errorf("the table of layers has a row for package %s, which does not exist", l.pkg)
+		}
+	}
+	report(t, checkLayers(tr, layers))
+	report(t, checkImports(tr, layers))
+}
+
+func TestDependenciesStayAtHome(t *testing.T) {
+	report(t, checkHomes(realTree(t), homes))
+}
+
+func TestAWSIsLinkedOnlyByS3Store(t *testing.T) {
+	for _, pkg := range noAWS {
+		if linksAWS(t, pkg) {
+			t.Errorf("package %s links the AWS SDK: only objstore/s3store may", pkg)
+		}
+	}
+	// Without this the test would pass if it looked for the wrong name.
+	if !linksAWS(t, "objstore/s3store") {
+		t.Error("package objstore/s3store links no AWS SDK, so this test can't see it")
+	}
+}
+
+// linksAWS asks the go command, which follows the imports of dependencies too.
+func linksAWS(t *testing.T, pkg string) bool {
+	t.Helper()
+	var stderr strings.Builder
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "./"+pkg)
+	cmd.Dir, cmd.Stderr = root, &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("list what package %s links: %v\n%s", pkg, err, &stderr)
+	}
+	return strings.Contains(string(out), "github.com/aws/")
+}
+
+// linked are the modules that an embedder of the broker on a directory gets, with
+// the reason for each. A new one is a decision.
+var linked = map[string]string{
+	"github.com/simple-event-broker/seb":  "itself",
+	"github.com/klauspost/compress":       "batches may be compressed by zstd, gzip or snappy",
+	"github.com/pierrec/lz4/v4":           "or by lz4",
+	"github.com/prometheus/client_golang": "metrics",
+	"github.com/prometheus/client_model":  "of metrics",
+	"github.com/prometheus/common":        "of metrics",
+	"github.com/prometheus/procfs":        "of metrics",
+	"github.com/beorn7/perks":             "of metrics",
+	"github.com/cespare/xxhash/v2":        "of metrics",
+	"github.com/munnerz/goautoneg":        "of metrics",
+	"google.golang.org/protobuf":          "of metrics",
+	"golang.org/x/sync":                   "groups of goroutines",
+	"golang.org/x/sys":                    "the clock since boot, locks of directories",
+}
+
+// The library, with the directory store and the HTTP API, links no cloud SDK, no
+// framework and no command line.
+func TestLibraryLinksLittle(t *testing.T) {
+	var stderr strings.Builder
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".", "./objstore", "./httpapi")
+	cmd.Dir, cmd.Stderr = root, &stderr
+	cmd.Env = append(os.Environ(), "GOOS=linux") // elsewhere some are left out
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("list what the library links: %v\n%s", err, &stderr)
+	}
+	found := map[string]bool{}
+	for module := range strings.FieldsSeq(string(out)) {
+		if linked[module] == "" && !found[module] {
+			t.Errorf("the library links %s: is it worth that to everyone who embeds it?", module)
+		}
+		found[module] = true
+	}
+	for module := range linked {
+		if !found[module] {
+			t.Errorf("the library no longer links %s: take it out of the table", module)
+		}
+	}
+}
+
+func TestImportChecksFind(t *testing.T) {
+	file := func(pkg, imported string) string {
+		return fmt.Sprintf("package %s\nimport %q", pkg, imported)
+	}
+	const mod = modulePath
+	tests := map[string]struct {
+		path, text string
+		finding    string // "" for an import that is allowed
+	}{
+		"down":                    {"a.go", file("seb", mod+"/objstore"), ""},
+		"up":                      {"objstore/a.go", file("objstore", mod), "must not know"},
+		"sideways":                {"httpapi/a.go", file("httpapi", mod+"/kafka"), "library is complete"},
+		"past the public API":     {"httpapi/a.go", file("httpapi", mod+"/internal/state"), "library is complete"},
+		"store from the fold":     {"internal/state/a.go", file("state", mod+"/objstore"), "the fold is pure"},
+		"store from a fold test":  {"internal/state/a_test.go", file("state", mod+"/objstore"), ""},
+		"broker from a part test": {"internal/cache/a_test.go", file("cache", mod), "verified batches"},
+		"itself from its test":    {"a_test.go", file("seb_test", mod), ""},
+		"inside from dump":        {"cmd/seb/dump.go", file("main", mod+"/internal/format"), ""},
+		"inside from serve":       {"cmd/seb/serve.go", file("main", mod+"/internal/commitlog"), "decides nothing"},
+		"SDK in s3store":          {"objstore/s3store/a.go", file("s3store", "github.com/aws/smithy-go"), ""},
+		"SDK in the broker":       {"a.go", file("seb", "github.com/aws/smithy-go"), "must not link"},
+		"test library in a test":  {"a_test.go", file("seb", "pgregory.net/rapid"), ""},
+		"test library in code":    {"a.go", file("seb", "pgregory.net/rapid"), "for tests"},
+		"similar module name":     {"a.go", file("seb", modulePath+"s/x"), ""},
+		"package without a layer": {"misc/a.go", "package misc", "no row"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			tr := fakeTree(t, test.path, test.text)
+			findings := slices.Concat(checkLayers(tr, layers), checkImports(tr, layers), checkHomes(tr, homes))
+			if test.finding == "" {
+				want(t, findings)
+				return
+			}
+			want(t, findings, test.finding)
+		})
+	}
+}

@@ -1,0 +1,125 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// bucket is the store behind all links. It remembers what was first created
+// under each key, however long ago it was deleted.
+type bucket struct {
+	*objstore.Memory
+
+	mu     sync.Mutex
+	first  map[string][]byte
+	since  map[string]time.Time // when what stands there was created
+	firsts map[string]time.Time // when what was first created there was
+	ghosts int                  // late creates of slots that had been deleted
+}
+
+func newBucket() *bucket {
+	return &bucket{Memory: objstore.NewMemory(), first: map[string][]byte{}, since: map[string]time.Time{}, firsts: map[string]time.Time{}}
+}
+
+// Create implements [objstore.Store].
+func (b *bucket) Create(ctx context.Context, key string, parts ...[]byte) (time.Time, error) {
+	b.mu.Lock() // over the call, so that first is first
+	defer b.mu.Unlock()
+	at, err := b.Memory.Create(ctx, key, parts...)
+	if err != nil || strings.HasPrefix(key, format.ProbePrefix) {
+		return at, err
+	}
+	b.since[key] = at
+	if b.first[key] != nil {
+		b.ghosts++
+		return at, nil
+	}
+	b.first[key], b.firsts[key] = slices.Concat(parts...), at
+	return at, nil
+}
+
+// remove deletes a key, as another broker would.
+func (b *bucket) remove(key string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.since, key)
+	_, err := b.Delete(context.Background(), key)
+	return err
+}
+
+// keys returns what stands under a prefix, in order.
+func (b *bucket) keys(prefix string) ([]string, error) {
+	var all []string
+	for after := ""; ; {
+		page, err := b.List(context.Background(), prefix, after, 0)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Keys...)
+		if !page.More {
+			return all, nil
+		}
+		after = all[len(all)-1]
+	}
+}
+
+// seqs returns the slots under a prefix, in order.
+func (b *bucket) seqs(prefix string) ([]format.Seq, error) {
+	keys, err := b.keys(prefix)
+	seqs := make([]format.Seq, 0, len(keys))
+	for _, key := range keys {
+		q, ok := format.ParseSeqKey(prefix, key)
+		if !ok {
+			return nil, fmt.Errorf("nobody should have created %s", key)
+		}
+		seqs = append(seqs, q)
+	}
+	return seqs, err
+}
+
+// created returns when the object under a key became visible.
+func (b *bucket) created(key string) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.since[key]
+}
+
+func (b *bucket) stands(key string) bool { return !b.created(key).IsZero() }
+
+// original returns what was first created under a key, nil if nothing was.
+func (b *bucket) original(key string) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.first[key]
+}
+
+// visible returns when what was first created under a key became visible.
+func (b *bucket) visible(key string) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.firsts[key]
+}
+
+// write lists what stands in the bucket, and what commits say.
+func (b *bucket) write(w *strings.Builder) {
+	keys, err := b.keys("")
+	fmt.Fprintf(w, "the bucket holds %d objects (%v):\n", len(keys), err)
+	for _, key := range keys {
+		body := b.original(key)
+		fmt.Fprintf(w, "  %s %d bytes", key, len(body))
+		if c, err := format.DecodeCommit(body); err == nil {
+			fmt.Fprintf(w, " nonce %x prev %.8v:", c.Nonce[:4], c.Prev)
+			for _, item := range c.Items {
+				fmt.Fprintf(w, " %T%+v", item, item)
+			}
+		}
+		w.WriteByte('\n')
+	}
+}

@@ -1,0 +1,90 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// clean deletes, now and then, all that the log's rules allow anybody to delete,
+// as brokers of a version to come will do.
+func (s *simulation) clean() {
+	r := stream(s.cfg.Seed, "clean")
+	for !s.healed() {
+		s.sleep(between(r, time.Second, s.plan.delay/4))
+		if err := s.cleanOnce(); err != nil {
+			s.history.violate("Determinism", "clean: %v", err)
+			return
+		}
+	}
+}
+
+func (s *simulation) cleanOnce() error {
+	checkpoints, err := s.bucket.seqs(format.CheckpointPrefix)
+	if err != nil {
+		return err
+	}
+	// floor is the newest checkpoint that has been visible for D.
+	var floor format.Seq
+	for _, q := range checkpoints {
+		if time.Since(s.bucket.created(format.CheckpointKey(q))) >= s.plan.delay {
+			floor = q
+		}
+	}
+	if floor == 0 {
+		return nil
+	}
+	dead, err := s.deadAt(floor)
+	if err != nil {
+		return err
+	}
+	for i, q := range checkpoints {
+		if q < floor && i < len(checkpoints)-2 {
+			dead = append(dead, format.CheckpointKey(q))
+		}
+	}
+	s.history.note("%d objects are deleted below checkpoint %d: %v", len(dead), floor, dead)
+	for _, key := range dead {
+		if err := s.bucket.remove(key); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.counts.Deleted += len(dead)
+	s.mu.Unlock()
+	return nil
+}
+
+// deadAt returns the keys of slots and data objects that stand in the bucket,
+// and in which nothing is live in the state of a checkpoint.
+func (s *simulation) deadAt(floor format.Seq) ([]string, error) {
+	c, err := format.DecodeCheckpoint(s.bucket.original(format.CheckpointKey(floor)))
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint %d: %w", floor, err)
+	}
+	st, err := state.Decode(c.Seq, c.Body)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint %d: %w", floor, err)
+	}
+	live := map[string]bool{}
+	var dead []string
+	for o, lives := range st.AllObjects() {
+		key := format.LogKey(format.Seq(o.Seq))
+		if o.Data {
+			key = format.DataRef{Seq: format.Seq(o.Seq), ID: o.Tag}.Key()
+		}
+		live[key] = lives
+		if o.Data && !lives && s.bucket.stands(key) {
+			dead = append(dead, key)
+		}
+	}
+	slots, err := s.bucket.seqs(format.LogPrefix)
+	for _, q := range slots {
+		if key := format.LogKey(q); q <= floor && !live[key] {
+			dead = append(dead, key)
+		}
+	}
+	return dead, err
+}

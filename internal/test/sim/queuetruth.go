@@ -1,0 +1,324 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/format"
+)
+
+// work is a queue from its creation to its end, as the log tells it. It knows nothing of
+// the fold: what the log says of each record, one thing after the other, and what may
+// follow what.
+type work struct {
+	id     uint64
+	name   string
+	of     *incarnation
+	made   moment
+	ended  *moment // nil if it is there in the end
+	config format.QueueConfig
+	paused []pausing
+	owners []owning
+	owned  bool
+	parts  []workPart
+}
+
+type pausing struct {
+	at moment
+	is bool
+}
+
+type owning struct {
+	at    moment
+	epoch uint64
+}
+
+// workPart is what it knows of a partition.
+type workPart struct {
+	window, doubt seb.Offset
+	windows       []reaching
+	passed        []reaching // without that the work was done: purged, or deleted
+	jobs          map[seb.Offset]*job
+}
+
+// reaching is an offset that something reached.
+type reaching struct {
+	at   moment
+	upTo seb.Offset
+}
+
+// job is one record's way through a queue.
+type job struct {
+	number       uint32 // of the last delivery that the log names, 0 if it names none
+	base         uint32 // what it was when the record was redriven
+	parked, done bool
+	events       []event
+}
+
+type happening string
+
+const (
+	wasAttempted happening = "attempted"
+	wasDone      happening = "done"
+	wasPutBack   happening = "put back"
+	wasParked    happening = "parked"
+	wasRedriven  happening = "redriven"
+)
+
+// event is what happened to a record.
+type event struct {
+	at     moment
+	what   happening
+	number uint32
+	base   uint32 // the number when it had been redriven before
+	rest   delaying
+	reason string
+}
+
+// workOf returns the queue with an id, nil if there never was one.
+func (all truth) workOf(id uint64) *work {
+	for _, in := range all {
+		if w := in.queues[id]; w != nil {
+			return w
+		}
+	}
+	return nil
+}
+
+func (in *incarnation) endQueues(at moment) {
+	for _, w := range in.queues {
+		w.end(at)
+	}
+}
+
+func (w *work) end(at moment) {
+	if w.ended == nil {
+		w.ended = &at
+	}
+}
+
+func (w *work) part(partition int) *workPart {
+	for len(w.parts) <= partition {
+		w.parts = append(w.parts, workPart{jobs: map[seb.Offset]*job{}})
+	}
+	return &w.parts[partition]
+}
+
+func (w *work) job(at spot) *job {
+	p := w.part(at.partition)
+	if p.jobs[at.offset] == nil {
+		p.jobs[at.offset] = &job{}
+	}
+	return p.jobs[at.offset]
+}
+
+// events returns what happened to a record.
+func (w *work) events(at spot) []event {
+	if at.partition < len(w.parts) && w.parts[at.partition].jobs[at.offset] != nil {
+		return w.parts[at.partition].jobs[at.offset].events
+	}
+	return nil
+}
+
+func (w *work) pass(partition int, before seb.Offset, at moment) {
+	p := w.part(partition)
+	p.passed = append(p.passed, reaching{at, before})
+}
+
+// gone tells whether a record's work was done away with by then.
+func (w *work) gone(at spot, then time.Duration) bool {
+	if w.ended != nil && w.ended.Duration <= then {
+		return true
+	}
+	return at.partition < len(w.parts) && reached(w.parts[at.partition].passed, at.offset, then)
+}
+
+// reached tells whether an offset was reached by then.
+func reached(all []reaching, offset seb.Offset, then time.Duration) bool {
+	for _, r := range all {
+		if r.upTo > offset && r.at.Duration <= then {
+			return true
+		}
+	}
+	return false
+}
+
+// last tells which deliveries may be a record's last: the one that the log names, or
+// what the window and the doubt say.
+func (w *work) last(at spot) (number uint32, maybe bool) {
+	p, j := w.part(at.partition), w.job(at)
+	switch {
+	case j.number > 0:
+		return j.number, false
+	case at.offset < p.doubt:
+		return 1, false
+	default:
+		return 0, at.offset < p.window
+	}
+}
+
+// isLast tells whether a delivery may be the last of a record, made since it was redriven.
+func (w *work) isLast(at spot, number uint32) bool {
+	last, maybe := w.last(at)
+	return number > w.job(at).base && (number == last || maybe && number == 1)
+}
+
+// over tells whether the log has said that nothing more is to be done for a record.
+func (w *work) over(at spot) bool {
+	j := w.job(at)
+	return j.done || j.parked || w.gone(at, lifetimeMax)
+}
+
+// tellQueue adds what an item says of a queue, if it does; commit is the time of its commit.
+func (s *simulation) tellQueue(all truth, item format.Item, at moment, commit int64, graves *graves) {
+	switch x := item.(type) {
+	case *format.QueueSet:
+		s.tellSet(all[x.Topic], x, at)
+	case *format.QueueDeleted:
+		all.workOf(x.ID).end(at)
+	case *format.QueueOwned:
+		s.tellOwned(all.workOf(x.Queue), x, at)
+	case *format.QueueReleased:
+		w := all.workOf(x.Queue)
+		s.expectOwner(w, x.Epoch, item)
+		w.owned = false
+		for i := range w.parts {
+			w.parts[i].window = 0
+		}
+	case *format.WindowMoved:
+		w := all.workOf(x.Queue)
+		s.expectOwner(w, x.Epoch, item)
+		w.open(int(x.Partition), seb.Offset(x.Window), at)
+	case *format.RecordsAttempted:
+		s.tellAttempted(all.workOf(x.Queue), x, at)
+	case *format.RecordsDone:
+		s.tellDone(all.workOf(x.Queue), x, at)
+	case *format.RecordPutBack:
+		s.tellPutBack(all.workOf(x.Queue), x, at, after(at, commit, x.NotBefore), graves)
+	case *format.RecordsRedriven:
+		s.tellRedriven(all.workOf(x.Queue), x, at)
+	case *format.QueuePurged:
+		all.workOf(x.Queue).pass(int(x.Partition), seb.Offset(x.Before), at)
+	case *format.RecordsDelayed:
+		for o := x.Offset; o < x.End(); o++ {
+			all[x.Topic].delayed[spot{int(x.Partition), seb.Offset(o)}] = after(at, commit, x.Due)
+		}
+	}
+}
+
+// delaying is for how long something has to wait that the log tells, and until when.
+type delaying struct {
+	from  moment
+	delay time.Duration
+}
+
+func (d delaying) until() time.Duration { return d.from.Duration + d.delay }
+
+// after returns the delay of a commit that came at a moment, by its time and the time until when.
+func after(at moment, commit, until int64) delaying {
+	return delaying{at, time.Duration(until-commit) * time.Microsecond}
+}
+
+func (s *simulation) tellSet(in *incarnation, x *format.QueueSet, at moment) {
+	w := in.queues[x.ID]
+	if w == nil {
+		w = &work{id: x.ID, name: x.Name, of: in, made: at}
+		in.queues[x.ID] = w
+	}
+	w.config = x.Config
+	w.paused = append(w.paused, pausing{at, x.Config.Paused})
+}
+
+// tellOwned adds that a queue has another owner. What the one before may have handed out
+// once is in doubt.
+func (s *simulation) tellOwned(w *work, x *format.QueueOwned, at moment) {
+	if n := uint64(len(w.owners)); x.Epoch != n+1 {
+		s.history.violate("Fenced", "slot %d: queue %d has its owner %d after %d", at.seq, w.id, x.Epoch, n)
+	}
+	w.owners, w.owned = append(w.owners, owning{at, x.Epoch}), true
+	for i := range w.of.partitions {
+		p := w.part(i)
+		p.doubt = max(p.doubt, min(p.window, seb.Offset(len(w.of.partitions[i].ids))))
+		p.window = 0
+	}
+	for i, window := range x.Windows {
+		w.open(i, seb.Offset(window), at)
+	}
+}
+
+// open adds that an owner may hand out further fresh records.
+func (w *work) open(partition int, window seb.Offset, at moment) {
+	p := w.part(partition)
+	p.window = window
+	p.windows = append(p.windows, reaching{at, window})
+}
+
+// expectOwner expects what only the owner may say to be of the one there is.
+func (s *simulation) expectOwner(w *work, epoch uint64, item format.Item) {
+	if !w.owned || epoch != uint64(len(w.owners)) {
+		s.history.violate("Fenced", "queue %d has its owner %d (%v): %T%+v", w.id, len(w.owners), w.owned, item, item)
+	}
+}
+
+func (s *simulation) tellAttempted(w *work, x *format.RecordsAttempted, at moment) {
+	s.expectOwner(w, x.Epoch, x)
+	for _, a := range x.Attempts {
+		p := spot{int(x.Partition), seb.Offset(a.Offset)}
+		last, maybe := w.last(p)
+		j := w.job(p)
+		if next := a.Number == last+1 || maybe && a.Number == 2; !next || w.over(p) {
+			s.history.violate("OwnNumber", "slot %d: delivery %d of %v in queue %d is to follow %d (%v); over: %v", at.seq, a.Number, p, w.id, last, maybe, w.over(p))
+		}
+		if a.Number-j.base > w.config.Attempts {
+			s.history.violate("AtMost", "slot %d: delivery %d of %v in queue %d, which was redriven after %d and allows %d", at.seq, a.Number, p, w.id, j.base, w.config.Attempts)
+		}
+		j.number = a.Number
+		j.events = append(j.events, event{at: at, what: wasAttempted, number: a.Number, base: j.base})
+	}
+}
+
+func (s *simulation) tellDone(w *work, x *format.RecordsDone, at moment) {
+	for _, r := range x.Runs {
+		for o := r.Offset; o < r.End(); o++ {
+			p := spot{int(x.Partition), seb.Offset(o)}
+			if !w.isLast(p, r.Number) || w.over(p) {
+				last, _ := w.last(p)
+				s.history.violate("LastCounts", "slot %d: delivery %d of %v did the work of queue %d; the last was %d; over: %v", at.seq, r.Number, p, w.id, last, w.over(p))
+			}
+			j := w.job(p)
+			j.done, j.number = true, r.Number
+			j.events = append(j.events, event{at: at, what: wasDone, number: r.Number, base: j.base})
+		}
+	}
+}
+
+func (s *simulation) tellPutBack(w *work, x *format.RecordPutBack, at moment, rest delaying, graves *graves) {
+	p := spot{int(x.Partition), seb.Offset(x.Offset)}
+	if !w.isLast(p, x.Number) || w.over(p) {
+		last, _ := w.last(p)
+		s.history.violate("LastCounts", "slot %d: delivery %d of %v is put back in queue %d; the last was %d; over: %v", at.seq, x.Number, p, w.id, last, w.over(p))
+	}
+	j := w.job(p)
+	e := event{at: at, what: wasPutBack, number: x.Number, base: j.base, rest: rest, reason: x.Reason}
+	if x.Parked {
+		e.what = wasParked
+		graves.park(w, p)
+	}
+	if tries := x.Number - j.base; x.Parked != (tries >= w.config.Attempts) {
+		s.history.violate("AtMost", "slot %d: try %d of %v in queue %d of %d, and parked is %v", at.seq, tries, p, w.id, w.config.Attempts, x.Parked)
+	}
+	j.number, j.parked = x.Number, x.Parked
+	j.events = append(j.events, e)
+}
+
+func (s *simulation) tellRedriven(w *work, x *format.RecordsRedriven, at moment) {
+	for _, o := range x.Offsets {
+		p := spot{int(x.Partition), seb.Offset(o)}
+		j := w.job(p)
+		if !j.parked || w.gone(p, lifetimeMax) {
+			s.history.violate("QueueAsAsked", "slot %d: %v of queue %d is redriven, and was not parked", at.seq, p, w.id)
+		}
+		j.parked, j.base = false, j.number
+		j.events = append(j.events, event{at: at, what: wasRedriven, number: j.number, base: j.base})
+	}
+}

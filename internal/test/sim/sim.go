@@ -1,0 +1,373 @@
+package sim
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/format"
+)
+
+// Config says which run it is.
+type Config struct {
+	Seed uint64
+	// S3 lets the brokers reach the bucket through the S3 client, as otherwise
+	// one seed in eight does.
+	S3 bool
+	// Virtual returns options with a clock since boot that follows the bubble.
+	Virtual func(seb.Options) seb.Options
+	// Wall returns options with a wall clock of the run's own.
+	Wall func(seb.Options, func() time.Time) seb.Options
+	// MemoryInUse returns what a broker has taken of its memory budget, in bytes.
+	MemoryInUse func(*seb.Broker) int64
+}
+
+// Result is what came of a run.
+type Result struct {
+	// Violations tell what should not have happened; none is good.
+	Violations []string
+	Counts     Counts
+
+	history *history
+	bucket  *bucket
+}
+
+// Counts tell what a run consisted of.
+type Counts struct {
+	Acked, NotCommitted, Unknown, Reads, FailedReads int
+	// Conditional are among Acked, Conflicts among NotCommitted.
+	Conditional, Conflicts int
+	// Trims are among Acked, OutOfRange among FailedReads and NotCommitted.
+	Trims, OutOfRange int
+	// Updates are among Acked; Recreated counts topics whose name had been another's.
+	Updates, Recreated int
+	// Revoked are among Acked; KeysGood and KeysRefused count neither as Reads nor otherwise.
+	Revoked, KeysGood, KeysRefused int
+	// Moved and Forgotten, of consumers, are among Acked, Overtaken among NotCommitted;
+	// Consumed are among Reads, Again counts consumers whose name had been another's.
+	Moved, Forgotten, Overtaken, Consumed, Again int
+	// Received are records that queues handed out, Retried those of them that had been
+	// before, and Elsewhere receives that another broker was to be asked for. Worked, Late
+	// and PutBack are answers: that count, that came too late, and that it failed.
+	Received, Retried, Elsewhere, Worked, Late, PutBack int
+	// Parked, Redriven and Owners are what the log says of queues; Together are commits of
+	// several parts, among Acked; Made are the records that they made of others, Remade
+	// those that were made in vain, since another try counted.
+	Parked, Redriven, Owners, Together           int
+	Made, Remade                                 int
+	Lives, Commits, Checkpoints, Deleted, Ghosts int
+}
+
+// Add adds the counts of another run.
+func (c *Counts) Add(o Counts) {
+	c.Acked += o.Acked
+	c.NotCommitted += o.NotCommitted
+	c.Unknown += o.Unknown
+	c.Reads += o.Reads
+	c.FailedReads += o.FailedReads
+	c.Conditional += o.Conditional
+	c.Conflicts += o.Conflicts
+	c.Trims += o.Trims
+	c.OutOfRange += o.OutOfRange
+	c.Updates += o.Updates
+	c.Recreated += o.Recreated
+	c.Revoked += o.Revoked
+	c.KeysGood += o.KeysGood
+	c.KeysRefused += o.KeysRefused
+	c.Moved += o.Moved
+	c.Forgotten += o.Forgotten
+	c.Overtaken += o.Overtaken
+	c.Consumed += o.Consumed
+	c.Again += o.Again
+	c.Received += o.Received
+	c.Retried += o.Retried
+	c.Elsewhere += o.Elsewhere
+	c.Worked += o.Worked
+	c.Late += o.Late
+	c.PutBack += o.PutBack
+	c.Parked += o.Parked
+	c.Redriven += o.Redriven
+	c.Owners += o.Owners
+	c.Together += o.Together
+	c.Made += o.Made
+	c.Remade += o.Remade
+	c.Lives += o.Lives
+	c.Commits += o.Commits
+	c.Checkpoints += o.Checkpoints
+	c.Deleted += o.Deleted
+	c.Ghosts += o.Ghosts
+}
+
+// Story tells what happened, and what the store holds in the end.
+func (r *Result) Story() string {
+	var w strings.Builder
+	r.history.write(&w)
+	r.bucket.write(&w)
+	return w.String()
+}
+
+// lifetimeMax ends a run in which somebody waits for ever.
+const lifetimeMax = 1000 * time.Hour
+
+// simulation is a run.
+type simulation struct {
+	cfg     Config
+	plan    plan
+	begun   time.Time
+	bucket  *bucket
+	history *history
+	nodes   []*node
+
+	flights sync.WaitGroup // everything that runs beside clients, nodes and the weather
+
+	mu          sync.Mutex
+	weathers    map[string]weather // by node
+	ended       chan struct{}      // closed when nothing new is to befall anybody
+	isHealed    bool               // nothing goes wrong any more
+	counts      Counts
+	begins      map[string]time.Duration // when each life began
+	buried      []*life
+	updates     int64               // of topics, so far
+	keys        []apiKey            // that clients created
+	secret      string              // of the API key for everything; "" in a log without
+	secretSince time.Duration       // when that was created
+	versions    map[subject]string  // of consumers, that anybody was told last
+	done        map[string]bool     // the records, by id, on which workers have done their work
+	makes       map[string]delivery // by the id of what was made, of what
+
+	final *log // what the bucket means in the end
+}
+
+// Run runs a simulation to its end, in a bubble of its own.
+func Run(t *testing.T, cfg Config) *Result {
+	t.Helper()
+	s := &simulation{
+		cfg: cfg, plan: newPlan(cfg.Seed), bucket: newBucket(),
+		weathers: map[string]weather{}, begins: map[string]time.Duration{},
+		versions: map[subject]string{}, done: map[string]bool{}, makes: map[string]delivery{},
+	}
+	s.plan.s3 = s.plan.s3 || cfg.S3
+	dir := s.cacheDir()
+	defer func() { s.must(os.RemoveAll(dir)) }()
+	synctest.Test(t, func(*testing.T) {
+		s.begun, s.ended = time.Now(), make(chan struct{})
+		s.history = newHistory(s.now)
+		s.history.begun = s.begun
+		s.history.note("%+v", s.plan)
+		for i := range s.plan.brokers {
+			n := &node{sim: s, name: string(rune('A' + i)), rng: stream(cfg.Seed, "node", i)}
+			if dir != "" {
+				n.dir = filepath.Join(dir, n.name)
+			}
+			s.nodes = append(s.nodes, n)
+		}
+		s.live()
+	})
+	if s.final != nil { // else the bucket could not be opened
+		// Outside of the bubble, where time-outs are real.
+		s.history.now = func() time.Duration { return lifetimeMax }
+		s.check(s.final)
+	}
+	return &Result{Violations: s.history.violations, Counts: s.count(), history: s.history, bucket: s.bucket}
+}
+
+func (s *simulation) cacheDir() string {
+	if !s.plan.cache {
+		return ""
+	}
+	dir, err := os.MkdirTemp("", "seb-sim-")
+	s.must(err)
+	return dir
+}
+
+// live runs everything: first with all that can go wrong, then without.
+func (s *simulation) live() {
+	var lives, work sync.WaitGroup
+	for _, n := range s.nodes {
+		lives.Go(n.run)
+	}
+	s.setUp()
+	s.setUpQueues()
+	s.setUpKeys()
+	lives.Go(s.befall)
+	if s.plan.deletes {
+		lives.Go(s.clean)
+	}
+	for i := range s.plan.clients {
+		work.Go(newClient(s, i).run)
+	}
+	for i := range s.plan.workers {
+		work.Go(newWorker(s, i).run)
+	}
+	s.inTime(&work, "the clients are not answered")
+	s.heal()
+	s.verifyLiveness()
+	close(s.ended)
+	for _, n := range s.nodes {
+		if l := n.current(); l != nil {
+			n.stop(l)
+		}
+	}
+	s.inTime(&lives, "the brokers don't end")
+	s.inTime(&s.flights, "something is still under way")
+	for _, l := range s.buried {
+		if used := s.cfg.MemoryInUse(l.broker); used != 0 {
+			s.history.violate("Liveness", "%s has ended, and %d bytes of its memory are still taken", l.name, used)
+		}
+	}
+	s.verifyBucket()
+}
+
+// inTime waits for a group. What doesn't come within a lifetime never does.
+func (s *simulation) inTime(wg *sync.WaitGroup, complaint string) {
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(lifetimeMax):
+		s.giveUp(complaint)
+	}
+}
+
+// giveUp ends everything: no bubble ends in which somebody waits for ever.
+func (s *simulation) giveUp(complaint string) {
+	r := Result{history: s.history, bucket: s.bucket}
+	panic(fmt.Sprintf("sim: seed %d: Liveness: %s\n%s", s.cfg.Seed, complaint, r.Story()))
+}
+
+// now is the time since the run began.
+func (s *simulation) now() time.Duration { return time.Since(s.begun) }
+
+// sleep waits for d, or until the run ends.
+func (s *simulation) sleep(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-s.ended:
+	}
+}
+
+// began returns when a life began to open the bucket.
+func (s *simulation) began(life string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.begins[life]
+}
+
+func (s *simulation) begin(life string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begins[life] = s.now()
+}
+
+// remember keeps a life that has ended for when its last goroutine has, too.
+func (s *simulation) remember(l *life) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buried = append(s.buried, l)
+}
+
+func (s *simulation) ending() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// must stops the run when the machine it runs on fails.
+func (s *simulation) must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v", err))
+	}
+}
+
+func (s *simulation) weather(node string) weather {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w, ok := s.weathers[node]; ok {
+		return w
+	}
+	return fair
+}
+
+// setWeather changes the weather of one node, also for its lives to come.
+func (s *simulation) setWeather(n *node, w weather) {
+	s.mu.Lock()
+	s.weathers[n.name] = w
+	s.mu.Unlock()
+	if l := n.present(); l != nil {
+		l.setWeather(w)
+	}
+}
+
+func (s *simulation) count() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counts
+	for _, o := range s.history.ops {
+		o.countQueue(&c)
+		switch {
+		case o.conflicts():
+			c.Conflicts++
+		case o.ifOffset != nil && o.acked():
+			c.Conditional++
+		case o.kind == trims && o.acked():
+			c.Trims++
+		case o.kind == updates && o.acked():
+			c.Updates++
+		case o.kind == revokes && o.acked():
+			c.Revoked++
+		case o.kind == commits && o.acked():
+			c.Moved++
+		case o.kind == forgets && o.acked():
+			c.Forgotten++
+		case o.kind == consumes && len(o.records) > 0:
+			c.Consumed++
+		case o.failure == seb.CodePositionConflict:
+			c.Overtaken++
+		case o.failure == seb.CodeOffsetOutOfRange:
+			c.OutOfRange++
+		}
+		switch {
+		case o.kind == shows && o.acked():
+			c.KeysGood++
+		case o.kind == shows:
+			c.KeysRefused++
+		case o.asks() && o.failure == "":
+			c.Reads++
+		case o.asks():
+			c.FailedReads++
+		case o.failure == "":
+			c.Acked++
+		case o.outcome == seb.NotCommitted:
+			c.NotCommitted++
+		default:
+			c.Unknown++
+		}
+	}
+	for _, n := range s.nodes {
+		c.Lives += n.born
+	}
+	for key := range s.bucket.first {
+		if strings.HasPrefix(key, format.LogPrefix) {
+			c.Commits++
+		}
+		if strings.HasPrefix(key, format.CheckpointPrefix) {
+			c.Checkpoints++
+		}
+	}
+	c.Ghosts = s.bucket.ghosts
+	if s.final != nil {
+		s.final.all.countQueues(&c)
+		s.countMade(&c)
+		c.Recreated, c.Again = s.final.all.recreated(), s.final.all.consumersAgain()
+	}
+	return c
+}

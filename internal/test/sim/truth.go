@@ -1,0 +1,285 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// truth is what all commits say that were ever first in their slots, with the
+// objects they refer to, whether those still stand or not: every topic there ever
+// was, by its id.
+type truth map[uint64]*incarnation
+
+// recreated returns how many topics have the name of one before them.
+func (all truth) recreated() int {
+	names := map[string]bool{}
+	for _, in := range all {
+		names[in.name] = true
+	}
+	return len(all) - len(names)
+}
+
+// incarnation is a topic from its creation to its end.
+type incarnation struct {
+	name       string
+	partitions []partition
+	configs    []int64 // each retention in bytes that it was given
+	deleted    bool
+	consumers  map[uint64]*consumer // each there ever was, by its id
+	queues     map[uint64]*work     // likewise
+	delayed    map[spot]delaying
+}
+
+// partition is every record it ever held, by offset, and every start it was moved to.
+type partition struct {
+	ids    []string
+	facts  []fact // of each
+	starts []seb.Offset
+}
+
+// fact is what the log says of a record beside what it is.
+type fact struct {
+	key string // "" if it has none
+	at  moment // when it came
+}
+
+// moment is when something came into the log.
+type moment struct {
+	time.Duration
+	seq format.Seq
+}
+
+func (p *partition) start() seb.Offset {
+	if n := len(p.starts); n > 0 {
+		return p.starts[n-1]
+	}
+	return 0
+}
+
+// replay folds all commits that were ever first in their slots, and compares
+// the state on the way with every checkpoint that was ever written.
+func (s *simulation) replay() (*log, error) {
+	st, all := state.New(), truth{}
+	var hash format.Hash
+	for q := format.Seq(1); ; q++ {
+		body := s.bucket.original(format.LogKey(q))
+		if body == nil {
+			return newLog(all, st), s.noneAbove(q)
+		}
+		c, err := format.DecodeCommit(body)
+		if err != nil {
+			return nil, fmt.Errorf("slot %d: %w", q, err)
+		}
+		if c.Seq != q || c.Prev != hash {
+			return nil, fmt.Errorf("slot %d holds a commit for slot %d after %v; the head before it has %v", q, c.Seq, c.Prev, hash)
+		}
+		if err := st.Apply(c); err != nil {
+			return nil, fmt.Errorf("slot %d: %w", q, err)
+		}
+		if err := s.tell(all, c, body); err != nil {
+			return nil, fmt.Errorf("slot %d: %w", q, err)
+		}
+		hash = c.Hash
+		if body := s.bucket.original(format.CheckpointKey(q)); body != nil {
+			k, err := format.DecodeCheckpoint(body)
+			if err != nil {
+				return nil, fmt.Errorf("checkpoint %d: %w", q, err)
+			}
+			if k.Hash != hash || string(k.Body) != string(st.View().Encode()) {
+				return nil, fmt.Errorf("checkpoint %d is not what a replay of slots 1 to %d comes to", q, q)
+			}
+		}
+	}
+}
+
+// noneAbove expects no slot at or above q to be taken.
+func (s *simulation) noneAbove(q format.Seq) error {
+	slots, err := s.bucket.seqs(format.LogPrefix)
+	if n := len(slots); n > 0 && slots[n-1] >= q {
+		return fmt.Errorf("slot %d is taken, slot %d never was", slots[n-1], q)
+	}
+	return err
+}
+
+// tell adds a commit, which a fold has taken, to the truth.
+func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
+	at := moment{s.bucket.visible(format.LogKey(c.Seq)).Sub(s.begun), c.Seq}
+	graves := &graves{sim: s}
+	for _, item := range c.Items {
+		switch x := item.(type) {
+		case *format.TopicCreated:
+			all[x.ID] = &incarnation{name: x.Name, partitions: make([]partition, x.Partitions), consumers: map[uint64]*consumer{}, queues: map[uint64]*work{}, delayed: map[spot]delaying{}}
+		case *format.PartitionsAdded:
+			t := all[x.Topic]
+			t.partitions = append(t.partitions, make([]partition, int(x.Partitions)-len(t.partitions))...)
+		case *format.TopicConfigured:
+			all[x.Topic].configs = append(all[x.Topic].configs, x.Config.RetentionBytes)
+		case *format.TopicDeleted:
+			all[x.ID].deleted = true
+			all[x.ID].endQueues(at)
+		case *format.StartMoved:
+			p := &all[x.Topic].partitions[x.Partition]
+			p.starts = append(p.starts, seb.Offset(x.Start))
+			for _, w := range all[x.Topic].queues {
+				w.pass(int(x.Partition), seb.Offset(x.Start), at)
+			}
+		case *format.ConsumerCreated:
+			all[x.Topic].consumers[x.ID] = &consumer{name: x.Name}
+		case *format.PositionsMoved:
+			in := all.topicOf(x.Consumer)
+			in.consumers[x.Consumer].move(x, in)
+		case *format.ConsumerDeleted:
+			all.topicOf(x.ID).consumers[x.ID].deleted = true
+		case *format.Batch:
+			from, pos := object, c.PayloadStart+x.Pos
+			if x.Object > 0 {
+				from, pos = s.bucket.original(c.Data[x.Object-1].Key()), format.DataPayloadStart+x.Pos
+			}
+			if len(from) < int(pos)+int(x.Size) {
+				return fmt.Errorf("a batch at %d of %d bytes, where %d were created", pos, x.Size, len(from))
+			}
+			if err := s.tellBatch(&all[x.Topic].partitions[x.Partition], from[pos:pos+x.Size], at, graves); err != nil {
+				return fmt.Errorf("%s/%d: %w", all[x.Topic].name, x.Partition, err)
+			}
+		default:
+			s.tellQueue(all, item, at, c.Time, graves)
+		}
+	}
+	graves.check(at)
+	return nil
+}
+
+func (s *simulation) tellBatch(p *partition, raw []byte, at moment, graves *graves) error {
+	head, err := record.Parse(raw)
+	if err != nil {
+		return err
+	}
+	for r, err := range head.Records(raw, int64(len(p.ids)), record.Limits{}) {
+		if err != nil {
+			return err
+		}
+		id, ok := s.history.identify(string(r.Value))
+		if !ok {
+			return fmt.Errorf("%.40q is at %d, which nobody sent", r.Value, r.Offset)
+		}
+		p.ids, p.facts = append(p.ids, graves.name(id, r.Headers)), append(p.facts, fact{string(r.Key), at})
+	}
+	return nil
+}
+
+// verifyBucket compares what the bucket means with all that anybody was told.
+func (s *simulation) verifyBucket() {
+	final, err := s.replay()
+	if err != nil {
+		s.history.violate("Determinism", "%v", err)
+		return
+	}
+	b, err := seb.Open(context.Background(), s.bucket, s.cfg.Virtual(s.plan.options(stream(s.cfg.Seed, "last"))))
+	if err != nil {
+		s.history.violate("LossIsLoud", "the bucket can't be opened in the end: %v", err)
+		return
+	}
+	all := final.all
+	s.final = final
+	topics, err := seb.Collect(b.Topics(context.Background(), seb.ListOptions{}))
+	if err != nil {
+		s.history.violate("LossIsLoud", "a recovery in the end knows no topics: %v", err)
+	}
+	for _, t := range topics {
+		if !all[t.ID].matches(t) {
+			s.history.violate("TopicAsAsked", "a recovery in the end knows %s with %d partitions and %+v, which has %d, and configs %v",
+				t.Name, len(t.Partitions), t.Config, len(all[t.ID].partitions), all[t.ID].configs)
+			continue
+		}
+		for i, p := range t.Partitions {
+			at, want := place{t.Name, i}, &all[t.ID].partitions[i]
+			if err := s.compare(b, at, p, want); err != nil {
+				s.history.violate("LossIsLoud", "a recovery in the end can't read everything of %v: %v", at, err)
+			}
+		}
+		s.compareConsumers(b, t.Name, all[t.ID])
+		s.compareQueues(b, t.Name, all[t.ID])
+	}
+	keys, err := seb.Collect(b.Keys(context.Background(), 0))
+	same := err == nil && len(keys) == len(final.keys)
+	for _, k := range keys {
+		same = same && final.keys[k.ID]
+	}
+	if !same {
+		s.history.violate("KeyAsAsked", "a recovery in the end knows the API keys %v (%v), and should %v", keys, err, final.keys)
+	}
+	if err := b.Close(); err != nil {
+		s.history.violate("Liveness", "close: %v", err)
+	}
+}
+
+// matches tells whether a topic is what the commits say of it.
+func (in *incarnation) matches(t seb.Topic) bool {
+	var config int64
+	if n := len(in.configs); n > 0 {
+		config = in.configs[n-1]
+	}
+	return !in.deleted && in.name == t.Name && len(in.partitions) == len(t.Partitions) && t.Config == seb.TopicConfig{RetentionBytes: config}
+}
+
+// log is what the bucket means.
+type log struct {
+	all        truth
+	partitions map[place]*partition // of all topics that are there
+	keys       map[uint64]bool      // the API keys in force
+}
+
+func newLog(all truth, st *state.State) *log {
+	l := &log{all: all, partitions: map[place]*partition{}, keys: map[uint64]bool{}}
+	for _, k := range st.Keys() {
+		l.keys[k.ID] = true
+	}
+	for _, in := range all {
+		for i := range in.partitions {
+			if !in.deleted {
+				l.partitions[place{in.name, i}] = &in.partitions[i]
+			}
+		}
+	}
+	return l
+}
+
+// ids returns every record that a partition ever held.
+func (l *log) ids(p place) []string {
+	if x := l.partitions[p]; x != nil {
+		return x.ids
+	}
+	return nil
+}
+
+// compare expects a recovery to know the partition as it is.
+func (s *simulation) compare(b *seb.Broker, at place, p seb.Partition, want *partition) error {
+	if p.Start != want.start() || int(p.End) != len(want.ids) {
+		s.history.violate("AckDurable", "%v recovers as %d to %d, and should as %d to %d", at, p.Start, p.End, want.start(), len(want.ids))
+	}
+	next := p.Start
+	for r, err := range b.Read(context.Background(), at.topic, int32(at.partition), seb.Earliest) {
+		if err != nil {
+			return err
+		}
+		id, ok := s.history.identify(string(r.Value))
+		if at.topic == dead {
+			id += parkedSuffix
+		}
+		if r.Offset != next || !ok || int(next) >= len(want.ids) || id != want.ids[next] {
+			s.history.violate("DenseOffsets", "%v holds %.40q at %d, where %d is due", at, r.Value, r.Offset, next)
+			return nil
+		}
+		next++
+	}
+	if int(next) != len(want.ids) {
+		s.history.violate("AckDurable", "%v can be read up to %d, and should up to %d", at, next, len(want.ids))
+	}
+	return nil
+}
