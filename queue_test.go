@@ -199,6 +199,7 @@ func TestParkedRecordIsCopiedToTheDeadLetterTopicInTheSameCommit(t *testing.T) {
 			}
 		}
 		ms := mustReceive(t, q, 3, 0)
+		synctest.Wait() // who receives is told of a commit a moment before the status has it
 		before := b.Status().Applied
 		if err := q.Nack(t.Context(), seb.NackOptions{Reason: "no\xff"}, ms[0].Token, ms[0].Token); err != nil {
 			t.Fatal(err)

@@ -19,6 +19,7 @@ func TestDeliveryThatIsAcknowledgedTwiceInOneCommit(t *testing.T) {
 		mustSet(t, q, seb.QueueUpdate{})
 		appendTo(t, b, 0, 2)
 		ms := mustReceive(t, q, 2, 0)
+		synctest.Wait() // who receives is told of a commit a moment before the status has it
 		before := b.Status().Applied
 		errs := make(chan error)
 		for range 2 {

@@ -235,6 +235,7 @@ func TestCommitWithALostLeaseDoesNothing(t *testing.T) {
 		slow := s.wantHanded("", "0#1")
 		rest := s.wantHanded(`{"max":2,"lease":"1h"}`, "1#1 2#1")
 		other := s.wantHanded(`{"wait":"1m"}`, "0#2")
+		synctest.Wait() // who receives is told of a commit a moment before the status has it
 		before := s.broker.Status().Applied
 		for i, ms := range [][]wireMessage{slow, append(rest[:1:1], slow...)} {
 			p := commit(ms).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,6 +24,7 @@ func TestParkedRecordIsCopiedWithItsHistory(t *testing.T) {
 		if got := s.stored("orders.dead", 0); len(got) != 0 {
 			t.Errorf("before the last attempt there is %+v", got)
 		}
+		synctest.Wait() // who receives is told of a commit a moment before the status has it
 		before := s.broker.Status().Applied
 		s.post(mailPath+"/nack", `{"tokens":`+tokensOf(t, last)+`,"reason":"no such address"}`).want(t, 200)
 		if slots := s.broker.Status().Applied - before; slots != 1 {
