@@ -85,12 +85,13 @@ type deskPart struct {
 	lower int64     // where a limit is to be that comes back; 0 if none does
 }
 
-// deskOf returns a desk for a queue that this broker owns. b.mu is held.
-func (b *Broker) deskOf(q *state.Queue, t *state.Topic) *desk {
-	now := time.Now()
+// deskOf returns a desk for a queue that a commit, applied at that time, gave to this broker. b.mu
+// is held.
+func (b *Broker) deskOf(q *state.Queue, t *state.Topic, at logTime) *desk {
+	now := at.at
 	d := &desk{
 		b: b, queue: q.ID, topic: t.ID, topicName: t.Name, queueName: q.Name, epoch: q.Epoch,
-		opened: logTime{now, b.logNow()}, config: queueConfigOf(q.Config), gone: make(chan struct{}), loading: make(chan struct{}, 1), shown: now,
+		opened: at, config: queueConfigOf(q.Config), gone: make(chan struct{}), loading: make(chan struct{}, 1), shown: now,
 		table: leases.New(q.Config.Ordered), ahead: map[int32][]aheadRun{}, extended: map[leases.Place]time.Time{},
 		rests: map[leases.Place]time.Time{},
 	}

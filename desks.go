@@ -23,20 +23,21 @@ type desks struct {
 	pushes    pushChanges
 	chunks    keptChunks
 
-	mu      sync.Mutex
-	over    bool // the broker shuts down: it takes over no more queues
-	byID    map[uint64]*desk
-	byTopic map[uint64]map[uint64]*desk // by queue
-	marked  map[uint64]*desk            // those whose dispatch limits should move
-	lost    map[uint64]silence          // queues that other brokers took over from this one, and the silence of their owners
-	done    doneLately
+	mu       sync.Mutex
+	over     bool                // the broker shuts down: it takes over no more queues
+	expected map[uint64]takeover // by queue
+	byID     map[uint64]*desk
+	byTopic  map[uint64]map[uint64]*desk // by queue
+	marked   map[uint64]*desk            // those whose dispatch limits should move
+	lost     map[uint64]silence          // queues that other brokers took over from this one, and the silence of their owners
+	done     doneLately
 
 	warned time.Time // when a loss was logged; the commit loop's
 }
 
 func (x *desks) init(memory int64) {
 	x.chunks.max = memory / chunksShare
-	x.byID, x.lost = map[uint64]*desk{}, map[uint64]silence{}
+	x.expected, x.byID, x.lost = map[uint64]takeover{}, map[uint64]*desk{}, map[uint64]silence{}
 	x.byTopic, x.marked = map[uint64]map[uint64]*desk{}, map[uint64]*desk{}
 	x.done.numbers = map[doneRecord]uint32{}
 	x.pushes.changed, x.pushes.pushers = make(chan struct{}, 1), map[uint64]*push.Pusher{}
@@ -94,8 +95,10 @@ func (x *desks) ofTopic(topic uint64) (list []*desk) {
 	return list
 }
 
-// putLocked makes a desk known.
-func (x *desks) putLocked(d *desk) {
+// put makes a desk known.
+func (x *desks) put(d *desk) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.byID[d.queue] = d
 	if x.byTopic[d.topic] == nil {
 		x.byTopic[d.topic] = map[uint64]*desk{}

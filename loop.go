@@ -539,6 +539,11 @@ func (f *fold) Apply(c *format.Commit, object []byte) error {
 		}
 		f.desks.applied(it, at)
 	}
+	for _, it := range c.Items {
+		if x, ok := it.(*format.QueueOwned); ok {
+			(*Broker)(f).openDesk(x.Queue, at)
+		}
+	}
 	if !f.recovered {
 		f.recovery.applied(c.Seq)
 	} else if !own {

@@ -263,3 +263,35 @@ func TestSilenceOfAnOwnerIsNotToldByTheStoresClock(t *testing.T) {
 		}
 	})
 }
+
+// The commit that makes a broker the owner of a queue may have the delays of records in it, or
+// right behind it; and the store's time, as the broker knows it, may jump with its answer.
+func TestNewOwnerWaitsForTheDelaysOfItsFirstCommit(t *testing.T) {
+	for right := range int64(20) { // dates until the store's clock jumps
+		synctest.Test(t, func(t *testing.T) {
+			var n atomic.Int64
+			jump := func() time.Duration {
+				if n.Add(1) <= right {
+					return 0
+				}
+				return 10 * time.Minute
+			}
+			opts := immediate()
+			opts.Batching = seb.Timed(time.Second, 1<<20)
+			b := open(t, shifted(objstore.NewMemory(), jump), seb.InVirtualTime(opts))
+			q := queueOf(t, b, 0, 0)
+			if right%2 == 0 {
+				mustCreateTopic(t, b, "more", 1)
+			}
+			began := time.Now()
+			p, err := b.AppendAsync(t.Context(), "t", values("later"), seb.Delay(17*time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantAfter(t, q, began, 17*time.Second, 2*time.Second)
+			if _, err := p.Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -215,7 +215,7 @@ func (x *desks) end(ctx context.Context, tasks *sync.WaitGroup) []*desk {
 }
 
 // commitOwner has the log say that this broker is the next owner, which is asked for at most
-// so many records, and opens its desk.
+// so many records. The commit opens the queue's desk.
 func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 	b := q.b
 	// Whoever found no desk may have looked just before another's takeover was done, and
@@ -226,15 +226,15 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 	if err := b.lookNow(b.life, false); err != nil {
 		return err
 	}
-	var taken bool // the commit loop's until the outcome is known
+	b.desks.expect(o, deaf, most)
+	defer b.desks.forget(o.queue)
 	p, err := b.joinAsync(b.life, &request{looked: true, change: func(d *state.Draft) ([]format.Item, *Error) {
 		topic, id, refusal := q.find(d)
 		if refusal != nil {
 			return nil, refusal
 		}
 		_, partitions, _ := d.TopicID(q.topic)
-		epoch, _ := d.QueueEpoch(id)
-		if taken = id == o.queue && epoch == o.epoch; !taken {
+		if epoch, _ := d.QueueEpoch(id); id != o.queue || epoch != o.epoch {
 			return nil, nil // somebody was faster
 		}
 		return []format.Item{
@@ -245,33 +245,50 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 	if err != nil {
 		return err
 	}
-	if err := p.settled(b.life); err != nil || !taken {
-		return err
-	}
-	b.openDesk(o, deaf, most)
-	return nil
+	return p.settled(b.life)
 }
 
-// openDesk opens the desk of a queue if this broker owns it with the next epoch: the one
-// that only its own commit can have set.
-func (b *Broker) openDesk(before owner, deaf bool, most int) {
-	queue, epoch := before.queue, before.epoch+1
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	q := b.state.QueueByID(queue)
-	if q == nil || q.Epoch != epoch || !q.Owned {
+// takeover is one whose commit is under way.
+type takeover struct {
+	before owner
+	deaf   bool // the owner before was asked, and did not answer
+	most   int  // how many records were asked for
+}
+
+// expect has the commit that makes this broker the owner after o open the queue's desk.
+func (x *desks) expect(o owner, deaf bool, most int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.expected[o.queue] = takeover{o, deaf, most}
+}
+
+func (x *desks) forget(queue uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.expected, queue)
+}
+
+// openDesk opens the desk of a queue that a commit, applied at that time, gave to this broker.
+// No commit may come in between: the desk has to hear of the delays in the next one.
+func (b *Broker) openDesk(queue uint64, at logTime) {
+	b.desks.mu.Lock()
+	take, expected := b.desks.expected[queue]
+	b.desks.mu.Unlock()
+	if !expected {
 		return
 	}
-	t := b.state.TopicByID(q.Topic)
-	b.desks.mu.Lock()
-	defer b.desks.mu.Unlock()
-	if b.desks.byID[queue] == nil {
-		d := b.deskOf(q, t)
-		d.pace.need(d.shown, int64(most))
-		if before.owned && (deaf || before.mute(b)) {
-			d.contested = d.shown.Add(ownerContested)
-		}
-		b.desks.putLocked(d)
-		b.logger.Info("took over a queue", "topic", t.Name, "queue", q.Name, "epoch", epoch)
+	b.mu.RLock()
+	q := b.state.QueueByID(queue)
+	if q == nil || !q.Owned || q.Epoch != take.before.epoch+1 || q.Session != b.session.public {
+		b.mu.RUnlock()
+		return // another broker was faster
 	}
+	d := b.deskOf(q, b.state.TopicByID(q.Topic), at)
+	b.mu.RUnlock()
+	d.pace.need(d.shown, int64(take.most))
+	if take.before.owned && (take.deaf || take.before.mute(b)) {
+		d.contested = d.shown.Add(ownerContested)
+	}
+	b.desks.put(d)
+	b.logger.Info("took over a queue", "topic", d.topicName, "queue", d.queueName, "epoch", d.epoch)
 }
