@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -36,8 +37,22 @@ func (w *accessWatches) remove(key uint64, watch *accessWatch) {
 	}
 }
 
-// settle ends the watches of keys that s no longer has.
-func (w *accessWatches) settle(s *state.State) {
+// applying implements observer.
+func (w *accessWatches) applying([]format.Item, logTime) {}
+
+// applied implements observer.
+func (w *accessWatches) applied(s *state.State, items []format.Item, _ logTime) {
+	for _, it := range items {
+		switch it.(type) {
+		case *format.KeyCreated, *format.KeyRevoked:
+			w.loaded(s)
+			return
+		}
+	}
+}
+
+// loaded implements observer: it ends the watches of keys that s no longer has.
+func (w *accessWatches) loaded(s *state.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, watches := range w.m {

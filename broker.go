@@ -99,6 +99,8 @@ type Broker struct {
 	session  session
 	accesses accessWatches
 	desks    desks
+	// observers are told of commits in this order: waiters last.
+	observers []observer
 
 	warnOfSharedAddress sync.Once
 
@@ -149,7 +151,8 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 	b.tail.init()
 	b.keyLooks.init()
 	b.accesses.init()
-	b.desks.init(opts.Memory)
+	b.desks.init(b)
+	b.observers = []observer{&b.accesses, &b.desks, &b.waiters}
 	if err := b.session.init(); err != nil {
 		b.end()
 		return nil, err

@@ -40,15 +40,11 @@ type desk struct {
 	gone      chan struct{} // closed when it has ended
 	loading   chan struct{} // holds a token while one reads for all
 
-	// ahead are the delayed records of each partition that were not looked at, ascending
-	// by offset. The commit loop adds to them under b.mu, with the records themselves; who
-	// holds mu and reads the state may take some out.
-	ahead map[int32][]aheadRun
-
 	mu           sync.Mutex
 	config       QueueConfig
 	table        *leases.Table
 	parts        []deskPart
+	ahead        map[int32][]aheadRun       // the delayed records of each partition that were not looked at, ascending by offset; the state may not have the last yet
 	turn         int                        // the partition to look into next
 	walked       int64                      // records of it that were looked at since it has its turn
 	delayed      delays                     // records passed over, since they were not due

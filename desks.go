@@ -8,6 +8,7 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/push"
+	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // What was done lately is remembered, so that an answer that is sent again is known.
@@ -18,6 +19,7 @@ const lossWarnEvery = time.Minute
 
 // desks are those of the queues that this broker owns.
 type desks struct {
+	b         *Broker
 	taking    singleflight.Group
 	takeovers sync.WaitGroup // those that are under way
 	pushes    pushChanges
@@ -35,8 +37,8 @@ type desks struct {
 	warned time.Time // when a loss was logged; the commit loop's
 }
 
-func (x *desks) init(memory int64) {
-	x.chunks.max = memory / chunksShare
+func (x *desks) init(b *Broker) {
+	x.b, x.chunks.max = b, b.opts.Memory/chunksShare
 	x.expected, x.byID, x.lost = map[uint64]takeover{}, map[uint64]*desk{}, map[uint64]silence{}
 	x.byTopic, x.marked = map[uint64]map[uint64]*desk{}, map[uint64]*desk{}
 	x.done.numbers = map[doneRecord]uint32{}
@@ -66,13 +68,6 @@ func (x *desks) drop(queue uint64) *desk {
 		d.close()
 	}
 	return d
-}
-
-// dropAll ends all desks: nobody knows any more what became of what they handed out.
-func (x *desks) dropAll() {
-	for _, d := range x.all() {
-		x.drop(d.queue)
-	}
 }
 
 func (x *desks) all() []*desk {
@@ -106,9 +101,18 @@ func (x *desks) put(d *desk) {
 	x.byTopic[d.topic][d.queue] = d
 }
 
-// delayed takes note of records that are not to be handed out at once, before anybody can
-// look at them: b.mu is held.
-func (x *desks) delayed(items []format.Item, at logTime) {
+// loaded implements observer: it ends all desks, since nobody knows any more what became of what
+// they handed out.
+func (x *desks) loaded(*state.State) {
+	for _, d := range x.all() {
+		x.drop(d.queue)
+	}
+	x.pushes.notify()
+}
+
+// applying implements observer: before anybody can look at records, the desks know which of them
+// are not to be handed out at once.
+func (x *desks) applying(items []format.Item, at logTime) {
 	for _, it := range items {
 		if y, ok := it.(*format.RecordsDelayed); ok {
 			for _, d := range x.ofTopic(y.Topic) {
@@ -118,9 +122,21 @@ func (x *desks) delayed(items []format.Item, at logTime) {
 	}
 }
 
-// applied takes note of a commit's item. It runs in the commit loop, behind the state.
-func (x *desks) applied(it format.Item, at logTime) {
-	x.pushes.applied(it)
+// applied implements observer.
+func (x *desks) applied(_ *state.State, items []format.Item, at logTime) {
+	for _, it := range items {
+		x.pushes.applied(it)
+		x.apply(it, at)
+	}
+	for _, it := range items {
+		if y, ok := it.(*format.QueueOwned); ok {
+			x.b.openDesk(y.Queue, at)
+		}
+	}
+}
+
+// apply takes note of a commit's item.
+func (x *desks) apply(it format.Item, at logTime) {
 	tell := func(queue uint64) {
 		if d := x.of(queue); d != nil {
 			d.applied(it, at)

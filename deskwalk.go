@@ -202,8 +202,10 @@ type aheadRun struct {
 }
 
 // delay takes note of delayed records. Nobody may come for long to look at them, so it forgets
-// those that are due. b.mu is held.
+// those that are due.
 func (d *desk) delay(partition int32, x aheadRun, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	list := d.ahead[partition]
 	if len(list) == cap(list) {
 		list = slices.DeleteFunc(list, func(y aheadRun) bool { return !y.due.After(now) })

@@ -476,6 +476,16 @@ func (b *Broker) look(looks []*look) {
 	}
 }
 
+// observer hears of what becomes of the state. The commit loop calls it, without a lock.
+type observer interface {
+	// loaded comes behind a checkpoint that took the place of the state.
+	loaded(s *state.State)
+	// applying comes before the state has the entries of a commit, which is applied at that time.
+	applying(items []format.Item, at logTime)
+	// applied comes behind the state.
+	applied(s *state.State, items []format.Item, at logTime)
+}
+
 // fold is what the log calls with what is committed. It runs in the commit loop.
 type fold Broker
 
@@ -496,10 +506,9 @@ func (f *fold) Load(c *format.Checkpoint) error {
 	f.lastCheckpoint = c.Seq
 	f.recovery.loaded(c.Seq)
 	f.sound.Store(uint64(c.Seq))
-	f.accesses.settle(s)
-	f.desks.dropAll()
-	f.desks.pushes.notify()
-	f.waiters.notifyAll()
+	for _, o := range f.observers {
+		o.loaded(s)
+	}
 	return nil
 }
 
@@ -513,11 +522,11 @@ func (f *fold) Apply(c *format.Commit, object []byte) error {
 		f.rememberRead(c, object)
 	}
 	at := f.timeOf(c, own)
+	for _, o := range f.observers {
+		o.applying(c.Items, at)
+	}
 	f.mu.Lock()
 	err := f.state.Apply(c)
-	if err == nil {
-		f.desks.delayed(c.Items, at)
-	}
 	f.mu.Unlock()
 	if err != nil {
 		return err
@@ -525,24 +534,8 @@ func (f *fold) Apply(c *format.Commit, object []byte) error {
 	if own { // before anybody wakes, who would otherwise ask the store for this proof
 		f.tail.proven(f.building.begun)
 	}
-	for _, it := range c.Items {
-		switch x := it.(type) {
-		case *format.Batch:
-			f.waiters.notify(partitionKey{x.Topic, int32(x.Partition)})
-			f.waiters.notify(partitionKey{x.Topic, AllPartitions})
-		case *format.PartitionsAdded:
-			f.waiters.notify(partitionKey{x.Topic, AllPartitions})
-		case *format.TopicDeleted:
-			f.waiters.notifyAll()
-		case *format.KeyCreated, *format.KeyRevoked:
-			f.accesses.settle(f.state)
-		}
-		f.desks.applied(it, at)
-	}
-	for _, it := range c.Items {
-		if x, ok := it.(*format.QueueOwned); ok {
-			(*Broker)(f).openDesk(x.Queue, at)
-		}
+	for _, o := range f.observers {
+		o.applied(f.state, c.Items, at)
 	}
 	if !f.recovered {
 		f.recovery.applied(c.Seq)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // How often a broker looks for other brokers' commits while readers wait: often
@@ -231,5 +234,26 @@ func (w *waiters) notifyAll() {
 	for k, ch := range w.m {
 		close(ch)
 		delete(w.m, k)
+	}
+}
+
+// loaded implements observer.
+func (w *waiters) loaded(*state.State) { w.notifyAll() }
+
+// applying implements observer.
+func (w *waiters) applying([]format.Item, logTime) {}
+
+// applied implements observer.
+func (w *waiters) applied(_ *state.State, items []format.Item, _ logTime) {
+	for _, it := range items {
+		switch x := it.(type) {
+		case *format.Batch:
+			w.notify(partitionKey{x.Topic, int32(x.Partition)})
+			w.notify(partitionKey{x.Topic, AllPartitions})
+		case *format.PartitionsAdded:
+			w.notify(partitionKey{x.Topic, AllPartitions})
+		case *format.TopicDeleted:
+			w.notifyAll()
+		}
 	}
 }
