@@ -61,6 +61,7 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/cache"
 	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
@@ -98,9 +99,13 @@ type Broker struct {
 	keyLooks keyLooks
 	session  session
 	accesses accessWatches
-	desks    desks
+	pushes   pushChanges
 	// observers are told of commits in this order: waiters last.
 	observers []observer
+	rider     rider
+
+	dispatchers *dispatch.Dispatchers
+	takeovers   takeovers
 
 	warnOfSharedAddress sync.Once
 
@@ -151,12 +156,15 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 	b.tail.init()
 	b.keyLooks.init()
 	b.accesses.init()
-	b.desks.init(b)
-	b.observers = []observer{&b.accesses, &b.desks, &b.waiters}
+	b.pushes.init()
 	if err := b.session.init(); err != nil {
 		b.end()
 		return nil, err
 	}
+	b.dispatchers = dispatch.New(dispatchBroker{b}, dispatch.Options{
+		Memory: opts.Memory / prefetchShare, Session: b.session.public, Address: opts.Address, Logger: b.logger, Life: b.life,
+	})
+	b.observers, b.rider = []observer{&b.accesses, dispatching{b.dispatchers}, &b.pushes, &b.waiters}, b.dispatchers
 	if err := b.open(ctx); err != nil {
 		b.end()
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/push"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -45,22 +46,17 @@ func OwnersBehind(b *Broker, topic string, partitions int) int {
 	for i := range partitions {
 		items = append(items, &format.Batch{Topic: id, Partition: uint32(i)})
 	}
-	return len(b.desks.behind(items))
+	return b.dispatchers.Behind(items)
 }
 
 // DelaysAhead returns how many runs of delayed records the queue's owner has in mind that
 // it did not look at.
-func DelaysAhead(q *Queue) (n int) {
+func DelaysAhead(q *Queue) int {
 	d, _, err := q.ownedHere()
 	if err != nil || d == nil {
 		return -1
 	}
-	d.b.mu.RLock()
-	defer d.b.mu.RUnlock()
-	for _, list := range d.ahead {
-		n += len(list)
-	}
-	return n
+	return d.DelaysAhead()
 }
 
 // DialTargets returns o with connections to targets made by dial.
@@ -107,18 +103,12 @@ func (b *Broker) Kill() error {
 // ReadAhead returns how many bytes of records b keeps that it has read for the workers of
 // its queues, and as how many it counts them.
 func ReadAhead(b *Broker) (kept, counted int64) {
-	for _, d := range b.desks.all() {
-		d.mu.Lock()
-		for _, c := range d.chunks {
-			for i := range c.records {
-				kept += c.records[i].bytes()
-			}
+	counted = b.dispatchers.Prefetched(func(rs dispatch.Records) {
+		for _, r := range rs.(records) {
+			kept += r.bytes()
 		}
-		d.mu.Unlock()
-	}
-	b.desks.chunks.mu.Lock()
-	defer b.desks.chunks.mu.Unlock()
-	return kept, b.desks.chunks.bytes
+	})
+	return kept, counted
 }
 
 // KnownRecords returns how many records of a queue its owner knows one by one.
@@ -127,9 +117,7 @@ func KnownRecords(q *Queue) int {
 	if err != nil || d == nil {
 		return -1
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.table.Len()
+	return d.Known()
 }
 
 // HashOfKey is what the log keeps of an idempotency key.

@@ -1,9 +1,9 @@
 package seb
 
 import (
-	"math"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
@@ -11,18 +11,8 @@ import (
 // is right: dates in HTTP tell whole seconds.
 const storeTimeError = time.Second
 
-// logTime is what the log's time was at a moment of this machine's monotonic clock. The log's
-// time is the store's; from that moment on the monotonic clock tells how much of a delay is over.
-type logTime struct {
-	at time.Time
-	us int64 // microseconds since 1970
-}
-
-// when returns when a time of the log comes, in microseconds since 1970: at once if it has passed.
-func (l logTime) when(us int64) time.Time {
-	left := min(max(0, us-l.us), math.MaxInt64/int64(time.Microsecond))
-	return l.at.Add(time.Duration(left) * time.Microsecond)
-}
+// logTime is what the log's time was at a moment of this machine's monotonic clock.
+type logTime = dispatch.Time
 
 // logNow returns the log's time as it would be for a commit that is built now. b.mu is held.
 func (b *Broker) logNow() int64 { return max(b.state.Time(), b.storeNow().UnixMicro()) }
@@ -42,11 +32,11 @@ func (b *Broker) storeNow() time.Time { return b.log.StoreNow() }
 // made a while ago by another broker: then the store's time tells how long ago, as far as it can
 // be, since the commit was not there when the log's end was proven last.
 func (f *fold) timeOf(c *format.Commit, own bool) logTime {
-	l := logTime{time.Now(), c.Time}
+	l := logTime{At: time.Now(), US: c.Time}
 	if !own {
 		b := (*Broker)(f)
 		ago := b.storeNow().Add(-storeTimeError).Sub(time.UnixMicro(c.Time))
-		l.us += max(0, min(ago, b.tail.age())).Microseconds()
+		l.US += max(0, min(ago, b.tail.age())).Microseconds()
 	}
 	return l
 }

@@ -279,7 +279,11 @@ func (b *Broker) build(next commitlog.Next) (*format.Commit, [][]byte) {
 	if len(c.Items) == 0 {
 		return nil, nil
 	}
-	b.buildLimits(c, d)
+	if b.rider != nil {
+		for _, it := range b.rider.Ride(d, c.Items) {
+			b.take(c, d, it)
+		}
+	}
 	return c, payload
 }
 
@@ -484,6 +488,12 @@ type observer interface {
 	applying(items []format.Item, at logTime)
 	// applied comes behind the state.
 	applied(s *state.State, items []format.Item, at logTime)
+}
+
+// rider adds entries to commits that are made for others.
+type rider interface {
+	// Ride returns what a commit of those entries, which the draft has, should have as well.
+	Ride(d *state.Draft, items []format.Item) []format.Item
 }
 
 // fold is what the log calls with what is committed. It runs in the commit loop.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/push"
+	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // pushChanges tells who delivers pushed records that there may be other queues to do so
@@ -16,6 +17,10 @@ type pushChanges struct {
 
 	mu      sync.Mutex
 	pushers map[uint64]*push.Pusher // that run here, by queue
+}
+
+func (x *pushChanges) init() {
+	x.changed, x.pushers = make(chan struct{}, 1), map[uint64]*push.Pusher{}
 }
 
 // began takes note of a pusher that runs.
@@ -53,12 +58,20 @@ func (x *pushChanges) notify() {
 	}
 }
 
-// applied takes note of a commit's item.
-func (x *pushChanges) applied(it format.Item) {
-	switch it.(type) {
-	case *format.QueuePushSet, *format.QueueSet, *format.QueueDeleted, *format.TopicDeleted,
-		*format.QueueOwned, *format.QueueReleased:
-		x.notify()
+// loaded implements observer.
+func (x *pushChanges) loaded(*state.State) { x.notify() }
+
+// applying implements observer.
+func (x *pushChanges) applying([]format.Item, logTime) {}
+
+// applied implements observer.
+func (x *pushChanges) applied(_ *state.State, items []format.Item, _ logTime) {
+	for _, it := range items {
+		switch it.(type) {
+		case *format.QueuePushSet, *format.QueueSet, *format.QueueDeleted, *format.TopicDeleted,
+			*format.QueueOwned, *format.QueueReleased:
+			x.notify()
+		}
 	}
 }
 
@@ -80,10 +93,10 @@ func (b *Broker) pushedQueues() map[uint64]pushedQueue {
 		if q.Push.Stopped != "" || q.Config.Paused {
 			continue
 		}
-		d := b.desks.of(q.ID)
+		d := b.dispatchers.Of(q.ID)
 		found[q.ID] = pushedQueue{
 			owner: ownerOf(q), q: b.Queue(b.state.TopicByID(q.Topic).Name, q.Name), topicID: q.Topic, target: q.Push,
-			here: d != nil && q.Owned && d.epoch == q.Epoch,
+			here: d != nil && q.Owned && d.Epoch() == q.Epoch,
 		}
 	}
 	return found

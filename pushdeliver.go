@@ -10,7 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/push"
+	"github.com/simple-event-broker/seb/internal/wait"
 )
 
 const (
@@ -18,7 +20,7 @@ const (
 	pushTick = 5 * time.Second
 	// pushShows is for how long the log may not hear of an owner that has records to push;
 	// with a tick, that makes the 10 s after which it shows itself.
-	pushShows = ownerShows - pushTick
+	pushShows = dispatch.OwnerShows - pushTick
 	// pushRetry is how long to wait before a queue is pushed again, or taken over, that
 	// could not be.
 	pushRetry = time.Second
@@ -52,7 +54,7 @@ type PushOptions struct {
 // it once at a time, and let it return before [Broker.Shutdown]: what is under way then
 // can still be answered for.
 func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) error {
-	changes := &b.desks.pushes
+	changes := &b.pushes
 	if !changes.delivering.CompareAndSwap(false, true) {
 		return asRead(refused(CodeInvalidRequest, "this broker delivers pushed records already"))
 	}
@@ -108,7 +110,7 @@ func (d *deliveries) run(ctx context.Context) {
 			d.look(ctx, q)
 		}
 		select {
-		case <-d.b.desks.pushes.changed:
+		case <-d.b.pushes.changed:
 		case <-d.again:
 		case <-tick.C:
 			d.watch(ctx)
@@ -157,7 +159,7 @@ func (d *deliveries) look(ctx context.Context, q pushedQueue) {
 
 // wasOwn tells whether the owner was this broker, before it was started anew.
 func (b *Broker) wasOwn(o owner) bool {
-	return o.address != "" && o.address == b.opts.Address && !b.desks.hasLost(o.queue)
+	return o.address != "" && o.address == b.opts.Address && !b.dispatchers.HasLost(o.queue)
 }
 
 // aside has something done about a queue beside what else there is to do, unless there is
@@ -175,7 +177,7 @@ func (d *deliveries) aside(ctx context.Context, q pushedQueue, doing string, f f
 		default:
 			if err != nil && ctx.Err() == nil {
 				d.b.logger.Warn(doing+" failed; trying again", "topic", q.q.topic, "queue", q.q.name, "err", err)
-				sleep(ctx, pushRetry)
+				wait.For(ctx, pushRetry)
 			}
 		}
 		d.mu.Lock()
@@ -220,7 +222,7 @@ func (d *deliveries) watch(ctx context.Context) {
 
 // show has the log hear of this broker.
 func (d *deliveries) show(ctx context.Context, q pushedQueue) {
-	if desk := d.b.desks.of(q.queue); desk != nil {
-		d.aside(ctx, q, "telling other brokers that this one pushes a queue", func() error { return desk.show(ctx) })
+	if x := d.b.dispatchers.Of(q.queue); x != nil {
+		d.aside(ctx, q, "telling other brokers that this one pushes a queue", func() error { return x.Show(ctx) })
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/push"
+	"github.com/simple-event-broker/seb/internal/wait"
 )
 
 // pushRun pushes one queue to one target, as the owner of one epoch.
@@ -55,13 +56,13 @@ func (d *deliveries) begin(ctx context.Context, q pushedQueue) {
 		log.Error("can't push a queue", "err", err)
 		return
 	}
-	d.b.desks.pushes.began(q.queue, p)
+	d.b.pushes.began(q.queue, p)
 	d.tasks.Go(func() {
 		defer end()
-		defer d.b.desks.pushes.ended(q.queue, p)
+		defer d.b.pushes.ended(q.queue, p)
 		if err := p.Run(ctx); err != nil && !errors.Is(err, push.ErrGone) {
 			log.Debug("pushes a queue no more", "err", err)
-			sleep(ctx, pushRetry)
+			wait.For(ctx, pushRetry)
 		}
 		close(r.over)
 		d.nudge()
@@ -97,6 +98,6 @@ func (d *deliveries) stopped(ctx context.Context, q pushedQueue, why string, log
 			return // it is known, or the next owner asks once more
 		}
 		log.Warn("can't write down that a target is gone; trying again", "err", err)
-		sleep(ctx, pushRetry)
+		wait.For(ctx, pushRetry)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -422,12 +423,12 @@ func (q *Queue) inState() (*state.Topic, *state.Queue, error) {
 
 func (q *Queue) describe() (QueueInfo, error) {
 	info, d, err := q.known()
-	d.tell(&info)
+	tell(d, &info)
 	return info, err
 }
 
-// known returns what the log says of the queue, and its desk if there is one here.
-func (q *Queue) known() (QueueInfo, *desk, error) {
+// known returns what the log says of the queue, and its dispatcher if there is one here.
+func (q *Queue) known() (QueueInfo, *dispatch.Dispatcher, error) {
 	b := q.b
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -435,7 +436,7 @@ func (q *Queue) known() (QueueInfo, *desk, error) {
 	if err != nil {
 		return QueueInfo{}, nil, err
 	}
-	return b.describeQueue(t, found), b.desks.of(found.ID), nil
+	return b.describeQueue(t, found), b.dispatchers.Of(found.ID), nil
 }
 
 // describeQueue returns what the log says of a queue, as it is by the store's time. b.mu is held.
@@ -465,24 +466,6 @@ func (b *Broker) describeQueue(t *state.Topic, q *state.Queue) QueueInfo {
 	}
 	info.Ready = max(0, info.Ready-info.Delayed)
 	return info
-}
-
-// tell adds what only the queue's owner knows. It locks the desk, so b.mu must not be held.
-func (d *desk) tell(info *QueueInfo) {
-	if d == nil || d.epoch != info.Epoch {
-		return
-	}
-	now := time.Now()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	info.Exact = !d.closed
-	info.Leased = int64(d.table.Leased(now))
-	if info.Held = d.heldLocked(now); info.Held > 0 {
-		info.HeldUntil = now.Add(d.held.Sub(now)).UTC()
-	}
-	info.Ready = max(0, info.Ready-info.Leased-info.Held)
-	info.Received, info.Acknowledged = d.received.perSecond(now), d.acknowledged.perSecond(now)
-	info.received, info.acknowledged = d.received.total, d.acknowledged.total
 }
 
 // Queues iterates over the queues of a topic, by name, each as it is when its turn comes. An

@@ -263,12 +263,12 @@ func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer, 
 			_, last, _ := d.RecordState(id, uint32(a.partition), a.offset)
 			a.tries = int(a.number) - int(last.Redriven)
 			good = append(good, a)
-		case done && (q.b.desks.doneBy(a.receipt) || d.DoneBy(id, uint32(a.partition), a.offset, a.number)): // it is said again
+		case done && (q.b.dispatchers.DoneBy(a.queue, a.delivery()) || d.DoneBy(id, uint32(a.partition), a.offset, a.number)): // it is said again
 		default:
 			a.err = leaseLost(a.receipt, whyLost(d, id, a.receipt))
 		}
 	}
-	slices.SortFunc(good, func(x, y *answer) int { return byPlace(x.delivery(), y.delivery()) })
+	slices.SortFunc(good, func(x, y *answer) int { return x.delivery().Compare(y.delivery().Place) })
 	return slices.CompactFunc(good, func(x, y *answer) bool { return x.receipt == y.receipt })
 }
 

@@ -193,7 +193,7 @@ func (q *Queue) parkedCount() int64 {
 func (q *Queue) toRedrive(d *state.Draft, id uint64, o RedriveOptions) (list []leases.Place) {
 	if len(o.Places) == 0 {
 		for _, x := range d.Parked(id, o.Limit) {
-			list = append(list, place(x.Partition, x.Offset))
+			list = append(list, leases.Place{Partition: int32(x.Partition), Offset: x.Offset})
 		}
 		return list
 	}
@@ -202,7 +202,7 @@ func (q *Queue) toRedrive(d *state.Draft, id uint64, o RedriveOptions) (list []l
 			continue
 		}
 		if done, a, _ := d.RecordState(id, uint32(x.Partition), int64(x.Offset)); !done && a.Parked {
-			list = append(list, place(uint32(x.Partition), int64(x.Offset)))
+			list = append(list, leases.Place{Partition: x.Partition, Offset: int64(x.Offset)})
 		}
 	}
 	slices.SortFunc(list, leases.Place.Compare)

@@ -2,6 +2,8 @@ package seb
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/simple-event-broker/seb/internal/dispatch"
 )
 
 // queuesShown bounds the series that queues make, as consumersShown does.
@@ -63,7 +65,7 @@ func (m queueMetrics) Collect(out chan<- prometheus.Metric) {
 func (m queueMetrics) shown() (infos []QueueInfo) {
 	for _, id := range m.oldest() {
 		if info, d, ok := m.b.describeByID(id); ok {
-			d.tell(&info)
+			tell(d, &info)
 			infos = append(infos, info)
 		}
 	}
@@ -79,12 +81,12 @@ func (m queueMetrics) oldest() (ids []uint64) {
 	return ids
 }
 
-func (b *Broker) describeByID(id uint64) (info QueueInfo, d *desk, ok bool) {
+func (b *Broker) describeByID(id uint64) (info QueueInfo, d *dispatch.Dispatcher, ok bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	q := b.state.QueueByID(id)
 	if q == nil {
 		return QueueInfo{}, nil, false
 	}
-	return b.describeQueue(b.state.TopicByID(q.Topic), q), b.desks.of(id), true
+	return b.describeQueue(b.state.TopicByID(q.Topic), q), b.dispatchers.Of(id), true
 }

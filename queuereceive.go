@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/dispatch"
 )
 
 // Message is a record that is handed to a worker.
@@ -88,7 +88,7 @@ func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) ([]Message, er
 	r := &receiver{q: q, opts: opts, deadline: time.Now().Add(opts.Wait)}
 	defer r.leave()
 	for {
-		d, err := q.desk(ctx, opts.Max)
+		d, err := q.dispatcher(ctx, opts.Max)
 		if err != nil {
 			return nil, asRead(err)
 		}
@@ -114,9 +114,9 @@ func (r *receiver) leave() {
 	}
 }
 
-// at receives at a desk; nothing if that has closed, or the time has passed. Where the log
+// at receives from a dispatcher; nothing if that has ended, or the time has passed. Where the log
 // can't be read nothing is handed out: another broker may own the queue by now.
-func (r *receiver) at(ctx context.Context, d *desk) ([]Message, error) {
+func (r *receiver) at(ctx context.Context, d *dispatch.Dispatcher) ([]Message, error) {
 	if err := r.q.b.confirmed(ctx); err != nil {
 		return nil, err
 	}
@@ -126,27 +126,27 @@ func (r *receiver) at(ctx context.Context, d *desk) ([]Message, error) {
 			return got, err
 		}
 		if err := r.wait(ctx, d, turn); err != nil || r.over {
-			d.giveTurn(turn)
+			d.GiveTurn(turn)
 			if r.leaves != nil {
-				d.wake() // it may be the one that was told what comes due next
+				d.Wake() // it may be the one that was told what comes due next
 			}
 			return nil, err
 		}
 		if err := r.q.b.confirmed(ctx); err != nil { // the last sync is from before the wait: stale now
-			d.wake()
+			d.Wake()
 			return nil, err
 		}
 	}
 }
 
 // take takes what is there. If that is nothing, it returns what will be closed when it is
-// the receiver's turn to look again; nil if the desk is closed.
-func (r *receiver) take(ctx context.Context, d *desk) (got []Message, turn chan struct{}, _ error) {
+// the receiver's turn to look again; nil if the dispatcher has ended.
+func (r *receiver) take(ctx context.Context, d *dispatch.Dispatcher) (got []Message, turn chan struct{}, _ error) {
 	most := r.opts.Max
 	if r.opts.admit != nil {
 		n, release, err := r.opts.admit(ctx, most)
 		if err != nil {
-			d.wake() // it may have been this one's turn
+			d.Wake() // it may have been this one's turn
 			return nil, nil, err
 		}
 		most = n
@@ -159,7 +159,7 @@ func (r *receiver) take(ctx context.Context, d *desk) (got []Message, turn chan 
 	if r.opts.Reserve != nil {
 		release, err := r.opts.Reserve(ctx)
 		if err != nil {
-			d.wake() // as above
+			d.Wake() // as above
 			return nil, nil, err
 		}
 		defer func() {
@@ -172,34 +172,33 @@ func (r *receiver) take(ctx context.Context, d *desk) (got []Message, turn chan 
 }
 
 // takeNow takes what is there, at most so many records.
-func (r *receiver) takeNow(ctx context.Context, d *desk, most int) (_ []Message, turn chan struct{}, _ error) {
+func (r *receiver) takeNow(ctx context.Context, d *dispatch.Dispatcher, most int) (_ []Message, turn chan struct{}, _ error) {
 	for {
-		got, until, turn, need := d.take(time.Now(), r.opts, most)
+		got := d.Take(time.Now(), dispatch.Want{Max: r.opts.Max, Lease: r.opts.Lease, InFlight: r.opts.InFlight.inner(), Admitted: most})
 		switch {
-		case need != nil:
-			_, err := d.load(ctx, *need)
-			if err != nil && !deleted(err) {
-				d.wake()
-				return nil, nil, err
+		case got.Need != nil:
+			if err := d.Load(ctx, *got.Need); err != nil && !deleted(err) {
+				d.Wake()
+				return nil, nil, readError(ctx, err)
 			}
-		case len(got) > 0:
-			messages, err := d.hand(ctx, got, until, r.opts)
+		case len(got.Out) > 0:
+			messages, err := r.read(ctx, d, got)
 			if err != nil || len(messages) > 0 {
-				return messages, nil, err
+				return messages, nil, readError(ctx, err)
 			}
 		default:
-			return nil, turn, nil
+			return nil, got.Turn, nil
 		}
 	}
 }
 
 // wait waits until it is the receiver's turn, or something comes due. Records that wait for
 // nothing but the log are there: for a short time it waits for them, also past its own.
-func (r *receiver) wait(ctx context.Context, d *desk, turn chan struct{}) error {
+func (r *receiver) wait(ctx context.Context, d *dispatch.Dispatcher, turn chan struct{}) error {
 	now, deadline := time.Now(), r.deadline
 	var opened <-chan struct{}
 	if !now.Before(deadline) {
-		opened, deadline = d.opening(), deadline.Add(openingMax)
+		opened, deadline = d.Opening(), deadline.Add(openingMax)
 		if opened == nil && now.Before(deadline) && isClosed(turn) {
 			return nil // the limit has moved since this receiver found nothing
 		}
@@ -212,7 +211,7 @@ func (r *receiver) wait(ctx context.Context, d *desk, turn chan struct{}) error 
 		r.leaves = r.q.b.tail.wait()
 	}
 	until := deadline
-	if at, ok := d.nextDue(turn, r.opts.InFlight); ok && at.Before(until) {
+	if at, ok := d.NextDue(turn, r.opts.InFlight.inner()); ok && at.Before(until) {
 		until = at
 	}
 	timer := time.NewTimer(until.Sub(now))
@@ -222,12 +221,12 @@ func (r *receiver) wait(ctx context.Context, d *desk, turn chan struct{}) error 
 		// Others that give up pass their turn on: that is no reason to go on when the time is over.
 		r.over = opened != nil && !time.Now().Before(deadline)
 	case <-opened:
-		d.giveTurn(turn)
+		d.GiveTurn(turn)
 	case <-timer.C:
 		if r.over = opened != nil && !time.Now().Before(deadline); !r.over {
-			d.giveTurn(turn)
+			d.GiveTurn(turn)
 		}
-	case <-d.gone:
+	case <-d.Gone():
 	case <-ctx.Done():
 		return canceled(ctx, "")
 	case <-r.q.b.loopDone:
@@ -236,168 +235,53 @@ func (r *receiver) wait(ctx context.Context, d *desk, turn chan struct{}) error 
 	return nil
 }
 
-// take leases what is there, at most so many records. If that is nothing, it puts the caller
-// in line; turn is nil if the desk is closed. With need, the caller has to load that first.
-func (d *desk) take(now time.Time, opts ReceiveOptions, admitted int) (out []leases.Delivery, until time.Time, turn chan struct{}, need *leases.Place) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return nil, until, nil, nil
-	}
-	lack := 0
-	defer func() { d.followLocked(now, lack) }()
-	most, holder, full := opts.InFlight.roomLocked(d, now, opts.Max)
-	if full != nil {
-		d.wakeLocked() // it may have been this one's turn
-		return nil, until, full, nil
-	}
-	if !d.config.Paused {
-		if need = d.walkLocked(now, most); need != nil {
-			return nil, until, nil, need
-		}
-		until = now.Add(opts.lease(d.config))
-		most, wanted := min(most, admitted), most
-		out = d.handLocked(now, until, most, wanted, holder)
-		d.pace.add(now, len(out))
-		lack = most - len(out)
-		if len(out) > 0 {
-			d.wakeLocked() // there may be more
-			return out, until, nil, nil
-		}
-	}
-	turn = make(chan struct{})
-	d.waiting = append(d.waiting, inLine{turn, most})
-	d.wanted += most
-	return nil, until, turn, nil
-}
-
-// handLocked leases up to most records that may go out, and has the next attempts of others
-// counted: of as many as the receiver wants, which may be more.
-func (d *desk) handLocked(now, until time.Time, most, wanted int, holder *leases.Holder) (out []leases.Delivery) {
-	for {
-		got := d.table.Take(now, until, most-len(out), d.claimsLocked(wanted), holder)
-		out = append(out, got.Out...)
-		if parked := d.claimLocked(got.Claims); parked == 0 {
-			return out
-		}
-	}
-}
-
-// claimsLocked returns how many attempts more may be counted, so that receivers who wait and
-// one who wants that many get all they want. Each is lost if the owner is before it has
-// handed it out.
-func (d *desk) claimsLocked(most int) int {
-	return max(0, d.wanted+most-d.claiming-d.table.Ready())
-}
-
-func (o ReceiveOptions) lease(c QueueConfig) time.Duration {
-	return cmp.Or(o.Lease, c.Lease)
-}
-
-// giveTurn takes a receiver out of the line that won't look again, and gives its turn to
-// the next if it has come.
-func (d *desk) giveTurn(turn chan struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i, w := range d.waiting {
-		if w.turn == turn {
-			d.wanted -= w.most
-			d.waiting = append(d.waiting[:i:i], d.waiting[i+1:]...)
-			return
-		}
-	}
-	d.wakeLocked()
-}
-
-// nextDue returns when the receiver that waits for that turn must wake although nothing was
-// committed: something can be handed out, or the owner has to show itself in the log.
-func (d *desk) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Time, ok bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	earlier := func(t time.Time) {
-		if !ok || t.Before(at) {
-			at, ok = t, true
-		}
-	}
-	now := time.Now()
-	if now.Before(d.contested) && d.moved == nil {
-		earlier(d.shown.Add(ownerShows))
-	}
-	if inFlight.fullLocked(turn) {
-		if end, some := d.table.NextEnd(); some { // of whomever: it is the table that notices
-			earlier(end)
-		}
-		return at, ok
-	}
-	if d.config.Paused {
-		return at, ok
-	}
-	if next, some := d.table.Next(); some && (next.After(now) || d.claimsLocked(0) > 0) {
-		earlier(next)
-	} // else its turn comes when a claim is settled
-	if d.holds && d.held.After(now) {
-		earlier(d.held)
-	}
-	if len(d.delayed) > 0 && d.roomLocked() {
-		earlier(d.delayed[0].due)
-	}
-	return at, ok
-}
-
-// hand reads the records of deliveries. Those that can't be read now, or not while half of
+// read reads the records of deliveries. Those that can't be read now, or not while half of
 // the lease is left, are not handed out, and are no attempt; those that never can be run out
 // of their lease.
-func (d *desk) hand(ctx context.Context, out []leases.Delivery, until time.Time, opts ReceiveOptions) ([]Message, error) {
-	messages := make([]Message, 0, len(out))
-	left, enough := opts.MaxBytes, time.Until(until)/2
-	for i, x := range out {
-		record, err := d.record(ctx, x)
+func (r *receiver) read(ctx context.Context, d *dispatch.Dispatcher, got dispatch.Taken) ([]Message, error) {
+	messages := make([]Message, 0, len(got.Out))
+	left, enough := r.opts.MaxBytes, time.Until(got.Until)/2
+	for i, x := range got.Out {
+		rs, at, err := d.Record(ctx, x)
 		if deleted(err) {
 			continue
 		}
-		full := left < record.bytes() || time.Until(until) < enough
+		var record Record
+		if err == nil {
+			record = rs.(records)[at]
+		}
+		full := left < record.bytes() || time.Until(got.Until) < enough
 		if left -= record.bytes(); err != nil || full && len(messages) > 0 {
-			d.putBack(out[i:], err)
+			again := got.Out[i:]
+			if CodeOf(err) == CodeDataLost {
+				again = again[1:] // a lost record is left to its lease, so that its delivery fails as others do
+			}
+			d.Return(again...)
 			if len(messages) == 0 {
 				return nil, err
 			}
 			break // the error, if it lasts, meets the next call
 		}
-		messages = append(messages, Message{Record: record, Token: d.receipt(x).String(), Attempt: d.tries(x), LeasedUntil: until.UTC()})
+		token := receipt{cluster: r.q.b.clusterTag(), queue: d.Queue(), partition: x.Partition, offset: x.Offset, number: x.Number}
+		messages = append(messages, Message{Record: record, Token: token.String(), Attempt: d.Attempt(x), LeasedUntil: got.Until.UTC()})
 	}
-	d.handed(len(messages))
+	d.Handed(len(messages))
 	return messages, nil
 }
 
+// readError returns the error of a dispatcher that read records: its own if ctx ended first.
+func readError(ctx context.Context, err error) error {
+	if err != nil && CodeOf(err) == "" && ctx.Err() != nil {
+		return canceled(ctx, "")
+	}
+	return err
+}
+
 // deleted tells whether a record can't be read since it, or its topic, was deleted meanwhile.
-// Of a topic the desk learns as well, and whoever asks there then is told.
+// Of a topic the dispatcher learns as well, and whoever asks there then is told.
 func deleted(err error) bool {
 	code := CodeOf(err)
 	return code == CodeOffsetOutOfRange || code == CodeTopicNotFound || code == CodeTopicRecreated
-}
-
-// handed counts records that receivers get.
-func (d *desk) handed(n int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.received.add(time.Now(), int64(n))
-}
-
-// putBack has deliveries handed out that could not be read, when that is better. Those of
-// records that are lost are left to their leases, so that they end as others that fail do.
-func (d *desk) putBack(out []leases.Delivery, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i, x := range out {
-		if i > 0 || CodeOf(err) != CodeDataLost {
-			d.table.Return(x)
-		}
-	}
-	d.wakeLocked()
-}
-
-func (d *desk) receipt(x leases.Delivery) receipt {
-	return receipt{cluster: d.b.clusterTag(), queue: d.queue, partition: x.Partition, offset: x.Offset, number: x.Number}
 }
 
 // isClosed tells whether a channel that carries no values is closed.

@@ -1,5 +1,7 @@
 package seb
 
+import "github.com/simple-event-broker/seb/internal/leases"
+
 // Return gives back messages of [Queue.Receive] that nobody got to see: who asked for
 // them is gone, say. The next receiver gets them, as the same attempts. It does nothing
 // about those that this broker does not know to be out: their leases run out.
@@ -16,13 +18,12 @@ func (q *Queue) Return(messages []Message) error {
 	if err != nil || d == nil {
 		return asRead(err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	var out []leases.Delivery
 	for _, a := range answers {
-		if a.queue == d.queue {
-			d.table.Return(a.delivery())
+		if a.queue == d.Queue() {
+			out = append(out, a.delivery())
 		}
 	}
-	d.wakeLocked()
+	d.Return(out...)
 	return nil
 }

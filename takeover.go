@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
+	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -14,19 +17,12 @@ import (
 const (
 	// An owner that is not heard of for so long is taken for lost by those who can't ask it.
 	ownerSilence = 30 * time.Second
-	// ownerShows is how often the owner makes itself heard of while it has receivers, if it
-	// can't be asked.
-	ownerShows = 10 * time.Second
-	// ownerContested is for how long after the takeover it does so, if there was an owner
-	// before: one that is still there would have come back by then, and each time costs a
-	// request.
-	ownerContested = 10 * time.Minute
 )
 
-// desk returns the queue's desk, to a caller that wants at most so many records. If another broker owns the queue that is
+// dispatcher returns the queue's dispatcher, to a caller that wants at most so many records. If another broker owns the queue that is
 // CodeQueueElsewhere; if none does, this one takes it over. A queue that is not known here may
 // be new: the log is read to its end before it is refused.
-func (q *Queue) desk(ctx context.Context, most int) (*desk, error) {
+func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher, error) {
 	for looked := false; ; {
 		d, owner, err := q.ownedHere()
 		if code := CodeOf(err); !looked && (code == CodeTopicNotFound || code == CodeQueueNotFound) {
@@ -73,8 +69,8 @@ func ownerOf(q *state.Queue) owner {
 	return owner{q.ID, q.Epoch, q.Owned, q.Address, q.Session, time.UnixMicro(q.Seen)}
 }
 
-// ownedHere returns the desk if this broker owns the queue, else who does.
-func (q *Queue) ownedHere() (*desk, owner, error) {
+// ownedHere returns the dispatcher if this broker owns the queue, else who does.
+func (q *Queue) ownedHere() (*dispatch.Dispatcher, owner, error) {
 	b := q.b
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -86,8 +82,8 @@ func (q *Queue) ownedHere() (*desk, owner, error) {
 	if found == nil {
 		return nil, owner{}, queueNotFound(q.topic, q.name)
 	}
-	d := b.desks.of(found.ID)
-	if d != nil && (d.epoch != found.Epoch || !found.Owned) {
+	d := b.dispatchers.Of(found.ID)
+	if d != nil && (d.Epoch() != found.Epoch || !found.Owned) {
 		d = nil // the commit loop is about to drop it
 	}
 	return d, ownerOf(found), nil
@@ -105,8 +101,8 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 	}
 	mute := o.mute(b)
 	// One that can be asked need not show itself.
-	silent := max(b.log.StoreNow().Sub(o.seen), b.desks.silentFor(o)) > ownerSilence
-	if (deaf || mute) && (silent || !b.desks.hasLost(o.queue)) {
+	silent := max(b.log.StoreNow().Sub(o.seen), b.dispatchers.SilentFor(o.queue, o.seen)) > ownerSilence
+	if (deaf || mute) && (silent || !b.dispatchers.HasLost(o.queue)) {
 		return nil
 	}
 	e := refused(CodeQueueElsewhere, "another broker hands out the records of this queue")
@@ -159,8 +155,8 @@ func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, _ erro
 // is how many records are asked for.
 func (q *Queue) takeOver(ctx context.Context, o owner, deaf bool, most int) error {
 	taken := make(chan error, 1)
-	begun := q.b.desks.begin(&q.b.tasks, func() {
-		_, err, _ := q.b.desks.taking.Do(q.topic+"/"+q.name, func() (any, error) { return nil, q.commitOwner(o, deaf, most) })
+	begun := q.b.takeovers.begin(&q.b.tasks, func() {
+		_, err, _ := q.b.takeovers.flights.Do(q.topic+"/"+q.name, func() (any, error) { return nil, q.commitOwner(o, deaf, most) })
 		taken <- err
 	})
 	if !begun {
@@ -181,44 +177,51 @@ func (q *Queue) takeOver(ctx context.Context, o owner, deaf bool, most int) erro
 	}
 }
 
+// takeovers are those of queues by this broker that are under way.
+type takeovers struct {
+	flights singleflight.Group // one of a queue at a time
+	running sync.WaitGroup
+
+	mu   sync.Mutex
+	over bool // the broker shuts down: it takes over no more queues
+}
+
 // begin runs a takeover, unless the broker goes.
-func (x *desks) begin(tasks *sync.WaitGroup, takeover func()) bool {
+func (x *takeovers) begin(tasks *sync.WaitGroup, takeover func()) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.over {
 		return false
 	}
-	x.takeovers.Add(1)
+	x.running.Add(1)
 	tasks.Go(func() {
-		defer x.takeovers.Done()
+		defer x.running.Done()
 		takeover()
 	})
 	return true
 }
 
-// end stops new takeovers, waits for running ones until ctx ends, and returns the desks
-// that there are then.
-func (x *desks) end(ctx context.Context, tasks *sync.WaitGroup) []*desk {
+// end has no takeover begin, and waits for running ones until ctx ends.
+func (x *takeovers) end(ctx context.Context, tasks *sync.WaitGroup) {
 	x.mu.Lock()
 	x.over = true
 	x.mu.Unlock()
 	settled := make(chan struct{})
 	tasks.Go(func() {
-		x.takeovers.Wait()
+		x.running.Wait()
 		close(settled)
 	})
 	select {
 	case <-settled:
 	case <-ctx.Done():
 	}
-	return x.all()
 }
 
 // commitOwner has the log say that this broker is the next owner, which is asked for at most
-// so many records. The commit opens the queue's desk.
+// so many records. The commit opens the queue's dispatcher.
 func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 	b := q.b
-	// Whoever found no desk may have looked just before another's takeover was done, and
+	// Whoever found no dispatcher may have looked just before another's takeover was done, and
 	// seen this broker as the owner before itself.
 	if d, now, err := q.ownedHere(); err != nil || d != nil || now.epoch != o.epoch {
 		return err
@@ -226,8 +229,8 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 	if err := b.lookNow(b.life, false); err != nil {
 		return err
 	}
-	b.desks.expect(o, deaf, most)
-	defer b.desks.forget(o.queue)
+	b.dispatchers.Expect(dispatch.Takeover{Queue: o.queue, Epoch: o.epoch + 1, Contested: o.owned && (deaf || o.mute(b)), Most: most})
+	defer b.dispatchers.Forget(o.queue)
 	p, err := b.joinAsync(b.life, &request{looked: true, change: func(d *state.Draft) ([]format.Item, *Error) {
 		topic, id, refusal := q.find(d)
 		if refusal != nil {
@@ -238,7 +241,7 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 			return nil, nil // somebody was faster
 		}
 		return []format.Item{
-			&format.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, firstReach(most, partitions)), Address: b.opts.Address},
+			&format.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, dispatch.FirstReach(most, partitions)), Address: b.opts.Address},
 			&format.SessionNamed{Session: b.session.public, Queue: id, Epoch: o.epoch + 1},
 		}, nil
 	}})
@@ -246,49 +249,4 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 		return err
 	}
 	return p.settled(b.life)
-}
-
-// takeover is one whose commit is under way.
-type takeover struct {
-	before owner
-	deaf   bool // the owner before was asked, and did not answer
-	most   int  // how many records were asked for
-}
-
-// expect has the commit that makes this broker the owner after o open the queue's desk.
-func (x *desks) expect(o owner, deaf bool, most int) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.expected[o.queue] = takeover{o, deaf, most}
-}
-
-func (x *desks) forget(queue uint64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.expected, queue)
-}
-
-// openDesk opens the desk of a queue that a commit, applied at that time, gave to this broker.
-// No commit may come in between: the desk has to hear of the delays in the next one.
-func (b *Broker) openDesk(queue uint64, at logTime) {
-	b.desks.mu.Lock()
-	take, expected := b.desks.expected[queue]
-	b.desks.mu.Unlock()
-	if !expected {
-		return
-	}
-	b.mu.RLock()
-	q := b.state.QueueByID(queue)
-	if q == nil || !q.Owned || q.Epoch != take.before.epoch+1 || q.Session != b.session.public {
-		b.mu.RUnlock()
-		return // another broker was faster
-	}
-	d := b.deskOf(q, b.state.TopicByID(q.Topic), at)
-	b.mu.RUnlock()
-	d.pace.need(d.shown, int64(take.most))
-	if take.before.owned && (take.deaf || take.before.mute(b)) {
-		d.contested = d.shown.Add(ownerContested)
-	}
-	b.desks.put(d)
-	b.logger.Info("took over a queue", "topic", d.topicName, "queue", d.queueName, "epoch", d.epoch)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/wait"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -150,15 +151,5 @@ func pause(ctx context.Context, tries int) {
 	if tries < 8 {
 		d = min(d, retryMin<<tries)
 	}
-	sleep(ctx, d)
-}
-
-// sleep waits that long, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	wait.For(ctx, d)
 }

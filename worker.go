@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/internal/wait"
 )
 
 // WorkSource hands out records to be worked on: a [Queue], or a client of one.
@@ -108,7 +109,7 @@ func (w *Worker) run(ctx context.Context) error {
 			return err
 		default:
 			w.Logger.Warn("no records can be had; trying again", "err", err)
-			sleep(ctx, pause/2+rand.N(pause/2))
+			wait.For(ctx, pause/2+rand.N(pause/2))
 			pause = min(2*pause, workerRetryMax)
 		}
 		for _, m := range ms {
@@ -173,14 +174,14 @@ func (w *Worker) handle(ctx context.Context, m Message) {
 func (w *Worker) keep(work context.Context, m Message, lose context.CancelCauseFunc) {
 	ends := time.Now().Add(w.Lease)
 	every := min(w.Lease/3, workerExtends)
-	for wait := every; ; {
-		if sleep(work, wait); work.Err() != nil {
+	for pause := every; ; {
+		if wait.For(work, pause); work.Err() != nil {
 			return
 		}
 		_, err := w.Source.Extend(work, w.Lease, m.Token)
 		switch {
 		case err == nil:
-			ends, wait = time.Now().Add(w.Lease), every
+			ends, pause = time.Now().Add(w.Lease), every
 		case work.Err() != nil:
 			return
 		case CodeOf(err) == CodeLeaseLost:
@@ -189,7 +190,7 @@ func (w *Worker) keep(work context.Context, m Message, lose context.CancelCauseF
 		default:
 			// It may still be ours: who takes it is told of by the next answer.
 			w.Logger.Warn("a lease was not extended; trying again", "err", err, "left", time.Until(ends).Round(time.Millisecond))
-			wait = min(w.Lease/10, time.Second)
+			pause = min(w.Lease/10, time.Second)
 		}
 	}
 }
@@ -207,7 +208,7 @@ func (w *Worker) answer(ctx context.Context, m Message, failure error) {
 			w.Logger.Warn("a record's work is not known to the queue", "offset", m.Offset, "partition", m.Partition, "attempt", m.Attempt, "err", err)
 			return
 		}
-		sleep(ctx, pause)
+		wait.For(ctx, pause)
 	}
 }
 

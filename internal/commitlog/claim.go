@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/wait"
 	"math/rand/v2"
 )
 
@@ -96,7 +97,8 @@ func (l *Log) giveWay(ctx context.Context) error {
 	if !l.wonLast || l.getLatency == 0 || !l.Contended() && l.row%winsMax != 0 {
 		return nil
 	}
-	return sleep(ctx, rand.N(2*l.getLatency))
+	wait.For(ctx, rand.N(2*l.getLatency))
+	return ctx.Err()
 }
 
 func (l *Log) countWin() {

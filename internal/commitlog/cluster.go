@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/wait"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -26,8 +27,8 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 	)
 	for try := range attemptsMax {
 		if try > 0 {
-			if err := sleep(ctx, time.Duration(try)*backoffMin); err != nil {
-				return format.Cluster{}, err
+			if wait.For(ctx, time.Duration(try)*backoffMin); ctx.Err() != nil {
+				return format.Cluster{}, ctx.Err()
 			}
 		}
 		c, err := readCluster(ctx, store)

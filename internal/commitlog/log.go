@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/wait"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -254,18 +255,8 @@ func (l *Log) pause(ctx context.Context, tries int) error {
 	if tries < 9 {
 		d = min(d, backoffMin<<tries)
 	}
-	return sleep(ctx, d/2+rand.N(d/2))
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	wait.For(ctx, d/2+rand.N(d/2))
+	return ctx.Err()
 }
 
 // perform does one action.

@@ -49,7 +49,7 @@ var layers = []layer{
 		why: "objects are bytes: what their items mean, and who claims which slot, is not its business",
 	},
 	{
-		pkg: "internal/commitlog", may: []string{"internal/format", "objstore"},
+		pkg: "internal/commitlog", may: []string{"internal/format", "internal/wait", "objstore"},
 		why: "the log decides the order of commits, not what they mean",
 	},
 	{
@@ -89,7 +89,15 @@ var layers = []layer{
 		why: "what may be handed out next is decided without the log and without a clock",
 	},
 	{
-		pkg: ".", may: []string{"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/state", "internal/auth", "internal/cache", "internal/leases", "internal/push"},
+		pkg: "internal/wait",
+		why: "waiting is about nothing",
+	},
+	{
+		pkg: "internal/dispatch", may: []string{"internal/format", "internal/leases", "internal/state", "internal/wait"},
+		why: "it decides who gets which record next: committing that and reading records is the broker's business",
+	},
+	{
+		pkg: ".", may: []string{"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/state", "internal/auth", "internal/cache", "internal/dispatch", "internal/leases", "internal/push", "internal/wait"},
 		why: "the broker must not depend on who speaks to it or on where its objects lie",
 	},
 	{

@@ -1,4 +1,4 @@
-package seb
+package dispatch
 
 import (
 	"container/heap"
@@ -13,7 +13,7 @@ import (
 // walkLocked makes records known that may be handed out, until there are enough fresh
 // ones. Where keys keep their order it has to read the records; then it returns the place
 // of some that it needs, which the caller loads before it calls again.
-func (d *desk) walkLocked(now time.Time, enough int) (need *leases.Place) {
+func (d *Dispatcher) walkLocked(now time.Time, enough int) (need *leases.Place) {
 	d.riseLocked(now)
 	d.riseHeldLocked(now, enough)
 	for d.wantsLocked(enough) {
@@ -21,56 +21,44 @@ func (d *desk) walkLocked(now time.Time, enough int) (need *leases.Place) {
 		if !ok {
 			return nil
 		}
-		if d.config.Order == OrderKey {
+		if d.config.Ordered {
 			if from := d.parts[i].next; d.chunks.at(int32(i), from) == nil {
 				return &leases.Place{Partition: int32(i), Offset: from}
 			}
 		}
-		d.stepLocked(i, now, enough)
+		d.viewOwned(func(t *state.Topic, q *state.Queue) { d.stepLocked(t, q, i, now, enough) })
 	}
 	return nil
 }
 
 // wantsLocked tells whether more records are to become known, so that there are enough fresh ones.
-func (d *desk) wantsLocked(enough int) bool { return d.table.Fresh() < enough && d.roomLocked() }
+func (d *Dispatcher) wantsLocked(enough int) bool { return d.table.Fresh() < enough && d.roomLocked() }
 
 // roomLocked tells whether more records may become known.
-func (d *desk) roomLocked() bool {
+func (d *Dispatcher) roomLocked() bool {
 	return d.table.Len() < knownMax && d.table.Blocked() < blockedMax
 }
 
 // nextPartLocked returns a partition that has records which were not looked at and may be
 // handed out. It skips what is done.
-func (d *desk) nextPartLocked() (int, bool) {
-	d.b.mu.RLock()
-	defer d.b.mu.RUnlock()
-	t, q := d.b.state.TopicByID(d.topic), d.b.state.QueueByID(d.queue)
-	if t == nil || q == nil || q.Epoch != d.epoch {
-		return 0, false
-	}
-	d.growLocked(len(t.Partitions))
-	for k := range d.parts {
-		i := (d.turn + k) % len(d.parts)
-		p := &d.parts[i]
-		p.next = q.NextUndone(int32(i), max(p.next, t.Partitions[i].Start))
-		if p.next < min(t.Partitions[i].End, d.limitLocked(q, i)) {
-			return i, true
+func (d *Dispatcher) nextPartLocked() (i int, ok bool) {
+	d.viewOwned(func(t *state.Topic, q *state.Queue) {
+		d.growLocked(len(t.Partitions))
+		for k := 0; k < len(d.parts) && !ok; k++ {
+			i = (d.turn + k) % len(d.parts)
+			p := &d.parts[i]
+			p.next = q.NextUndone(int32(i), max(p.next, t.Partitions[i].Start))
+			ok = p.next < min(t.Partitions[i].End, d.limitLocked(q, i))
 		}
-	}
-	return 0, false
+	})
+	return i, ok
 }
 
 // stepLocked looks at the next records of a partition, until there are enough fresh ones. It
 // is another one's turn when it has looked at walkRecords.
-func (d *desk) stepLocked(i int, now time.Time, enough int) {
-	d.b.mu.RLock()
-	defer d.b.mu.RUnlock()
-	t, q := d.b.state.TopicByID(d.topic), d.b.state.QueueByID(d.queue)
-	if t == nil || q == nil || q.Epoch != d.epoch {
-		return
-	}
+func (d *Dispatcher) stepLocked(t *state.Topic, q *state.Queue, i int, now time.Time, enough int) {
 	p := &d.parts[i]
-	if uncertain := min(t.Partitions[i].End, q.Doubt(int32(i))); p.next < uncertain && d.config.Order != OrderKey {
+	if uncertain := min(t.Partitions[i].End, q.Doubt(int32(i))); p.next < uncertain && !d.config.Ordered {
 		d.holdLocked(q, int32(i), uncertain, now)
 		return
 	}
@@ -79,7 +67,7 @@ func (d *desk) stepLocked(i int, now time.Time, enough int) {
 	}
 	limit := min(t.Partitions[i].End, d.limitLocked(q, i), p.next+walkRecords-d.walked)
 	var known *chunk
-	if d.config.Order == OrderKey {
+	if d.config.Ordered {
 		if known = d.chunks.at(int32(i), p.next); known == nil {
 			return
 		}
@@ -95,9 +83,9 @@ func (d *desk) stepLocked(i int, now time.Time, enough int) {
 			heap.Push(&d.delayed, run)
 			o = run.to - 1
 		case delayed: // those of its key that come later wait for it
-			d.meetLocked(q, at, keyOf(known.record(o)), run.due)
+			d.meetLocked(q, at, keyOf(known.key(o)), run.due)
 		case known != nil:
-			d.meetLocked(q, at, keyOf(known.record(o)), time.Time{})
+			d.meetLocked(q, at, keyOf(known.key(o)), time.Time{})
 		default:
 			d.meetLocked(q, at, leases.NoKey, time.Time{})
 		}
@@ -113,7 +101,7 @@ func (d *desk) stepLocked(i int, now time.Time, enough int) {
 
 // meetLocked makes one record known that is not done, and is not due before then. An earlier
 // owner to which the store told a later time may have handed it out all the same.
-func (d *desk) meetLocked(q *state.Queue, at leases.Place, key uint64, due time.Time) {
+func (d *Dispatcher) meetLocked(q *state.Queue, at leases.Place, key uint64, due time.Time) {
 	a, listed := q.Last(at.Partition, at.Offset)
 	delivery := leases.Delivery{Place: at, Number: a.Number}
 	rest, rests := d.rests[at]
@@ -136,7 +124,7 @@ func (d *desk) meetLocked(q *state.Queue, at leases.Place, key uint64, due time.
 	case rests:
 		again(rest)
 	case listed:
-		again(d.opened.when(a.NotBefore))
+		again(d.opened.When(a.NotBefore))
 	case due.IsZero():
 		d.table.Add(at, key)
 	default:
@@ -151,22 +139,21 @@ func mayBeOut(a state.Attempt, listed bool) bool {
 }
 
 // riseLocked makes known what has come due.
-func (d *desk) riseLocked(now time.Time) {
+func (d *Dispatcher) riseLocked(now time.Time) {
 	if len(d.delayed) == 0 || d.delayed[0].due.After(now) {
 		return
 	}
-	d.b.mu.RLock()
-	defer d.b.mu.RUnlock()
-	q := d.b.state.QueueByID(d.queue)
-	for q != nil && len(d.delayed) > 0 && !d.delayed[0].due.After(now) && d.roomLocked() {
-		x := &d.delayed[0]
-		if x.from = q.NextUndone(x.partition, x.from); x.from < x.to {
-			d.meetLocked(q, leases.Place{Partition: x.partition, Offset: x.from}, leases.NoKey, time.Time{})
-			x.from++
-			continue
+	d.view(func(_ *state.Topic, q *state.Queue) {
+		for len(d.delayed) > 0 && !d.delayed[0].due.After(now) && d.roomLocked() {
+			x := &d.delayed[0]
+			if x.from = q.NextUndone(x.partition, x.from); x.from < x.to {
+				d.meetLocked(q, leases.Place{Partition: x.partition, Offset: x.from}, leases.NoKey, time.Time{})
+				x.from++
+				continue
+			}
+			heap.Pop(&d.delayed)
 		}
-		heap.Pop(&d.delayed)
-	}
+	})
 }
 
 // delay is a run of records that were passed over, since they are not due before then.
@@ -203,7 +190,7 @@ type aheadRun struct {
 
 // delay takes note of delayed records. Nobody may come for long to look at them, so it forgets
 // those that are due.
-func (d *desk) delay(partition int32, x aheadRun, now time.Time) {
+func (d *Dispatcher) delay(partition int32, x aheadRun, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := d.ahead[partition]
@@ -216,7 +203,7 @@ func (d *desk) delay(partition int32, x aheadRun, now time.Time) {
 
 // delayAt returns the run of delayed records that an offset is in, if it is not due.
 // Offsets ascend from call to call.
-func (d *desk) delayAt(at leases.Place, now time.Time) (run aheadRun, ok bool) {
+func (d *Dispatcher) delayAt(at leases.Place, now time.Time) (run aheadRun, ok bool) {
 	list := d.ahead[at.Partition]
 	passed := 0
 	for passed < len(list) && list[passed].to <= at.Offset {
@@ -239,9 +226,9 @@ var keySeed = maphash.MakeSeed()
 
 // keyOf returns what stands for a record's key. That two keys may have the same does no
 // harm: it orders what need not be.
-func keyOf(r *Record) uint64 {
-	if r == nil || r.Key == nil {
+func keyOf(key []byte) uint64 {
+	if key == nil {
 		return leases.NoKey
 	}
-	return max(1, maphash.Bytes(keySeed, r.Key))
+	return max(1, maphash.Bytes(keySeed, key))
 }

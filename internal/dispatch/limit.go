@@ -1,4 +1,4 @@
-package seb
+package dispatch
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/internal/wait"
 )
 
 // The dispatch limit of a partition is where the fresh records end that the owner may hand
@@ -26,6 +27,13 @@ const (
 	// limitRides is how long a move of the limit waits for a commit that it can share. Where
 	// workers answer through this broker there is one: only theirs through others make none.
 	limitRides = 250 * time.Millisecond
+	// OwnerShows is how often the owner shows itself in the log while it has receivers, if other
+	// brokers can't ask it.
+	OwnerShows = 10 * time.Second
+	// ownerContested is for how long after the takeover it does so, if there was an owner
+	// before: one that is still there would have come back by then, and each time costs a
+	// request.
+	ownerContested = 10 * time.Minute
 )
 
 // pace tells how many records are taken in about a second, when that was most lately.
@@ -61,22 +69,22 @@ func (p *pace) reach(now time.Time) int64 {
 	return min(reachMax, max(reachMin, int64(math.Ceil(p.most))))
 }
 
-// firstReach returns how far ahead the limit of each partition is for a new owner that is
+// FirstReach returns how far ahead the limit of each partition is for a new owner that is
 // asked for most records.
-func firstReach(most int, partitions uint32) int64 {
+func FirstReach(most int, partitions uint32) int64 {
 	return max(reachMin, (int64(most)+int64(partitions)-1)/int64(partitions))
 }
 
 // reachLocked returns how far ahead the limit of each partition is to be. One of several
 // hands out no more than walkRecords before it is the next one's turn.
-func (d *desk) reachLocked(now time.Time) int64 {
+func (d *Dispatcher) reachLocked(now time.Time) int64 {
 	reach := d.pace.reach(now)
 	return min(reach, max(walkRecords, 2*reach/int64(max(1, len(d.parts)))))
 }
 
 // limitLocked returns where the records of a partition end that may be handed out: a limit
 // that is on its way back counts already.
-func (d *desk) limitLocked(q *state.Queue, i int) int64 {
+func (d *Dispatcher) limitLocked(q *state.Queue, i int) int64 {
 	limit := q.Window(int32(i))
 	if lower := d.parts[i].lower; lower > 0 {
 		limit = min(limit, lower)
@@ -88,7 +96,7 @@ func (d *desk) limitLocked(q *state.Queue, i int) int64 {
 // where nobody can ask it. lack is how many more records the receiver wanted.
 // A move shares the next commit that this broker makes; it asks for one only where there
 // was none for a while, or receivers wait for it.
-func (d *desk) followLocked(now time.Time, lack int) {
+func (d *Dispatcher) followLocked(now time.Time, lack int) {
 	near, stuck := d.nearLocked(now)
 	if stuck && lack > 0 {
 		d.pace.need(now, int64(max(lack, d.wanted)))
@@ -96,17 +104,17 @@ func (d *desk) followLocked(now time.Time, lack int) {
 			d.pace.need(now, 2*d.pace.reach(now))
 		}
 	}
-	silent := now.Before(d.contested) && now.Sub(d.shown) >= ownerShows
+	silent := now.Before(d.contested) && now.Sub(d.shown) >= OwnerShows
 	switch waits := stuck && len(d.waiting) > 0; {
 	case waits && d.moved != nil && !d.urged:
 		d.urged = true // the commit that is waited for must not linger
-		d.b.tasks.Go(func() { _ = d.moveLimits(d.b.life, true, false) })
+		d.all.b.Go(func() { _ = d.moveLimits(d.all.opts.Life, true, false) })
 	case d.moved != nil:
 	case waits || silent || near && now.Sub(d.behind) >= limitRides:
 		d.moved, d.urged, d.shown = make(chan struct{}), waits, now
-		d.b.tasks.Go(func() {
-			if err := d.moveLimits(d.b.life, waits, silent); err != nil {
-				sleep(d.b.life, deskRetry)
+		d.all.b.Go(func() {
+			if err := d.moveLimits(d.all.opts.Life, waits, silent); err != nil {
+				wait.For(d.all.opts.Life, retryAfter)
 			}
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -118,24 +126,20 @@ func (d *desk) followLocked(now time.Time, lack int) {
 }
 
 // nearLocked tells whether little is left of a limit, and whether one keeps records back.
-// It marks the desk if a limit should move with the next commit.
-func (d *desk) nearLocked(now time.Time) (near, stuck bool) {
-	d.b.mu.RLock()
-	defer d.b.mu.RUnlock()
-	t, q := d.b.state.TopicByID(d.topic), d.b.state.QueueByID(d.queue)
-	if t == nil || q == nil || q.Epoch != d.epoch {
-		return false, false
-	}
+// It marks the dispatcher if a limit should move with the next commit.
+func (d *Dispatcher) nearLocked(now time.Time) (near, stuck bool) {
 	reach, moves := d.reachLocked(now), false
-	for i, p := range d.parts {
-		left := d.limitLocked(q, i) - p.next
-		moves = moves || shouldMove(left, reach)
-		near = near || left <= reach/4
-		stuck = stuck || left <= 0 && p.next < t.Partitions[i].End
-	}
+	d.viewOwned(func(t *state.Topic, q *state.Queue) {
+		for i, p := range d.parts {
+			left := d.limitLocked(q, i) - p.next
+			moves = moves || shouldMove(left, reach)
+			near = near || left <= reach/4
+			stuck = stuck || left <= 0 && p.next < t.Partitions[i].End
+		}
+	})
 	if moves && d.behind.IsZero() {
 		d.behind = now
-		d.b.desks.mark(d)
+		d.all.mark(d)
 	}
 	return near, stuck
 }
@@ -143,14 +147,14 @@ func (d *desk) nearLocked(now time.Time) (near, stuck bool) {
 // shouldMove tells whether a limit with so many records left should move, ahead or back.
 func shouldMove(left, reach int64) bool { return left <= reach*3/4 || left > reach*3/2 }
 
-// show has the log hear of the owner.
-func (d *desk) show(ctx context.Context) error { return d.moveLimits(ctx, false, true) }
+// Show has the log hear of the owner.
+func (d *Dispatcher) Show(ctx context.Context) error { return d.moveLimits(ctx, false, true) }
 
 // moveLimits commits where the limits are to be, without linger if that is urgent. An owner
 // that shows itself does so also if they stay where they are.
-func (d *desk) moveLimits(ctx context.Context, urgent, shows bool) error {
-	return d.b.join(ctx, &request{urgent: urgent, change: func(dr *state.Draft) ([]format.Item, *Error) {
-		if err := d.mayOwn(dr); err != nil {
+func (d *Dispatcher) moveLimits(ctx context.Context, urgent, shows bool) error {
+	return d.all.b.Commit(ctx, Change{Urgent: urgent, Entries: func(dr *state.Draft) ([]format.Item, error) {
+		if err := d.CheckOwner(dr); err != nil {
 			return nil, err
 		}
 		items := d.limitItems(dr)
@@ -163,11 +167,11 @@ func (d *desk) moveLimits(ctx context.Context, urgent, shows bool) error {
 
 // limitItems returns the moves of limits that the commit under construction should have.
 // When it is called, what became of those in earlier commits is known.
-func (d *desk) limitItems(dr *state.Draft) (items []format.Item) {
+func (d *Dispatcher) limitItems(dr *state.Draft) (items []format.Item) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed || d.mayOwn(dr) != nil {
+	if d.closed || d.CheckOwner(dr) != nil {
 		return nil
 	}
 	reach := d.reachLocked(now)
@@ -193,23 +197,22 @@ func (d *desk) limitItems(dr *state.Draft) (items []format.Item) {
 	}
 	if len(items) == 0 {
 		d.behind = time.Time{}
-		d.b.desks.unmark(d)
+		d.all.unmark(d)
 	}
 	return items
 }
 
-// buildLimits has a commit move the limits of queues that should be moved, and of those
-// whose records it appends.
-func (b *Broker) buildLimits(c *format.Commit, d *state.Draft) {
-	for _, x := range b.desks.behind(c.Items) {
-		for _, it := range x.limitItems(d) {
-			b.take(c, d, it)
-		}
+// Ride returns the moves of dispatch limits that a commit of those items should have: of queues
+// that it appends records to, and of those whose limits should move with the next commit.
+func (x *Dispatchers) Ride(d *state.Draft, items []format.Item) (moves []format.Item) {
+	for _, y := range x.behind(items) {
+		moves = append(moves, y.limitItems(d)...)
 	}
+	return moves
 }
 
-// mark has the limits of a desk move with the next commit. b.mu may be held.
-func (x *desks) mark(d *desk) {
+// mark has the limits of a dispatcher move with the next commit.
+func (x *Dispatchers) mark(d *Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.byID[d.queue] == d {
@@ -217,7 +220,7 @@ func (x *desks) mark(d *desk) {
 	}
 }
 
-func (x *desks) unmark(d *desk) {
+func (x *Dispatchers) unmark(d *Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.marked[d.queue] == d {
@@ -225,8 +228,8 @@ func (x *desks) unmark(d *desk) {
 	}
 }
 
-// behind returns the desks whose limits should be looked at for a commit of those items, each once.
-func (x *desks) behind(items []format.Item) (list []*desk) {
+// behind returns the dispatchers whose limits should be looked at for a commit of those items, each once.
+func (x *Dispatchers) behind(items []format.Item) (list []*Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, d := range x.marked {

@@ -1,4 +1,4 @@
-package seb
+package dispatch
 
 import (
 	"container/heap"
@@ -20,7 +20,7 @@ type offsets struct{ from, to int64 }
 // holdLocked passes over the next records of a partition, up to to, which an owner that was
 // lost may have handed out. Those of which the log knows more become known; those that are
 // not due wait until they are.
-func (d *desk) holdLocked(q *state.Queue, partition int32, to int64, now time.Time) {
+func (d *Dispatcher) holdLocked(q *state.Queue, partition int32, to int64, now time.Time) {
 	for _, run := range d.ahead[partition] {
 		p := &d.parts[partition]
 		if run.from >= to {
@@ -41,7 +41,7 @@ func (d *desk) holdLocked(q *state.Queue, partition int32, to int64, now time.Ti
 
 // holdRunLocked is holdLocked of records that are due. It returns false if there is no room
 // for all of those that become known.
-func (d *desk) holdRunLocked(q *state.Queue, partition int32, to int64) bool {
+func (d *Dispatcher) holdRunLocked(q *state.Queue, partition int32, to int64) bool {
 	p, all := &d.parts[partition], true
 	for _, o := range q.Listed(partition, p.next, to) {
 		if all = d.roomLocked(); !all {
@@ -60,17 +60,14 @@ func (d *desk) holdRunLocked(q *state.Queue, partition int32, to int64) bool {
 
 // riseHeldLocked adds held records to the table once the hold is over, until enough of them
 // wait for their next attempt.
-func (d *desk) riseHeldLocked(now time.Time, enough int) {
+func (d *Dispatcher) riseHeldLocked(now time.Time, enough int) {
 	if !d.holds || now.Before(d.held) {
 		return
 	}
-	d.b.mu.RLock()
-	defer d.b.mu.RUnlock()
-	q := d.b.state.QueueByID(d.queue)
-	if q == nil {
-		return
-	}
-	enough -= d.table.Due(now, enough)
+	d.view(func(_ *state.Topic, q *state.Queue) { d.riseHeldIn(q, enough-d.table.Due(now, enough)) })
+}
+
+func (d *Dispatcher) riseHeldIn(q *state.Queue, enough int) {
 	for i := range d.parts {
 		p := &d.parts[i]
 		for len(p.held) > 0 {
@@ -94,7 +91,7 @@ func (d *desk) riseHeldLocked(now time.Time, enough int) {
 
 // meetHeldLocked makes a record known that is in a range which is held back. It returns
 // false if it is in none.
-func (d *desk) meetHeldLocked(x leases.Delivery) bool {
+func (d *Dispatcher) meetHeldLocked(x leases.Delivery) bool {
 	if int(x.Partition) >= len(d.parts) {
 		return false
 	}
@@ -110,16 +107,14 @@ func (d *desk) meetHeldLocked(x leases.Delivery) bool {
 }
 
 // heldLocked returns how many records are held back.
-func (d *desk) heldLocked(now time.Time) (n int64) {
-	if !now.Before(d.held) {
-		return 0
+func (d *Dispatcher) heldLocked(now time.Time) (n int64) {
+	if now.Before(d.held) {
+		d.view(func(t *state.Topic, q *state.Queue) { n = d.heldIn(t, q) })
 	}
-	d.b.mu.RLock()
-	defer d.b.mu.RUnlock()
-	t, q := d.b.state.TopicByID(d.topic), d.b.state.QueueByID(d.queue)
-	if t == nil || q == nil {
-		return 0
-	}
+	return n
+}
+
+func (d *Dispatcher) heldIn(t *state.Topic, q *state.Queue) (n int64) {
 	for i := range t.Partitions {
 		next := t.Partitions[i].Start
 		if i < len(d.parts) {

@@ -1,0 +1,171 @@
+package seb
+
+import (
+	"context"
+	"errors"
+	"unsafe"
+
+	"github.com/simple-event-broker/seb/internal/dispatch"
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+const (
+	// prefetchShare is the part of the memory budget that dispatchers may fill with records
+	// that they read ahead, on top of it: queues whose workers take one record now and then
+	// keep theirs for long.
+	prefetchShare = 16
+
+	recordBytes = int64(unsafe.Sizeof(Record{}))
+	headerBytes = int64(unsafe.Sizeof(Header{}))
+)
+
+// dispatchBroker is the broker as dispatchers need it.
+type dispatchBroker struct{ b *Broker }
+
+// View implements dispatch.Broker.
+func (x dispatchBroker) View(f func(*state.State)) {
+	x.b.mu.RLock()
+	defer x.b.mu.RUnlock()
+	f(x.b.state)
+}
+
+// Commit implements dispatch.Broker.
+func (x dispatchBroker) Commit(ctx context.Context, c dispatch.Change) error {
+	return commitErrorOf(x.b.join(ctx, &request{looked: c.Synced, urgent: c.Urgent, change: func(d *state.Draft) ([]format.Item, *Error) {
+		items, err := c.Entries(d)
+		if err != nil {
+			return nil, notOwner(err)
+		}
+		return items, nil
+	}}))
+}
+
+// notOwner returns the error of a dispatcher that its queue has no more.
+func notOwner(err error) *Error {
+	return &Error{Code: CodeQueueElsewhere, Detail: "the broker no longer owns the queue", Outcome: NotCommitted, Err: err}
+}
+
+// DeadLetter implements dispatch.Broker.
+func (x dispatchBroker) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, last leases.Delivery, attempts int) error {
+	config, ok := x.config(d.Queue())
+	if !ok {
+		return nil // the queue was deleted
+	}
+	names := d.Names()
+	err := x.b.park(ctx, parking{
+		topic: names.Topic, queue: names.Queue, topicID: d.Topic(), queueID: d.Queue(), config: config, last: last, tries: attempts,
+		reason: reasonLeaseLost,
+		may: func(dr *state.Draft) *Error {
+			if err := d.CheckOwner(dr); err != nil {
+				return notOwner(err)
+			}
+			return nil
+		},
+	})
+	if CodeOf(err) == CodeLeaseLost {
+		return nil // it is done, or a dead letter
+	}
+	return commitErrorOf(err)
+}
+
+func (x dispatchBroker) config(queue uint64) (config QueueConfig, ok bool) {
+	x.b.mu.RLock()
+	defer x.b.mu.RUnlock()
+	q := x.b.state.QueueByID(queue)
+	if q == nil {
+		return config, false
+	}
+	return queueConfigOf(q.Config), true
+}
+
+func commitErrorOf(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &dispatch.CommitError{Err: err, Unknown: OutcomeOf(err) == Unknown}
+	if of, found := errors.AsType[*Error](err); found {
+		e.RetryAfter = of.RetryAfter
+	}
+	return e
+}
+
+// Read implements dispatch.Broker.
+func (x dispatchBroker) Read(ctx context.Context, d *dispatch.Dispatcher, first leases.Place, most int, bytes int64) (dispatch.Records, int, error) {
+	topic := d.Names().Topic
+	f, err := x.b.fetch(ctx, topic, first.Partition, At(Offset(first.Offset)), FetchOptions{
+		Limit: most, MaxBytes: bytes, TopicTag: x.b.TopicTag(d.Topic()),
+	})
+	if err == nil && len(f.Records) == 0 {
+		err = refused(CodeDataLost, "offset %d of partition %d of topic %q can't be read", first.Offset, first.Partition, topic)
+	}
+	if err != nil {
+		return nil, 0, asRead(err)
+	}
+	return records(f.Records), int(int64(f.Next) - first.Offset), nil
+}
+
+// Go implements dispatch.Broker.
+func (x dispatchBroker) Go(f func()) { x.b.tasks.Go(f) }
+
+// records are what a dispatcher has read ahead.
+type records []Record
+
+// Key implements dispatch.Records.
+func (rs records) Key(i int) []byte { return rs[i].Key }
+
+// Own implements dispatch.Records: they stand in what was read of an object, which may be much more.
+func (rs records) Own() (total int64) {
+	var n int64
+	for i := range rs {
+		n += rs[i].bytes()
+		total += recordBytes + int64(len(rs[i].Headers))*headerBytes
+	}
+	buf := make([]byte, 0, n)
+	own := func(b []byte) []byte {
+		if b == nil {
+			return nil
+		}
+		from := len(buf)
+		buf = append(buf, b...)
+		return buf[from:len(buf):len(buf)]
+	}
+	for i := range rs {
+		r := &rs[i]
+		r.Key, r.Value = own(r.Key), own(r.Value)
+		for j := range r.Headers {
+			r.Headers[j].Value = own(r.Headers[j].Value)
+		}
+	}
+	return total + n
+}
+
+// dispatching has dispatchers observe the log.
+type dispatching struct{ *dispatch.Dispatchers }
+
+func (x dispatching) loaded(s *state.State) { x.Loaded(s) }
+
+func (x dispatching) applying(items []format.Item, at logTime) { x.Applying(items, at) }
+
+func (x dispatching) applied(s *state.State, items []format.Item, at logTime) {
+	x.Applied(s, items, at)
+}
+
+// releaseQueues has no takeover begin, waits for those under way, and releases the queues.
+func (b *Broker) releaseQueues(ctx context.Context) {
+	b.takeovers.end(ctx, &b.tasks)
+	b.dispatchers.Release(ctx)
+}
+
+// tell adds what only the queue's owner knows. b.mu must not be held.
+func tell(d *dispatch.Dispatcher, info *QueueInfo) {
+	if d == nil || d.Epoch() != info.Epoch {
+		return
+	}
+	x := d.Info()
+	info.Exact, info.Leased, info.Held, info.HeldUntil = x.Exact, x.Leased, x.Held, x.HeldUntil
+	info.Ready = max(0, info.Ready-info.Leased-info.Held)
+	info.Received, info.Acknowledged = x.ReceivedRate, x.AcknowledgedRate
+	info.received, info.acknowledged = x.Received, x.Acknowledged
+}

@@ -1,0 +1,95 @@
+// Package dispatch hands out the records of the queues that a broker owns: to one worker at a
+// time, each record for the length of a lease.
+//
+// A [Dispatcher] belongs to one queue for as long as this broker owns it. It learns what becomes
+// of records from the log alone: from the commits that this broker applies, its own and others'.
+//
+// Locks: a dispatcher's comes before the state's, and before that of [Dispatchers].
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// ErrNotOwner refuses a change that only the owner of a queue may make: the queue was deleted, or
+// another broker has taken it over.
+var ErrNotOwner = errors.New("another broker has taken over the queue, or it was deleted")
+
+// Broker is what dispatchers need of the broker that they run in.
+type Broker interface {
+	// View calls f with the state, which stays as it is meanwhile. f must not call View.
+	View(f func(s *state.State))
+	// Commit has a change committed, and returns when it was applied. Its error is a *CommitError.
+	Commit(ctx context.Context, c Change) error
+	// DeadLetter ends the deliveries of a record, and puts a copy of it into the dead-letter topic
+	// of its queue, if that has one. Its error is a *CommitError; that the record is done or a dead
+	// letter already is none.
+	DeadLetter(ctx context.Context, d *Dispatcher, last leases.Delivery, attempts int) error
+	// Read reads records of a partition that follow each other, the first one at least.
+	Read(ctx context.Context, d *Dispatcher, first leases.Place, records int, bytes int64) (r Records, n int, err error)
+	// Go runs f in a goroutine that the broker waits for before it ends.
+	Go(f func())
+}
+
+// Records are what [Broker.Read] has read.
+type Records interface {
+	// Key returns the key of a record; nil if it has none.
+	Key(i int) []byte
+	// Own moves the records to memory of their own, and returns how much that is in bytes.
+	Own() int64
+}
+
+// Change is a change of the log.
+type Change struct {
+	// Entries returns what the commit is to have: nothing if there is nothing to do, or an error.
+	Entries func(d *state.Draft) ([]format.Item, error)
+	// Synced says that the end of the log was read after the change was asked for: its refusal is final.
+	Synced bool
+	// Urgent changes are committed without linger.
+	Urgent bool
+}
+
+// CommitError says why a commit did not come about, as far as is known.
+type CommitError struct {
+	Err        error
+	Unknown    bool          // it may have come about
+	RetryAfter time.Duration // how long to wait before trying again; 0 if that is not known
+}
+
+// Error implements error.
+func (e *CommitError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *CommitError) Unwrap() error { return e.Err }
+
+// Time is what the log's time was at a moment of this machine's monotonic clock. The log's
+// time is the store's; from that moment on the monotonic clock tells how much of a delay is over.
+type Time struct {
+	At time.Time
+	US int64 // microseconds since 1970
+}
+
+// When returns when a time of the log comes, in microseconds since 1970: at once if it has passed.
+func (t Time) When(us int64) time.Time {
+	left := min(max(0, us-t.US), math.MaxInt64/int64(time.Microsecond))
+	return t.At.Add(time.Duration(left) * time.Microsecond)
+}
+
+// Config is what a dispatcher goes by of a queue's config.
+type Config struct {
+	Lease       time.Duration
+	MaxAttempts int
+	Ordered     bool // records of a key one after the other
+	Paused      bool
+}
+
+func configOf(c format.QueueConfig) Config {
+	return Config{Lease: time.Duration(c.LeaseMS) * time.Millisecond, MaxAttempts: int(c.Attempts), Ordered: c.Ordered, Paused: c.Paused}
+}

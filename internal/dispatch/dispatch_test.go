@@ -1,0 +1,304 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/dispatch"
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// fake is a broker whose commits are decided at once. Its log has one topic of one partition
+// and one queue, both with id 1; the records' keys are what keys says.
+type fake struct {
+	t    *testing.T
+	life context.Context
+	all  *dispatch.Dispatchers
+	keys []string
+
+	committing sync.Mutex // what the commit loop is elsewhere
+	mu         sync.RWMutex
+	state      *state.State
+	seq        format.Seq
+
+	dead  []string // dead letters, as offset#attempt
+	tasks sync.WaitGroup
+}
+
+func newFake(t *testing.T, config format.QueueConfig) *fake {
+	t.Helper()
+	f := &fake{t: t, life: t.Context(), state: state.New()}
+	f.all = dispatch.New(f, dispatch.Options{Memory: 1 << 20, Session: format.SessionKey{1}, Logger: slog.New(slog.DiscardHandler), Life: f.life})
+	f.commit(
+		&format.TopicCreated{ID: 1, Partitions: 1, Name: "t"},
+		&format.QueueSet{ID: 1, Topic: 1, Name: "work", Config: config},
+	)
+	return f
+}
+
+func config() format.QueueConfig {
+	return format.QueueConfig{LeaseMS: 10_000, Attempts: 2}
+}
+
+// commit applies entries as a broker does.
+func (f *fake) commit(items ...format.Item) {
+	f.t.Helper()
+	if err := f.Commit(f.life, dispatch.Change{Entries: func(*state.Draft) ([]format.Item, error) { return items, nil }}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// append appends records with these keys.
+func (f *fake) append(keys ...string) {
+	f.t.Helper()
+	f.commit(&format.Batch{Topic: 1, Base: int64(len(f.keys)), Count: uint32(len(keys)), Size: 1})
+	f.keys = append(f.keys, keys...)
+}
+
+// own has a session own the queue.
+func (f *fake) own(session format.SessionKey, epoch uint64) {
+	f.t.Helper()
+	f.commit(
+		&format.QueueOwned{Queue: 1, Epoch: epoch, Windows: []int64{dispatch.FirstReach(1, 1)}},
+		&format.SessionNamed{Session: session, Queue: 1, Epoch: epoch},
+	)
+}
+
+// open makes this broker the owner.
+func (f *fake) open() *dispatch.Dispatcher {
+	f.t.Helper()
+	f.all.Expect(dispatch.Takeover{Queue: 1, Epoch: 1, Most: 1})
+	defer f.all.Forget(1)
+	f.own(format.SessionKey{1}, 1)
+	d := f.all.Of(1)
+	if d == nil {
+		f.t.Fatal("the queue has no dispatcher")
+	}
+	return d
+}
+
+// View implements dispatch.Broker.
+func (f *fake) View(g func(*state.State)) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	g(f.state)
+}
+
+// Commit implements dispatch.Broker.
+func (f *fake) Commit(_ context.Context, c dispatch.Change) error {
+	f.committing.Lock()
+	defer f.committing.Unlock()
+	now := time.Now()
+	d := f.state.Draft(now.UnixMicro())
+	items, err := c.Entries(d)
+	if err != nil {
+		return &dispatch.CommitError{Err: err}
+	}
+	for _, it := range items {
+		if err := d.Take(it); err != nil {
+			return &dispatch.CommitError{Err: err}
+		}
+	}
+	for _, it := range f.all.Ride(d, items) {
+		if err := d.Take(it); err != nil {
+			return &dispatch.CommitError{Err: err}
+		}
+		items = append(items, it)
+	}
+	f.seq++
+	at := dispatch.Time{At: now, US: now.UnixMicro()}
+	f.all.Applying(items, at)
+	f.mu.Lock()
+	err = f.state.Apply(&format.Commit{Seq: f.seq, Time: now.UnixMicro(), Items: items, PayloadSize: 1})
+	f.mu.Unlock()
+	if err != nil {
+		return &dispatch.CommitError{Err: err}
+	}
+	f.all.Applied(f.state, items, at)
+	return nil
+}
+
+// DeadLetter implements dispatch.Broker.
+func (f *fake) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, last leases.Delivery, attempts int) error {
+	err := f.Commit(ctx, dispatch.Change{Entries: func(dr *state.Draft) ([]format.Item, error) {
+		return []format.Item{&format.RecordPutBack{
+			Queue: d.Queue(), Partition: uint32(last.Partition), Attempt: format.Attempt{Offset: last.Offset, Number: last.Number}, NotBefore: dr.Time(), Parked: true,
+		}}, d.CheckOwner(dr)
+	}})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dead = append(f.dead, fmt.Sprintf("%d#%d", last.Offset, attempts))
+	return err
+}
+
+// Read implements dispatch.Broker.
+func (f *fake) Read(_ context.Context, _ *dispatch.Dispatcher, first leases.Place, records int, _ int64) (dispatch.Records, int, error) {
+	rest := f.keys[first.Offset:]
+	n := min(records, len(rest))
+	return keys(rest[:n]), n, nil
+}
+
+// Go implements dispatch.Broker.
+func (f *fake) Go(g func()) { f.tasks.Go(g) }
+
+type keys []string
+
+func (ks keys) Key(i int) []byte { return []byte(ks[i]) }
+func (ks keys) Own() int64       { return int64(len(ks)) }
+
+// take returns what a receiver of up to most records gets, as offset#number, after it has waited.
+func take(t *testing.T, d *dispatch.Dispatcher, most int) string {
+	t.Helper()
+	for {
+		synctest.Wait()
+		got := d.Take(time.Now(), dispatch.Want{Max: most, Admitted: most})
+		if got.Need != nil {
+			if err := d.Load(t.Context(), *got.Need); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if got.Turn != nil {
+			synctest.Wait()
+			select {
+			case <-got.Turn:
+				continue
+			default:
+				d.GiveTurn(got.Turn)
+			}
+		}
+		var out []string
+		for _, x := range got.Out {
+			out = append(out, fmt.Sprintf("%d#%d", x.Offset, x.Number))
+		}
+		return strings.Join(out, " ")
+	}
+}
+
+func wantTaken(t *testing.T, d *dispatch.Dispatcher, most int, want string) {
+	t.Helper()
+	if got := take(t, d, most); got != want {
+		t.Errorf("handed out %q, want %q", got, want)
+	}
+}
+
+func TestRecordsGoToOneReceiverEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		f.append("a", "b", "c")
+		d := f.open()
+		wantTaken(t, d, 2, "0#1 1#1")
+		wantTaken(t, d, 2, "2#1")
+		wantTaken(t, d, 2, "")
+		f.commit(&format.RecordsDone{Queue: 1, Runs: []format.Run{{Offset: 0, Count: 2, Number: 1}}})
+		f.append("d")
+		wantTaken(t, d, 9, "3#1")
+	})
+}
+
+func TestAttemptsAreCountedBeforeRecordsGoOutAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		f.append("a")
+		d := f.open()
+		wantTaken(t, d, 1, "0#1")
+		time.Sleep(10 * time.Second) // the lease
+		wantTaken(t, d, 1, "0#2")
+		f.View(func(s *state.State) {
+			if a, ok := s.QueueByID(1).Last(0, 0); !ok || a.Number != 2 {
+				t.Errorf("the log has %+v, %v", a, ok)
+			}
+		})
+		time.Sleep(10 * time.Second)
+		wantTaken(t, d, 1, "")
+		if got := strings.Join(f.dead, " "); got != "0#2" {
+			t.Errorf("dead letters: %q, want the second attempt of offset 0", got)
+		}
+	})
+}
+
+func TestDelayedRecordsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		d := f.open()
+		due := time.Now().Add(time.Minute).UnixMicro()
+		f.commit(&format.Batch{Topic: 1, Count: 1, Size: 1}, &format.RecordsDelayed{Topic: 1, Count: 1, Due: due})
+		f.keys = append(f.keys, "a")
+		wantTaken(t, d, 1, "")
+		time.Sleep(time.Minute - time.Millisecond)
+		wantTaken(t, d, 1, "")
+		time.Sleep(time.Millisecond)
+		wantTaken(t, d, 1, "0#1")
+	})
+}
+
+func TestOneRecordOfAKeyAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config()
+		c.Ordered = true
+		f := newFake(t, c)
+		f.append("a", "a", "b")
+		d := f.open()
+		wantTaken(t, d, 9, "0#1 2#1")
+		f.commit(&format.RecordsDone{Queue: 1, Runs: []format.Run{{Offset: 0, Count: 1, Number: 1}}})
+		wantTaken(t, d, 9, "1#1")
+	})
+}
+
+func TestAnotherOwnerEndsTheDispatcher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		f.append("a")
+		d := f.open()
+		f.own(format.SessionKey{2}, 2)
+		if f.all.Of(1) != nil || !f.all.HasLost(1) {
+			t.Error("the queue still has a dispatcher")
+		}
+		if got := d.Take(time.Now(), dispatch.Want{Max: 1, Admitted: 1}); got.Out != nil || got.Turn != nil {
+			t.Errorf("it hands out %+v", got)
+		}
+		if err := d.Show(t.Context()); !errors.Is(err, dispatch.ErrNotOwner) {
+			t.Errorf("a change of the owner before: %v", err)
+		}
+	})
+}
+
+// A commit that another broker made opens nothing here, also if this one expects to win.
+func TestTakeoverOfAnotherBrokerOpensNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		f.all.Expect(dispatch.Takeover{Queue: 1, Epoch: 1})
+		f.own(format.SessionKey{2}, 1)
+		if f.all.Of(1) != nil {
+			t.Error("the queue of another broker has a dispatcher here")
+		}
+	})
+}
+
+func TestReleaseTellsWhatIsWithWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		f.append("a", "b")
+		d := f.open()
+		wantTaken(t, d, 1, "0#1")
+		f.all.Release(t.Context())
+		f.View(func(s *state.State) {
+			q := s.QueueByID(1)
+			if a, listed := q.Last(0, 0); q.Owned || !listed || a.Number != 1 {
+				t.Errorf("owned: %v, offset 0: %+v, %v", q.Owned, a, listed)
+			}
+			if a, listed := q.Last(0, 1); listed {
+				t.Errorf("offset 1, which nobody got: %+v", a)
+			}
+		})
+	})
+}

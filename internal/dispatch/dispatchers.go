@@ -1,0 +1,328 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// What was done lately is remembered, so that an answer that is sent again is known.
+const doneMax = 16 << 10
+
+// lossWarnEvery is how long the loss of queues to other brokers is not logged again.
+const lossWarnEvery = time.Minute
+
+// Options are what a broker has to say about its dispatchers.
+type Options struct {
+	// Memory bounds the records that are read ahead, in bytes.
+	Memory int64
+	// Session names this broker, for as long as it runs, as the owner of queues.
+	Session format.SessionKey
+	// Address is where other brokers reach this one; it may be empty.
+	Address string
+	Logger  *slog.Logger
+	// Life ends when the broker does.
+	Life context.Context //nolint:containedctx // it is the broker's life
+}
+
+// Dispatchers are those of the queues that this broker owns.
+type Dispatchers struct {
+	b      Broker
+	opts   Options
+	logger *slog.Logger
+	chunks keptChunks
+
+	mu       sync.Mutex
+	expected map[uint64]Takeover // by queue
+	byID     map[uint64]*Dispatcher
+	byTopic  map[uint64]map[uint64]*Dispatcher // by queue
+	marked   map[uint64]*Dispatcher            // those whose dispatch limits should move
+	lost     map[uint64]silence                // queues that other brokers took over from this one, and the silence of their owners
+	done     doneLately
+
+	warned time.Time // when a loss was logged; the commit loop's
+}
+
+// New returns no dispatchers yet: [Dispatchers.Expect] leads to them.
+func New(b Broker, o Options) *Dispatchers {
+	return &Dispatchers{
+		b: b, opts: o, logger: o.Logger, chunks: keptChunks{max: o.Memory},
+		expected: map[uint64]Takeover{}, byID: map[uint64]*Dispatcher{}, lost: map[uint64]silence{},
+		byTopic: map[uint64]map[uint64]*Dispatcher{}, marked: map[uint64]*Dispatcher{},
+		done: doneLately{numbers: map[doneRecord]uint32{}},
+	}
+}
+
+func (x *Dispatchers) commit(c Change) error { return x.b.Commit(x.opts.Life, c) }
+
+// Of returns the dispatcher of a queue; nil if there is none.
+func (x *Dispatchers) Of(queue uint64) *Dispatcher {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.byID[queue]
+}
+
+// drop ends the dispatcher of a queue, if there is one.
+func (x *Dispatchers) drop(queue uint64) *Dispatcher {
+	x.mu.Lock()
+	d := x.byID[queue]
+	delete(x.byID, queue)
+	delete(x.marked, queue)
+	if d != nil {
+		delete(x.byTopic[d.topic], queue)
+		if len(x.byTopic[d.topic]) == 0 {
+			delete(x.byTopic, d.topic)
+		}
+	}
+	x.mu.Unlock()
+	if d != nil {
+		d.close()
+	}
+	return d
+}
+
+func (x *Dispatchers) list() []*Dispatcher {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	list := make([]*Dispatcher, 0, len(x.byID))
+	for _, d := range x.byID {
+		list = append(list, d)
+	}
+	return list
+}
+
+// ofTopic returns the dispatchers of a topic's queues.
+func (x *Dispatchers) ofTopic(topic uint64) (list []*Dispatcher) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, d := range x.byTopic[topic] {
+		list = append(list, d)
+	}
+	return list
+}
+
+// put makes a dispatcher known.
+func (x *Dispatchers) put(d *Dispatcher) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.byID[d.queue] = d
+	if x.byTopic[d.topic] == nil {
+		x.byTopic[d.topic] = map[uint64]*Dispatcher{}
+	}
+	x.byTopic[d.topic][d.queue] = d
+}
+
+// Loaded ends all dispatchers: a checkpoint took the place of the state, and does not tell what
+// became of the records that they handed out.
+func (x *Dispatchers) Loaded(*state.State) {
+	for _, d := range x.list() {
+		x.drop(d.queue)
+	}
+}
+
+// Applying takes note of the delays in a commit that is about to be applied, at that time: before
+// the state has the records, their dispatchers know which of them to hold back.
+func (x *Dispatchers) Applying(items []format.Item, at Time) {
+	for _, it := range items {
+		if y, ok := it.(*format.RecordsDelayed); ok {
+			for _, d := range x.ofTopic(y.Topic) {
+				d.delay(int32(y.Partition), aheadRun{y.Offset, y.End(), at.When(y.Due)}, at.At)
+			}
+		}
+	}
+}
+
+// Applied takes note of a commit that was applied at that time.
+func (x *Dispatchers) Applied(s *state.State, items []format.Item, at Time) {
+	for _, it := range items {
+		x.apply(it, at)
+	}
+	for _, it := range items {
+		if y, ok := it.(*format.QueueOwned); ok {
+			x.open(s, y.Queue, at)
+		}
+	}
+}
+
+func (x *Dispatchers) apply(it format.Item, at Time) {
+	tell := func(queue uint64) {
+		if d := x.Of(queue); d != nil {
+			d.applied(it, at)
+		}
+	}
+	switch y := it.(type) {
+	case *format.Batch:
+		for _, d := range x.ofTopic(y.Topic) {
+			d.Wake()
+		}
+	case *format.TopicDeleted:
+		for _, d := range x.ofTopic(y.ID) {
+			x.drop(d.queue)
+		}
+	case *format.QueueDeleted:
+		x.drop(y.ID)
+	case *format.QueueReleased:
+		x.drop(y.Queue)
+	case *format.QueueOwned:
+		if d := x.drop(y.Queue); d != nil {
+			x.mu.Lock()
+			x.lost[y.Queue] = silence{}
+			x.mu.Unlock()
+			x.warnOfLoss(d)
+		}
+	case *format.RecordsDone:
+		x.mu.Lock()
+		x.done.add(y)
+		x.mu.Unlock()
+		tell(y.Queue)
+	case *format.StartMoved:
+		for _, d := range x.ofTopic(y.Topic) {
+			d.applied(it, at)
+		}
+	case *format.QueueSet:
+		tell(y.ID)
+	case *format.WindowMoved:
+		tell(y.Queue)
+	case *format.RecordsAttempted:
+		tell(y.Queue)
+	case *format.RecordPutBack:
+		tell(y.Queue)
+	case *format.RecordsRedriven:
+		tell(y.Queue)
+	case *format.QueuePurged:
+		tell(y.Queue)
+	}
+}
+
+// warnOfLoss says what to set where another broker has taken over a queue although this one
+// runs: it could not ask this one. It runs in the commit loop.
+func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
+	if !x.warned.IsZero() && time.Since(x.warned) < lossWarnEvery {
+		return
+	}
+	x.warned = time.Now()
+	why, hint := "this broker advertises no address where the other could ask it", "name one that the other brokers reach, with seb serve --advertise"
+	if x.opts.Address != "" {
+		why = "the other got no answer from this broker at the address that it advertises, or this one could not reach the store"
+		hint = "see that all brokers reach the address, and that it leads to this one alone; seb serve --advertise names another"
+	}
+	x.logger.Warn("another broker has taken over a queue from this one, which runs: "+why,
+		"topic", d.names.Topic, "queue", d.names.Queue, "address", x.opts.Address, "hint", hint)
+}
+
+// doneLately is which deliveries did the records that were done last.
+type doneLately struct {
+	numbers map[doneRecord]uint32
+	order   []doneRecord // a ring
+	next    int
+}
+
+type doneRecord struct {
+	queue     uint64
+	partition uint32
+	offset    int64
+}
+
+func (l *doneLately) add(x *format.RecordsDone) {
+	for _, r := range x.Runs {
+		for o := r.Offset; o < r.End(); o++ {
+			k := doneRecord{x.Queue, x.Partition, o}
+			if _, ok := l.numbers[k]; ok {
+				continue
+			}
+			if len(l.order) < doneMax {
+				l.order = append(l.order, k)
+			} else {
+				delete(l.numbers, l.order[l.next])
+				l.order[l.next] = k
+				l.next = (l.next + 1) % doneMax
+			}
+			l.numbers[k] = r.Number
+		}
+	}
+}
+
+// DoneBy tells whether a delivery was acknowledged lately.
+func (x *Dispatchers) DoneBy(queue uint64, delivery leases.Delivery) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.done.numbers[doneRecord{queue, uint32(delivery.Partition), delivery.Offset}] == delivery.Number
+}
+
+// HasLost tells whether another broker has taken a queue over from this one.
+func (x *Dispatchers) HasLost(queue uint64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, lost := x.lost[queue]
+	return lost
+}
+
+// silence is since when, by this machine's monotonic clock, a broker has known that the log
+// heard of an owner last at that time of the log.
+type silence struct {
+	seen  time.Time
+	since time.Time
+}
+
+// SilentFor returns for how long at least the owner to which this broker has lost a queue has not shown
+// itself since the log heard of it at that time. The log's time does not tell: it is ahead of the store's when that was set back.
+func (x *Dispatchers) SilentFor(queue uint64, seen time.Time) time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s, lost := x.lost[queue]
+	if !lost {
+		return 0
+	}
+	if !s.seen.Equal(seen) {
+		s = silence{seen, time.Now()}
+		x.lost[queue] = s
+	}
+	return time.Since(s.since)
+}
+
+// Takeover is a takeover of a queue by this broker whose commit is under way.
+type Takeover struct {
+	Queue uint64
+	Epoch uint64 // that this broker gets
+	// Contested tells that the owner before did not answer, and may want the queue back.
+	Contested bool
+	Most      int // how many records a receiver has asked for
+}
+
+// Expect has the commit of a takeover open the queue's dispatcher.
+func (x *Dispatchers) Expect(t Takeover) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.expected[t.Queue] = t
+}
+
+// Forget ends what Expect began.
+func (x *Dispatchers) Forget(queue uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.expected, queue)
+}
+
+// open opens the dispatcher of a queue that a commit, applied at that time, gave to this broker.
+// No commit may come in between: the dispatcher has to hear of the delays in the next one.
+func (x *Dispatchers) open(s *state.State, queue uint64, at Time) {
+	x.mu.Lock()
+	take, expected := x.expected[queue]
+	x.mu.Unlock()
+	q := s.QueueByID(queue)
+	if !expected || q == nil || !q.Owned || q.Epoch != take.Epoch || q.Session != x.opts.Session {
+		return // another broker's
+	}
+	d := x.newDispatcher(s, q, at)
+	d.pace.need(d.shown, int64(take.Most))
+	if take.Contested {
+		d.contested = d.shown.Add(ownerContested)
+	}
+	x.put(d)
+	x.logger.Info("took over a queue", "topic", d.names.Topic, "queue", d.names.Queue, "epoch", d.epoch)
+}

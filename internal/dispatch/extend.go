@@ -1,0 +1,61 @@
+package dispatch
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// Extend moves the end of the leases of deliveries to that long from now; 0 means as the queue
+// has it. It tells for each whether it is with a worker, as far as is known here; nothing if the
+// dispatcher is closed.
+func (d *Dispatcher) Extend(deliveries []leases.Delivery, lease time.Duration) (until time.Time, out []bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return until, nil
+	}
+	until = time.Now().Add(cmp.Or(lease, d.config.Lease))
+	out = make([]bool, len(deliveries))
+	for i, x := range deliveries {
+		out[i] = d.mayExtend(x) && (d.table.Extend(x, until) || d.extendUnmetLocked(x, until))
+	}
+	d.wakeLocked() // leases may end sooner than before
+	return until, out
+}
+
+// mayExtend tells whether a delivery may still be answered, as far as is known here, and was not
+// put back by its worker: that waits for its time, and for nobody. The table knows neither.
+func (d *Dispatcher) mayExtend(x leases.Delivery) (may bool) {
+	d.view(func(_ *state.Topic, q *state.Queue) {
+		a, listed := q.Last(x.Partition, x.Offset)
+		may = q.IsLast(x.Partition, x.Offset, x.Number) && (!listed || a.NotBefore == 0)
+	})
+	return may
+}
+
+// extendUnmetLocked moves the end of a lease that an owner before this one has given, of a
+// record that was not looked at yet. It returns false if there is none.
+func (d *Dispatcher) extendUnmetLocked(x leases.Delivery, until time.Time) bool {
+	if d.table.Len()+len(d.extended) >= knownMax {
+		return false
+	}
+	if int(x.Partition) < len(d.parts) && x.Offset < d.parts[x.Partition].next {
+		return d.meetHeldLocked(x) && d.table.Extend(x, until)
+	}
+	out := false
+	d.view(func(t *state.Topic, q *state.Queue) {
+		if int(x.Partition) < len(t.Partitions) {
+			part := t.Partitions[x.Partition]
+			a, listed := q.Last(x.Partition, x.Offset)
+			out = x.Offset >= part.Start && x.Offset < part.End && q.NextUndone(x.Partition, x.Offset) == x.Offset &&
+				a.Number == x.Number && mayBeOut(a, listed)
+		}
+	})
+	if out {
+		d.extended[x.Place] = until
+	}
+	return out
+}

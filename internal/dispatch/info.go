@@ -1,0 +1,68 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+)
+
+// Info is what only the owner of a queue knows of it.
+type Info struct {
+	Exact     bool // it still is the owner
+	Leased    int64
+	Held      int64     // records that an owner which was lost may have handed out
+	HeldUntil time.Time // when these can be handed out again; zero if there are none
+	// Received and Acknowledged count records since this broker took the queue over; the rates are
+	// of about the last minute, in records per second.
+	Received, Acknowledged         int64
+	ReceivedRate, AcknowledgedRate float64
+}
+
+// Info returns what the dispatcher knows.
+func (d *Dispatcher) Info() (info Info) {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	info.Exact = !d.closed
+	info.Leased = int64(d.table.Leased(now))
+	if info.Held = d.heldLocked(now); info.Held > 0 {
+		info.HeldUntil = now.Add(d.held.Sub(now)).UTC()
+	}
+	info.ReceivedRate, info.AcknowledgedRate = d.received.perSecond(now), d.acknowledged.perSecond(now)
+	info.Received, info.Acknowledged = d.received.total, d.acknowledged.total
+	return info
+}
+
+// Known returns how many records the dispatcher knows one by one.
+func (d *Dispatcher) Known() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.table.Len()
+}
+
+// DelaysAhead returns how many runs of delayed records are known that were not looked at.
+func (d *Dispatcher) DelaysAhead() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, list := range d.ahead {
+		n += len(list)
+	}
+	return n
+}
+
+// Prefetched calls f with the records that are read ahead, and returns how many bytes they count.
+func (x *Dispatchers) Prefetched(f func(Records)) (bytes int64) {
+	for _, d := range x.list() {
+		d.mu.Lock()
+		for _, c := range d.chunks {
+			f(c.records)
+		}
+		d.mu.Unlock()
+	}
+	x.chunks.mu.Lock()
+	defer x.chunks.mu.Unlock()
+	return x.chunks.bytes
+}
+
+// Behind returns how many dispatchers a commit of those items makes look at their limits.
+func (x *Dispatchers) Behind(items []format.Item) int { return len(x.behind(items)) }

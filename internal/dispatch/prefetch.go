@@ -1,0 +1,161 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/simple-event-broker/seb/internal/leases"
+)
+
+const (
+	chunkRecords = walkRecords
+	chunkBytes   = 256 << 10
+	chunksMax    = 4
+)
+
+// chunk is records of one partition that were read together, since they are handed out
+// one after the other.
+type chunk struct {
+	partition int32
+	from, to  int64
+	records   Records
+	bytes     int64
+}
+
+func (c *chunk) key(offset int64) []byte { return c.records.Key(int(offset - c.from)) }
+
+// chunks are the few that a dispatcher keeps, the newest last.
+type chunks []*chunk
+
+// at returns the chunk that holds a record, nil if there is none.
+func (cs chunks) at(partition int32, offset int64) *chunk {
+	for _, c := range cs {
+		if c.partition == partition && c.from <= offset && offset < c.to {
+			return c
+		}
+	}
+	return nil
+}
+
+// drop takes a chunk out, if it is there.
+func (cs *chunks) drop(c *chunk) {
+	*cs = slices.DeleteFunc(*cs, func(x *chunk) bool { return x == c })
+}
+
+// Load reads the records from a place on, and keeps them. One caller at a time reads for
+// all: most want what follows.
+func (d *Dispatcher) Load(ctx context.Context, at leases.Place) error {
+	_, err := d.load(ctx, at)
+	return err
+}
+
+func (d *Dispatcher) load(ctx context.Context, at leases.Place) (*chunk, error) {
+	select {
+	case d.loading <- struct{}{}:
+		defer func() { <-d.loading }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if c := d.loaded(at); c != nil {
+		return c, nil
+	}
+	records, n, err := d.all.b.Read(ctx, d, at, chunkRecords, chunkBytes)
+	if err != nil {
+		return nil, err
+	}
+	c := &chunk{partition: at.Partition, from: at.Offset, to: at.Offset + int64(n), records: records, bytes: records.Own()}
+	d.keep(c)
+	return c, nil
+}
+
+func (d *Dispatcher) loaded(at leases.Place) *chunk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.chunks.at(at.Partition, at.Offset)
+}
+
+// Record returns the record of a delivery: the one with that index.
+func (d *Dispatcher) Record(ctx context.Context, x leases.Delivery) (r Records, i int, err error) {
+	c := d.loaded(x.Place)
+	if c == nil && x.Number == 1 {
+		if c, err = d.load(ctx, x.Place); err != nil {
+			return nil, 0, err
+		}
+	}
+	if c != nil {
+		return c.records, int(x.Offset - c.from), nil
+	}
+	r, _, err = d.all.b.Read(ctx, d, x.Place, 1, 1)
+	return r, 0, err
+}
+
+// keptChunks are the chunks of all dispatchers, the oldest first.
+type keptChunks struct {
+	max int64 // bytes, but for the last one
+
+	mu    sync.Mutex
+	list  []keptChunk
+	bytes int64
+}
+
+type keptChunk struct {
+	d *Dispatcher
+	c *chunk
+}
+
+// add returns those that have to go for a chunk.
+func (k *keptChunks) add(d *Dispatcher, c *chunk) (gone []keptChunk) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.list = append(k.list, keptChunk{d, c})
+	k.bytes += c.bytes
+	n := 0
+	for ; k.bytes > k.max && n < len(k.list)-1; n++ {
+		k.bytes -= k.list[n].c.bytes
+	}
+	gone = slices.Clone(k.list[:n])
+	k.list = slices.Delete(k.list, 0, n)
+	return gone
+}
+
+func (k *keptChunks) remove(cs ...*chunk) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.list = slices.DeleteFunc(k.list, func(x keptChunk) bool {
+		if !slices.Contains(cs, x.c) {
+			return false
+		}
+		k.bytes -= x.c.bytes
+		return true
+	})
+}
+
+// keep keeps a chunk, and so drops others: the oldest of this dispatcher, or of all.
+func (d *Dispatcher) keep(c *chunk) {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return
+	}
+	d.chunks = append(d.chunks, c)
+	if len(d.chunks) > chunksMax {
+		d.dropLocked(d.chunks[0])
+	}
+	gone := d.all.chunks.add(d, c)
+	d.mu.Unlock()
+	for _, x := range gone {
+		x.d.drop(x.c)
+	}
+}
+
+func (d *Dispatcher) drop(c *chunk) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dropLocked(c)
+}
+
+func (d *Dispatcher) dropLocked(c *chunk) {
+	d.chunks.drop(c)
+	d.all.chunks.remove(c)
+}

@@ -1,0 +1,63 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// Release says in the log of the queues that this broker owns which records are with workers, so
+// that the next owner need not guess. They share commits, since there may be many and little time.
+func (x *Dispatchers) Release(ctx context.Context) {
+	var releases sync.WaitGroup
+	for _, d := range x.list() {
+		releases.Go(func() { d.release(ctx) })
+	}
+	releases.Wait()
+}
+
+func (d *Dispatcher) release(ctx context.Context) {
+	out := d.retire()
+	err := d.all.b.Commit(ctx, Change{Synced: true, Entries: func(dr *state.Draft) ([]format.Item, error) {
+		return d.releases(dr, out)
+	}})
+	if err != nil && !errors.Is(err, ErrNotOwner) {
+		d.all.logger.Warn("could not release a queue: records that are with workers wait for the end of their lease, and the next owner counts one attempt too many for each",
+			"topic", d.names.Topic, "queue", d.names.Queue, "err", err)
+	}
+}
+
+// retire ends the dispatcher and returns what it has handed out and not heard of since.
+func (d *Dispatcher) retire() (out []leases.Delivery) {
+	d.all.drop(d.queue)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.table.Delivered(func(x leases.Delivery) { out = append(out, x) })
+	slices.SortFunc(out, byPlace)
+	return out
+}
+
+func (d *Dispatcher) releases(dr *state.Draft, out []leases.Delivery) (items []format.Item, _ error) {
+	if err := d.CheckOwner(dr); err != nil {
+		return nil, err
+	}
+	var of *format.RecordsAttempted
+	for _, x := range out {
+		p := uint32(x.Partition)
+		done, a, sure := dr.RecordState(d.queue, p, x.Offset)
+		if done || sure || a.Parked {
+			continue // the log knows
+		}
+		if of == nil || of.Partition != p {
+			of = &format.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
+			items = append(items, of)
+		}
+		of.Attempts = append(of.Attempts, format.Attempt{Offset: x.Offset, Number: x.Number})
+	}
+	return append(items, &format.QueueReleased{Queue: d.queue, Epoch: d.epoch}), nil
+}

@@ -1,0 +1,17 @@
+// Package wait waits for a time, or for a context to end, whichever comes first.
+package wait
+
+import (
+	"context"
+	"time"
+)
+
+// For returns after d, or when ctx ends.
+func For(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
