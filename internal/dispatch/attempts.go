@@ -10,17 +10,17 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// How long to wait before what the owner wants to say to the log is said again.
+// retryAfter is how long the owner waits before it repeats a commit that failed.
 const retryAfter = time.Second
 
-// byPlace orders what goes into the log.
+// byPlace is the order of deliveries in the log.
 func byPlace(x, y leases.Delivery) int {
 	return x.Compare(y.Place)
 }
 
-// claimLocked has the log count the next attempts of deliveries that failed, or parks
-// those that were the last, and returns how many these are. Who receives them then, waits for that.
-func (d *Dispatcher) claimLocked(last []leases.Delivery) (parked int) {
+// claimLocked commits the next attempts of deliveries that failed; records whose last attempt it was
+// become dead letters. It returns the number of these. A receiver gets such a record after the commit.
+func (d *Dispatcher) claimLocked(last []leases.Delivery) (dead int) {
 	slices.SortFunc(last, byPlace)
 	again := make([]leases.Delivery, 0, len(last))
 	for _, x := range last {
@@ -40,7 +40,7 @@ func (d *Dispatcher) claimLocked(last []leases.Delivery) (parked int) {
 	return len(last) - len(again)
 }
 
-// Attempt returns which of the attempts that the queue allows a delivery is.
+// Attempt returns the number of a delivery, counted from the last redrive of its record.
 func (d *Dispatcher) Attempt(x leases.Delivery) int {
 	n := int(x.Number)
 	d.view(func(_ *state.Topic, q *state.Queue) {
@@ -50,8 +50,8 @@ func (d *Dispatcher) Attempt(x leases.Delivery) int {
 	return n
 }
 
-// settled takes note of what became of claims, of which awaited were for receivers. Those
-// that are in the log the dispatcher knows from there.
+// settled notes the outcome of claims, of which awaited were for receivers. Claims that are in the
+// log were applied before.
 func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,11 +81,11 @@ func (d *Dispatcher) CheckOwner(dr *state.Draft) error {
 	return nil
 }
 
-// claims returns the items that count the next attempts of records that are not done. An
-// attempt follows the one that the dispatcher knows of: where the log has a later one, that is on its
-// way to a worker, and must stay the last. A record that its worker has put back since the claim
-// was asked for has to wait first: the dispatcher knows that if the commit that says so was applied,
-// and learns it with this commit if this one does.
+// claims returns the entries that count the next attempts of records that are not done. An
+// attempt must follow the one that the dispatcher knows: if the log has a later one, its record is on
+// the way to a worker, and that attempt must stay the last. A record that its worker put back after
+// the claim was requested has to wait first. The dispatcher knows of that from commits that were
+// applied, and the draft from this one.
 func (d *Dispatcher) claims(dr *state.Draft, last []leases.Delivery) (items []format.Item, _ error) {
 	if err := d.CheckOwner(dr); err != nil {
 		return nil, err
@@ -108,8 +108,7 @@ func (d *Dispatcher) claims(dr *state.Draft, last []leases.Delivery) (items []fo
 	return items, nil
 }
 
-// notBefore returns until when a record was put back by the commits that are applied, in the
-// log's time.
+// notBefore returns the time of the log until which the applied commits have put a record back.
 func (d *Dispatcher) notBefore(at leases.Place) (us int64) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		a, _ := q.Last(at.Partition, at.Offset)
@@ -118,8 +117,8 @@ func (d *Dispatcher) notBefore(at leases.Place) (us int64) {
 	return us
 }
 
-// Opening returns what will be closed when records may be handed out that nothing but the
-// dispatch limit keeps back, as it does those of a partition that is new; nil if there are none.
+// Opening returns a channel that is closed when the dispatch limit has moved. It is nil unless the
+// limit alone keeps records back, as in a new partition.
 func (d *Dispatcher) Opening() (opened <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

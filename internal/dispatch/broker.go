@@ -29,8 +29,8 @@ type Broker interface {
 	// Commit has a change committed, and returns when it was applied. Its error is a *CommitError.
 	Commit(ctx context.Context, c Change) error
 	// DeadLetter ends the deliveries of a record, and puts a copy of it into the dead-letter topic
-	// of its queue, if that has one. Its error is a *CommitError; that the record is done or a dead
-	// letter already is none.
+	// of its queue, if that has one. It returns nil also if the record is done, or a dead letter
+	// already; else its error is a *CommitError.
 	DeadLetter(ctx context.Context, d *Dispatcher, last leases.Delivery, attempts int) error
 	// Read reads records of a partition that follow each other, the first one at least.
 	Read(ctx context.Context, d *Dispatcher, first leases.Place, records int, bytes int64) (r Records, n int, err error)
@@ -56,11 +56,11 @@ type Change struct {
 	Urgent bool
 }
 
-// CommitError says why a commit did not come about, as far as is known.
+// CommitError says why a commit failed, or was not confirmed.
 type CommitError struct {
 	Err        error
-	Unknown    bool          // it may have come about
-	RetryAfter time.Duration // how long to wait before trying again; 0 if that is not known
+	Unknown    bool          // the commit may be in the log all the same
+	RetryAfter time.Duration // how long to wait before trying again; may be 0
 }
 
 // Error implements error.

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// knownMax bounds the records of one queue that are out, or are to go out again:
-	// past it nothing new is handed out until some of them are done.
+	// knownMax bounds the records of one queue that are with workers or have to go out again.
+	// At the bound no fresh record is handed out until some of them are done.
 	knownMax = 64 << 10
-	// walkRecords is how many records are looked at in one go.
-	walkRecords = 256
-	// blockedMax bounds, where keys keep their order, the records that wait behind others of
-	// their key: past it none are looked at, of whatever key.
+	// scanRecords is how many records one step scans.
+	scanRecords = 256
+	// blockedMax bounds the records of an ordered queue that wait behind others of their key.
+	// At the bound the scan stops, for all keys.
 	blockedMax = 4096
 )
 
@@ -31,49 +31,49 @@ type Dispatcher struct {
 	names   Names
 	epoch   uint64
 	opened  Time
-	held    time.Time     // until then what another owner may have handed out is kept back
+	held    time.Time     // until then records that the owner before may have handed out are held back
 	gone    chan struct{} // closed when it has ended
-	loading chan struct{} // holds a token while one reads for all
+	loading chan struct{} // holds a token while one receiver reads for all
 
 	mu            sync.Mutex
 	config        Config
 	table         *leases.Table
 	parts         []part
-	ahead         map[int32][]aheadRun       // the delayed records of each partition that were not looked at, ascending by offset; the state may not have the last yet
-	turn          int                        // the partition to look into next
-	walked        int64                      // records of it that were looked at since it has its turn
-	delayed       delays                     // records passed over, since they were not due
-	extended      map[leases.Place]time.Time // leases of records that were not looked at yet
-	rests         map[leases.Place]time.Time // when records are due that were put back before the table knew them
-	waiting       []inLine                   // receivers, the longest-waiting first
+	ahead         map[int32][]aheadRun       // delayed records of each partition beyond the scan, ascending by offset; the state may not have the last yet
+	turn          int                        // the partition to scan next
+	scanned       int64                      // its records that were scanned in this turn
+	delayed       delays                     // records that the scan passed before they were due
+	extended      map[leases.Place]time.Time // leases that were extended of records beyond the scan
+	putBacks      map[leases.Place]time.Time // when records are due that were put back before the scan reached them
+	waiting       []inLine                   // receivers in line, the first in front
 	wanted        int                        // how many records they want at most
-	claiming      int                        // next attempts on their way into the log, for receivers
+	claiming      int                        // next attempts that are being committed for receivers
 	failed        []leases.Delivery          // last deliveries, whose records are to become dead letters
-	deadLettering int                        // goroutines that do so
+	deadLettering int                        // goroutines that make dead letters
 	chunks        chunks
 	holds         bool // ranges of parts are held back
 	pace          pace
-	behind        time.Time     // since when a limit should move; zero if none should
-	moved         chan struct{} // closed when the limits, which are being moved, have been; nil if they are not
-	urged         bool          // receivers wait for that
-	shown         time.Time     // when the log last heard of this owner
-	contested     time.Time     // until then the owner before may want the queue back
+	behind        time.Time     // since when a limit has been due to move; zero if none is
+	moved         chan struct{} // closed when the commit that moves limits is decided; nil if there is none
+	urged         bool          // receivers wait for that commit
+	shown         time.Time     // when this owner last showed itself in the log
+	contested     time.Time     // until then the owner before may take the queue back
 	closed        bool
 	received      rate
 	acknowledged  rate
 }
 
-// inLine is a receiver that waits.
+// inLine is a waiting receiver.
 type inLine struct {
-	turn chan struct{} // closed when it is to look again
+	turn chan struct{} // closed when it should try again
 	most int           // how many records it wants
 }
 
-// part is the dispatcher's place in one partition.
+// part is how far the scan of one partition is.
 type part struct {
-	next  int64     // the first offset that was not looked at
-	held  []offsets // before it, ascending: records that are held back, and not known
-	lower int64     // where a limit is to be that comes back; 0 if none does
+	next  int64     // the first offset that was not scanned
+	held  []offsets // ranges before it, ascending, that are held back
+	lower int64     // the limit that a commit is about to lower it to; 0 if none is
 }
 
 // Names are those of a queue and its topic.
@@ -86,7 +86,7 @@ func (x *Dispatchers) newDispatcher(s *state.State, q *state.Queue, at Time) *Di
 		all: x, queue: q.ID, topic: t.ID, names: Names{t.Name, q.Name}, epoch: q.Epoch,
 		opened: at, config: configOf(q.Config), gone: make(chan struct{}), loading: make(chan struct{}, 1), shown: now,
 		table: leases.New(q.Config.Ordered), ahead: map[int32][]aheadRun{}, extended: map[leases.Place]time.Time{},
-		rests: map[leases.Place]time.Time{},
+		putBacks: map[leases.Place]time.Time{},
 	}
 	d.held = now.Add(d.config.Lease)
 	d.growLocked(len(t.Partitions))
@@ -115,7 +115,7 @@ func (d *Dispatcher) Epoch() uint64 { return d.epoch }
 // Gone is closed when the dispatcher has ended.
 func (d *Dispatcher) Gone() <-chan struct{} { return d.gone }
 
-// view calls f with the topic and the queue as the log has them, if it has them.
+// view calls f with the topic and the queue unless they were deleted.
 func (d *Dispatcher) view(f func(t *state.Topic, q *state.Queue)) {
 	d.all.b.View(func(s *state.State) {
 		if t, q := s.TopicByID(d.topic), s.QueueByID(d.queue); t != nil && q != nil {
@@ -124,7 +124,7 @@ func (d *Dispatcher) view(f func(t *state.Topic, q *state.Queue)) {
 	})
 }
 
-// viewOwned is view while the queue has no later owner.
+// viewOwned is view that calls f only while the queue has no later owner.
 func (d *Dispatcher) viewOwned(f func(t *state.Topic, q *state.Queue)) {
 	d.view(func(t *state.Topic, q *state.Queue) {
 		if q.Epoch == d.epoch {
@@ -139,7 +139,7 @@ func (d *Dispatcher) growLocked(partitions int) {
 	}
 }
 
-// close ends the dispatcher: somebody else owns the queue, or nobody.
+// close ends the dispatcher: this broker no longer owns the queue.
 func (d *Dispatcher) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -151,7 +151,7 @@ func (d *Dispatcher) close() {
 	}
 }
 
-// wakeLocked lets the receiver look again that has waited the longest.
+// wakeLocked wakes the first receiver in line.
 func (d *Dispatcher) wakeLocked() {
 	if len(d.waiting) > 0 {
 		close(d.waiting[0].turn)
@@ -160,14 +160,14 @@ func (d *Dispatcher) wakeLocked() {
 	}
 }
 
-// Wake lets the receiver that has waited the longest try again.
+// Wake wakes the first receiver in line.
 func (d *Dispatcher) Wake() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.wakeLocked()
 }
 
-// applied takes note of a commit's item. It runs in the commit loop, behind the state.
+// applied takes an entry of a commit that the state has. It runs in the commit loop.
 func (d *Dispatcher) applied(it format.Item, at Time) {
 	now := at.At
 	d.mu.Lock()
@@ -179,18 +179,18 @@ func (d *Dispatcher) applied(it format.Item, at Time) {
 		for _, r := range x.Runs {
 			for o := r.Offset; o < r.End(); o++ {
 				d.table.Remove(place(x.Partition, o))
-				delete(d.rests, place(x.Partition, o))
+				delete(d.putBacks, place(x.Partition, o))
 			}
 			d.acknowledged.add(now, int64(r.Count))
 		}
 	case *format.RecordPutBack:
 		if x.Parked {
 			d.table.Remove(place(x.Partition, x.Offset))
-			delete(d.rests, place(x.Partition, x.Offset))
+			delete(d.putBacks, place(x.Partition, x.Offset))
 			break
 		}
 		put := leases.Delivery{Place: place(x.Partition, x.Offset), Number: x.Number}
-		d.meetHeldLocked(put)
+		d.enterHeldLocked(put)
 		d.putBackLocked(put, at.When(x.NotBefore))
 	case *format.RecordsAttempted:
 		for _, a := range x.Attempts {
@@ -199,21 +199,21 @@ func (d *Dispatcher) applied(it format.Item, at Time) {
 	case *format.RecordsRedriven:
 		d.redrivenLocked(x, now)
 	case *format.QueuePurged:
-		d.passLocked(x.Partition, x.Before)
+		d.skipLocked(x.Partition, x.Before)
 	case *format.StartMoved:
-		d.passLocked(x.Partition, x.Start)
+		d.skipLocked(x.Partition, x.Start)
 	}
 	d.wakeLocked()
 }
 
-// putBackLocked has a record wait that its worker put back.
+// putBackLocked lets a record wait that its worker put back.
 func (d *Dispatcher) putBackLocked(x leases.Delivery, until time.Time) {
-	if !d.table.PutBack(x, until) && len(d.rests) < knownMax {
-		d.rests[x.Place] = until
+	if !d.table.PutBack(x, until) && len(d.putBacks) < knownMax {
+		d.putBacks[x.Place] = until
 	}
 }
 
-// redrivenLocked makes records known again that were parked, as far as the dispatcher has come.
+// redrivenLocked enters records that are dead letters no longer, as far as the scan is.
 func (d *Dispatcher) redrivenLocked(x *format.RecordsRedriven, now time.Time) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		for _, o := range x.Offsets {
@@ -225,12 +225,12 @@ func (d *Dispatcher) redrivenLocked(x *format.RecordsRedriven, now time.Time) {
 	})
 }
 
-// passLocked forgets the records of a partition before an offset.
-func (d *Dispatcher) passLocked(partition uint32, before int64) {
+// skipLocked drops the records of a partition before an offset.
+func (d *Dispatcher) skipLocked(partition uint32, before int64) {
 	d.growLocked(int(partition) + 1)
 	d.parts[partition].next = max(d.parts[partition].next, before)
 	d.table.RemoveBelow(int32(partition), before)
-	maps.DeleteFunc(d.rests, func(at leases.Place, _ time.Time) bool { return at.Partition == int32(partition) && at.Offset < before })
+	maps.DeleteFunc(d.putBacks, func(at leases.Place, _ time.Time) bool { return at.Partition == int32(partition) && at.Offset < before })
 }
 
 func place(partition uint32, offset int64) leases.Place {

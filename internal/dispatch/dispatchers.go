@@ -11,13 +11,13 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// What was done lately is remembered, so that an answer that is sent again is known.
+// doneMax is how many acknowledged deliveries are remembered: an acknowledgement that is sent again succeeds.
 const doneMax = 16 << 10
 
-// lossWarnEvery is how long the loss of queues to other brokers is not logged again.
+// lossWarnEvery is the least time between two log lines about queues that other brokers took over.
 const lossWarnEvery = time.Minute
 
-// Options are what a broker has to say about its dispatchers.
+// Options are the options of dispatchers.
 type Options struct {
 	// Memory bounds the records that are read ahead, in bytes.
 	Memory int64
@@ -35,23 +35,23 @@ type Dispatchers struct {
 	b      Broker
 	opts   Options
 	logger *slog.Logger
-	chunks keptChunks
+	chunks prefetched
 
 	mu       sync.Mutex
 	expected map[uint64]Takeover // by queue
 	byID     map[uint64]*Dispatcher
 	byTopic  map[uint64]map[uint64]*Dispatcher // by queue
 	marked   map[uint64]*Dispatcher            // those whose dispatch limits should move
-	lost     map[uint64]silence                // queues that other brokers took over from this one, and the silence of their owners
+	lost     map[uint64]silence                // queues that other brokers took over from this one
 	done     doneLately
 
-	warned time.Time // when a loss was logged; the commit loop's
+	warned time.Time // when a loss was logged; only the commit loop uses it
 }
 
-// New returns no dispatchers yet: [Dispatchers.Expect] leads to them.
+// New returns an empty set of dispatchers.
 func New(b Broker, o Options) *Dispatchers {
 	return &Dispatchers{
-		b: b, opts: o, logger: o.Logger, chunks: keptChunks{max: o.Memory},
+		b: b, opts: o, logger: o.Logger, chunks: prefetched{max: o.Memory},
 		expected: map[uint64]Takeover{}, byID: map[uint64]*Dispatcher{}, lost: map[uint64]silence{},
 		byTopic: map[uint64]map[uint64]*Dispatcher{}, marked: map[uint64]*Dispatcher{},
 		done: doneLately{numbers: map[doneRecord]uint32{}},
@@ -96,7 +96,7 @@ func (x *Dispatchers) list() []*Dispatcher {
 	return list
 }
 
-// ofTopic returns the dispatchers of a topic's queues.
+// ofTopic returns the dispatchers of the queues of a topic.
 func (x *Dispatchers) ofTopic(topic uint64) (list []*Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -106,7 +106,7 @@ func (x *Dispatchers) ofTopic(topic uint64) (list []*Dispatcher) {
 	return list
 }
 
-// put makes a dispatcher known.
+// put adds a dispatcher.
 func (x *Dispatchers) put(d *Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -199,8 +199,8 @@ func (x *Dispatchers) apply(it format.Item, at Time) {
 	}
 }
 
-// warnOfLoss says what to set where another broker has taken over a queue although this one
-// runs: it could not ask this one. It runs in the commit loop.
+// warnOfLoss logs what to set when another broker, which could not ask this one, took over a queue.
+// It runs in the commit loop.
 func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
 	if !x.warned.IsZero() && time.Since(x.warned) < lossWarnEvery {
 		return
@@ -215,7 +215,7 @@ func (x *Dispatchers) warnOfLoss(d *Dispatcher) {
 		"topic", d.names.Topic, "queue", d.names.Queue, "address", x.opts.Address, "hint", hint)
 }
 
-// doneLately is which deliveries did the records that were done last.
+// doneLately has the last deliveries that were acknowledged.
 type doneLately struct {
 	numbers map[doneRecord]uint32
 	order   []doneRecord // a ring
@@ -262,15 +262,16 @@ func (x *Dispatchers) HasLost(queue uint64) bool {
 	return lost
 }
 
-// silence is since when, by this machine's monotonic clock, a broker has known that the log
-// heard of an owner last at that time of the log.
+// silence is how long an owner has not shown itself: the log saw it last at seen, and this broker
+// has known that since then, by the monotonic clock.
 type silence struct {
 	seen  time.Time
 	since time.Time
 }
 
-// SilentFor returns for how long at least the owner to which this broker has lost a queue has not shown
-// itself since the log heard of it at that time. The log's time does not tell: it is ahead of the store's when that was set back.
+// SilentFor returns how long at least the owner that took a queue over from this broker has not shown
+// itself. seen is when it last did, in the log's time, which does not tell how long that is ago: it
+// is ahead of the store's time if that was set back.
 func (x *Dispatchers) SilentFor(queue uint64, seen time.Time) time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -294,22 +295,22 @@ type Takeover struct {
 	Most      int // how many records a receiver has asked for
 }
 
-// Expect has the commit of a takeover open the queue's dispatcher.
+// Expect makes the commit of a takeover open the dispatcher of the queue.
 func (x *Dispatchers) Expect(t Takeover) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.expected[t.Queue] = t
 }
 
-// Forget ends what Expect began.
+// Forget undoes Expect.
 func (x *Dispatchers) Forget(queue uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.expected, queue)
 }
 
-// open opens the dispatcher of a queue that a commit, applied at that time, gave to this broker.
-// No commit may come in between: the dispatcher has to hear of the delays in the next one.
+// open opens the dispatcher of a queue that a commit, applied at that time, gave to this broker. It
+// must be open before the next commit is applied, whose delays it has to know.
 func (x *Dispatchers) open(s *state.State, queue uint64, at Time) {
 	x.mu.Lock()
 	take, expected := x.expected[queue]

@@ -8,9 +8,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Extend moves the end of the leases of deliveries to that long from now; 0 means as the queue
-// has it. It tells for each whether it is with a worker, as far as is known here; nothing if the
-// dispatcher is closed.
+// Extend makes the leases of deliveries end after that time from now; 0 means the queue's own lease.
+// out tells for each whether this dispatcher takes it to be with a worker; nil if it has ended.
 func (d *Dispatcher) Extend(deliveries []leases.Delivery, lease time.Duration) (until time.Time, out []bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -20,14 +19,13 @@ func (d *Dispatcher) Extend(deliveries []leases.Delivery, lease time.Duration) (
 	until = time.Now().Add(cmp.Or(lease, d.config.Lease))
 	out = make([]bool, len(deliveries))
 	for i, x := range deliveries {
-		out[i] = d.mayExtend(x) && (d.table.Extend(x, until) || d.extendUnmetLocked(x, until))
+		out[i] = d.mayExtend(x) && (d.table.Extend(x, until) || d.extendUnscannedLocked(x, until))
 	}
 	d.wakeLocked() // leases may end sooner than before
 	return until, out
 }
 
-// mayExtend tells whether a delivery may still be answered, as far as is known here, and was not
-// put back by its worker: that waits for its time, and for nobody. The table knows neither.
+// mayExtend tells whether a delivery is the last of its record, by the log, and was not put back.
 func (d *Dispatcher) mayExtend(x leases.Delivery) (may bool) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		a, listed := q.Last(x.Partition, x.Offset)
@@ -36,14 +34,14 @@ func (d *Dispatcher) mayExtend(x leases.Delivery) (may bool) {
 	return may
 }
 
-// extendUnmetLocked moves the end of a lease that an owner before this one has given, of a
+// extendUnscannedLocked moves the end of a lease that an owner before this one has given, of a
 // record that was not looked at yet. It returns false if there is none.
-func (d *Dispatcher) extendUnmetLocked(x leases.Delivery, until time.Time) bool {
+func (d *Dispatcher) extendUnscannedLocked(x leases.Delivery, until time.Time) bool {
 	if d.table.Len()+len(d.extended) >= knownMax {
 		return false
 	}
 	if int(x.Partition) < len(d.parts) && x.Offset < d.parts[x.Partition].next {
-		return d.meetHeldLocked(x) && d.table.Extend(x, until)
+		return d.enterHeldLocked(x) && d.table.Extend(x, until)
 	}
 	out := false
 	d.view(func(t *state.Topic, q *state.Queue) {

@@ -23,7 +23,7 @@ type inFlightAt struct {
 }
 
 // roomLocked returns how many of a dispatcher's records the worker may get that wants most of
-// them, and who counts them; if none, what is closed when that may have changed.
+// them, and what counts them. If there is no room, full is closed when there may be some.
 func (f *InFlight) roomLocked(d *Dispatcher, now time.Time, most int) (room int, holder *leases.Holder, full chan struct{}) {
 	if f == nil {
 		return most, nil, nil

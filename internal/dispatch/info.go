@@ -18,7 +18,7 @@ type Info struct {
 	ReceivedRate, AcknowledgedRate float64
 }
 
-// Info returns what the dispatcher knows.
+// Info returns the figures of now.
 func (d *Dispatcher) Info() (info Info) {
 	now := time.Now()
 	d.mu.Lock()
@@ -33,14 +33,14 @@ func (d *Dispatcher) Info() (info Info) {
 	return info
 }
 
-// Known returns how many records the dispatcher knows one by one.
+// Known returns how many records the table has.
 func (d *Dispatcher) Known() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.table.Len()
 }
 
-// DelaysAhead returns how many runs of delayed records are known that were not looked at.
+// DelaysAhead returns how many runs of delayed records are beyond the scan.
 func (d *Dispatcher) DelaysAhead() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,5 +64,5 @@ func (x *Dispatchers) Prefetched(f func(Records)) (bytes int64) {
 	return x.chunks.bytes
 }
 
-// Behind returns how many dispatchers a commit of those items makes look at their limits.
+// Behind returns how many dispatchers a commit of those entries may move the limits of.
 func (x *Dispatchers) Behind(items []format.Item) int { return len(x.behind(items)) }

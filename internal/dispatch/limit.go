@@ -10,37 +10,36 @@ import (
 	"github.com/simple-event-broker/seb/internal/wait"
 )
 
-// The dispatch limit of a partition is where the fresh records end that the owner may hand
-// out. It is in the log before they go out (the formats call it window), so that the next
-// owner knows which records may be with workers. Whatever lies between the last record that
-// was handed out and the limit is uncertain when the owner is lost: the limit stays about a
-// second of deliveries ahead, and comes back when they slow down.
+// The dispatch limit of a partition is the offset up to which the owner may hand out fresh records.
+// The log has it before they go out (the formats call it window), so that the next owner knows
+// which records may be with workers. All records between the last one that was handed out and
+// the limit become uncertain when the owner is lost. So the limit stays about a second of
+// deliveries ahead, and is lowered when they slow down.
 const (
-	// reachMin is how many records the limit is ahead at least.
+	// reachMin is the least number of records by which the limit is ahead.
 	reachMin = 8
-	// reachMax is how many it is ahead at most.
+	// reachMax is the largest.
 	reachMax = 8192
-	// paceSpan: the limit stays ahead by the deliveries of this much time.
+	// paceSpan is the time whose deliveries the limit is ahead by.
 	paceSpan = time.Second
-	// paceFade is how fast the busiest such time is forgotten: two thirds of it in that long.
+	// paceFade is the time in which the busiest span fades by two thirds.
 	paceFade = 10 * time.Second
-	// limitRides is how long a move of the limit waits for a commit that it can share. Where
-	// workers answer through this broker there is one: only theirs through others make none.
+	// limitRides is how long a move of the limit waits for a commit that it can share. The answers
+	// of workers make one, unless they come through other brokers.
 	limitRides = 250 * time.Millisecond
-	// OwnerShows is how often the owner shows itself in the log while it has receivers, if other
-	// brokers can't ask it.
+	// OwnerShows is how often an owner that other brokers can't ask shows itself in the log while
+	// it has receivers.
 	OwnerShows = 10 * time.Second
-	// ownerContested is for how long after the takeover it does so, if there was an owner
-	// before: one that is still there would have come back by then, and each time costs a
-	// request.
+	// ownerContested is how long after a takeover from another owner it does so: an owner that
+	// still runs would have come back by then, and each time costs a request.
 	ownerContested = 10 * time.Minute
 )
 
-// pace tells how many records are taken in about a second, when that was most lately.
+// pace is the largest number of records that receivers took within a second lately.
 type pace struct {
 	at    time.Time
 	taken float64 // in about the last second
-	most  float64 // the largest that was, faded
+	most  float64 // the largest such number, fading
 }
 
 func (p *pace) fade(now time.Time) {
@@ -51,14 +50,14 @@ func (p *pace) fade(now time.Time) {
 	}
 }
 
-// add takes note of records that were taken.
+// add counts records that were taken.
 func (p *pace) add(now time.Time, n int) {
 	p.fade(now)
 	p.taken += float64(n)
 	p.most = max(p.most, p.taken)
 }
 
-// need takes note of records that would have been taken.
+// need counts records that receivers would have taken.
 func (p *pace) need(now time.Time, n int64) {
 	p.fade(now)
 	p.most = max(p.most, float64(n))
@@ -69,21 +68,21 @@ func (p *pace) reach(now time.Time) int64 {
 	return min(reachMax, max(reachMin, int64(math.Ceil(p.most))))
 }
 
-// FirstReach returns how far ahead the limit of each partition is for a new owner that is
-// asked for most records.
+// FirstReach returns by how many records the limit of each partition is ahead for a new owner
+// whose first receiver wants most records.
 func FirstReach(most int, partitions uint32) int64 {
 	return max(reachMin, (int64(most)+int64(partitions)-1)/int64(partitions))
 }
 
-// reachLocked returns how far ahead the limit of each partition is to be. One of several
-// hands out no more than walkRecords before it is the next one's turn.
+// reachLocked returns by how many records the limit of each partition should be ahead. With several
+// partitions, one hands out at most scanRecords before the next has its turn.
 func (d *Dispatcher) reachLocked(now time.Time) int64 {
 	reach := d.pace.reach(now)
-	return min(reach, max(walkRecords, 2*reach/int64(max(1, len(d.parts)))))
+	return min(reach, max(scanRecords, 2*reach/int64(max(1, len(d.parts)))))
 }
 
-// limitLocked returns where the records of a partition end that may be handed out: a limit
-// that is on its way back counts already.
+// limitLocked returns the dispatch limit of a partition. A limit that is being lowered counts as
+// lowered.
 func (d *Dispatcher) limitLocked(q *state.Queue, i int) int64 {
 	limit := q.Window(int32(i))
 	if lower := d.parts[i].lower; lower > 0 {
@@ -92,22 +91,22 @@ func (d *Dispatcher) limitLocked(q *state.Queue, i int) int64 {
 	return limit
 }
 
-// followLocked has the limits follow what is handed out, and the log hear of this owner
-// where nobody can ask it. lack is how many more records the receiver wanted.
-// A move shares the next commit that this broker makes; it asks for one only where there
-// was none for a while, or receivers wait for it.
+// followLocked moves the limits after a receiver took records; lack is how many more it wanted. It
+// also shows the owner in the log if other brokers can't ask it.
+// A move shares the next commit of this broker. It gets a commit of its own if there was none for
+// a while, or receivers wait for it.
 func (d *Dispatcher) followLocked(now time.Time, lack int) {
 	near, stuck := d.nearLocked(now)
 	if stuck && lack > 0 {
 		d.pace.need(now, int64(max(lack, d.wanted)))
-		if d.moved == nil { // else it is on its way already to where it should be
+		if d.moved == nil { // else a move is under way
 			d.pace.need(now, 2*d.pace.reach(now))
 		}
 	}
 	silent := now.Before(d.contested) && now.Sub(d.shown) >= OwnerShows
 	switch waits := stuck && len(d.waiting) > 0; {
 	case waits && d.moved != nil && !d.urged:
-		d.urged = true // the commit that is waited for must not linger
+		d.urged = true // receivers wait for that commit: it must not linger
 		d.all.b.Go(func() { _ = d.moveLimits(d.all.opts.Life, true, false) })
 	case d.moved != nil:
 	case waits || silent || near && now.Sub(d.behind) >= limitRides:
@@ -125,8 +124,8 @@ func (d *Dispatcher) followLocked(now time.Time, lack int) {
 	}
 }
 
-// nearLocked tells whether little is left of a limit, and whether one keeps records back.
-// It marks the dispatcher if a limit should move with the next commit.
+// nearLocked tells whether the scan is near a limit, and whether a limit keeps records back. It
+// marks the dispatcher if a limit should move with the next commit.
 func (d *Dispatcher) nearLocked(now time.Time) (near, stuck bool) {
 	reach, moves := d.reachLocked(now), false
 	d.viewOwned(func(t *state.Topic, q *state.Queue) {
@@ -144,20 +143,19 @@ func (d *Dispatcher) nearLocked(now time.Time) (near, stuck bool) {
 	return near, stuck
 }
 
-// shouldMove tells whether a limit with so many records left should move, ahead or back.
+// shouldMove tells whether a limit that is that many records ahead should be raised or lowered.
 func shouldMove(left, reach int64) bool { return left <= reach*3/4 || left > reach*3/2 }
 
-// Show has the log hear of the owner.
+// Show commits a sign of the owner, for brokers that can't ask it.
 func (d *Dispatcher) Show(ctx context.Context) error { return d.moveLimits(ctx, false, true) }
 
-// moveLimits commits where the limits are to be, without linger if that is urgent. An owner
-// that shows itself does so also if they stay where they are.
+// moveLimits commits the moves of the limits. If shows is set, it commits also if there are none.
 func (d *Dispatcher) moveLimits(ctx context.Context, urgent, shows bool) error {
 	return d.all.b.Commit(ctx, Change{Urgent: urgent, Entries: func(dr *state.Draft) ([]format.Item, error) {
 		if err := d.CheckOwner(dr); err != nil {
 			return nil, err
 		}
-		items := d.limitItems(dr)
+		items := d.limitMoves(dr)
 		if len(items) == 0 && shows {
 			items = append(items, &format.WindowMoved{Queue: d.queue, Epoch: d.epoch, Window: dr.QueueWindow(d.queue, 0)})
 		}
@@ -165,9 +163,9 @@ func (d *Dispatcher) moveLimits(ctx context.Context, urgent, shows bool) error {
 	}})
 }
 
-// limitItems returns the moves of limits that the commit under construction should have.
-// When it is called, what became of those in earlier commits is known.
-func (d *Dispatcher) limitItems(dr *state.Draft) (items []format.Item) {
+// limitMoves returns the moves of limits for the commit under construction. Earlier commits of
+// this broker are decided when it is called.
+func (d *Dispatcher) limitMoves(dr *state.Draft) (items []format.Item) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -186,7 +184,7 @@ func (d *Dispatcher) limitItems(dr *state.Draft) (items []format.Item) {
 		case goal > window && (shouldMove(left, reach) || d.wanted > 0 && end > window):
 			p.lower = 0
 		case goal < window && shouldMove(left, reach):
-			p.lower = goal // before the log has it, nothing beyond goes out
+			p.lower = goal // from now on, before the log has it
 		default:
 			if p.lower != window {
 				p.lower = 0
@@ -206,12 +204,12 @@ func (d *Dispatcher) limitItems(dr *state.Draft) (items []format.Item) {
 // that it appends records to, and of those whose limits should move with the next commit.
 func (x *Dispatchers) Ride(d *state.Draft, items []format.Item) (moves []format.Item) {
 	for _, y := range x.behind(items) {
-		moves = append(moves, y.limitItems(d)...)
+		moves = append(moves, y.limitMoves(d)...)
 	}
 	return moves
 }
 
-// mark has the limits of a dispatcher move with the next commit.
+// mark makes the limits of a dispatcher move with the next commit.
 func (x *Dispatchers) mark(d *Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -228,7 +226,7 @@ func (x *Dispatchers) unmark(d *Dispatcher) {
 	}
 }
 
-// behind returns the dispatchers whose limits should be looked at for a commit of those items, each once.
+// behind returns the dispatchers whose limits a commit of those entries may move.
 func (x *Dispatchers) behind(items []format.Item) (list []*Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

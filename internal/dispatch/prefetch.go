@@ -9,13 +9,12 @@ import (
 )
 
 const (
-	chunkRecords = walkRecords
+	chunkRecords = scanRecords
 	chunkBytes   = 256 << 10
 	chunksMax    = 4
 )
 
-// chunk is records of one partition that were read together, since they are handed out
-// one after the other.
+// chunk is consecutive records of one partition that were read together.
 type chunk struct {
 	partition int32
 	from, to  int64
@@ -25,10 +24,10 @@ type chunk struct {
 
 func (c *chunk) key(offset int64) []byte { return c.records.Key(int(offset - c.from)) }
 
-// chunks are the few that a dispatcher keeps, the newest last.
+// chunks are those of a dispatcher, the newest last.
 type chunks []*chunk
 
-// at returns the chunk that holds a record, nil if there is none.
+// at returns the chunk that has a record; nil if none has.
 func (cs chunks) at(partition int32, offset int64) *chunk {
 	for _, c := range cs {
 		if c.partition == partition && c.from <= offset && offset < c.to {
@@ -38,13 +37,13 @@ func (cs chunks) at(partition int32, offset int64) *chunk {
 	return nil
 }
 
-// drop takes a chunk out, if it is there.
+// drop removes a chunk.
 func (cs *chunks) drop(c *chunk) {
 	*cs = slices.DeleteFunc(*cs, func(x *chunk) bool { return x == c })
 }
 
 // Load reads the records from a place on, and keeps them. One caller at a time reads for
-// all: most want what follows.
+// all, since most want the same records.
 func (d *Dispatcher) Load(ctx context.Context, at leases.Place) error {
 	_, err := d.load(ctx, at)
 	return err
@@ -90,25 +89,25 @@ func (d *Dispatcher) Record(ctx context.Context, x leases.Delivery) (r Records, 
 	return r, 0, err
 }
 
-// keptChunks are the chunks of all dispatchers, the oldest first.
-type keptChunks struct {
-	max int64 // bytes, but for the last one
+// prefetched are the chunks of all dispatchers, the oldest first.
+type prefetched struct {
+	max int64 // bytes; the last chunk alone may be larger
 
 	mu    sync.Mutex
-	list  []keptChunk
+	list  []prefetchedChunk
 	bytes int64
 }
 
-type keptChunk struct {
+type prefetchedChunk struct {
 	d *Dispatcher
 	c *chunk
 }
 
-// add returns those that have to go for a chunk.
-func (k *keptChunks) add(d *Dispatcher, c *chunk) (gone []keptChunk) {
+// add adds a chunk, and returns those that have to go for it.
+func (k *prefetched) add(d *Dispatcher, c *chunk) (gone []prefetchedChunk) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.list = append(k.list, keptChunk{d, c})
+	k.list = append(k.list, prefetchedChunk{d, c})
 	k.bytes += c.bytes
 	n := 0
 	for ; k.bytes > k.max && n < len(k.list)-1; n++ {
@@ -119,10 +118,10 @@ func (k *keptChunks) add(d *Dispatcher, c *chunk) (gone []keptChunk) {
 	return gone
 }
 
-func (k *keptChunks) remove(cs ...*chunk) {
+func (k *prefetched) remove(cs ...*chunk) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.list = slices.DeleteFunc(k.list, func(x keptChunk) bool {
+	k.list = slices.DeleteFunc(k.list, func(x prefetchedChunk) bool {
 		if !slices.Contains(cs, x.c) {
 			return false
 		}
@@ -131,7 +130,7 @@ func (k *keptChunks) remove(cs ...*chunk) {
 	})
 }
 
-// keep keeps a chunk, and so drops others: the oldest of this dispatcher, or of all.
+// keep keeps a chunk. The oldest of this dispatcher, or of all, may have to go.
 func (d *Dispatcher) keep(c *chunk) {
 	d.mu.Lock()
 	if d.closed {

@@ -37,11 +37,11 @@ func (d *Dispatcher) Take(now time.Time, w Want) (got Taken) {
 	defer func() { d.followLocked(now, lack) }()
 	most, holder, full := w.InFlight.roomLocked(d, now, w.Max)
 	if full != nil {
-		d.wakeLocked() // it may have been this one's turn
+		d.wakeLocked() // the turn may have been this receiver's
 		return Taken{Turn: full}
 	}
 	if !d.config.Paused {
-		if need := d.walkLocked(now, most); need != nil {
+		if need := d.scanLocked(now, most); need != nil {
 			return Taken{Need: need}
 		}
 		got.Until = now.Add(cmp.Or(w.Lease, d.config.Lease))
@@ -59,27 +59,25 @@ func (d *Dispatcher) Take(now time.Time, w Want) (got Taken) {
 	return got
 }
 
-// handLocked leases up to most records that may go out, and has the next attempts of others
-// counted: of as many as the receiver wants, which may be more.
+// handLocked leases up to most records, and commits the next attempts of others: up to the number
+// that the receiver wants, which may be larger.
 func (d *Dispatcher) handLocked(now, until time.Time, most, wanted int, holder *leases.Holder) (out []leases.Delivery) {
 	for {
 		got := d.table.Take(now, until, most-len(out), d.claimsLocked(wanted), holder)
 		out = append(out, got.Out...)
-		if parked := d.claimLocked(got.Claims); parked == 0 {
+		if dead := d.claimLocked(got.Claims); dead == 0 {
 			return out
 		}
 	}
 }
 
-// claimsLocked returns how many attempts more may be counted, so that receivers who wait and
-// one who wants that many get all they want. Each is lost if the owner is before it has
-// handed it out.
+// claimsLocked returns how many more attempts may be committed, so that waiting receivers and one that
+// wants most get what they want. If the owner is lost before it hands one out, that attempt is used up.
 func (d *Dispatcher) claimsLocked(most int) int {
 	return max(0, d.wanted+most-d.claiming-d.table.Ready())
 }
 
-// GiveTurn takes a receiver out of the line that won't look again, and gives its turn to
-// the next if it has come.
+// GiveTurn takes a receiver that gives up out of the line. If it had its turn, the next one gets it.
 func (d *Dispatcher) GiveTurn(turn chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,7 +106,7 @@ func (d *Dispatcher) NextDue(turn chan struct{}, inFlight *InFlight) (at time.Ti
 		earlier(d.shown.Add(OwnerShows))
 	}
 	if inFlight.fullLocked(turn) {
-		if end, some := d.table.NextEnd(); some { // of whomever: it is the table that notices
+		if end, some := d.table.NextEnd(); some { // of any worker: taking from the table frees it
 			earlier(end)
 		}
 		return at, ok
@@ -118,7 +116,7 @@ func (d *Dispatcher) NextDue(turn chan struct{}, inFlight *InFlight) (at time.Ti
 	}
 	if next, some := d.table.Next(); some && (next.After(now) || d.claimsLocked(0) > 0) {
 		earlier(next)
-	} // else its turn comes when a claim is settled
+	} // else a claim that is settled wakes it
 	if d.holds && d.held.After(now) {
 		earlier(d.held)
 	}
@@ -128,15 +126,15 @@ func (d *Dispatcher) NextDue(turn chan struct{}, inFlight *InFlight) (at time.Ti
 	return at, ok
 }
 
-// Handed counts records that receivers get.
+// Handed counts records that receivers got.
 func (d *Dispatcher) Handed(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.received.add(time.Now(), int64(n))
 }
 
-// Return takes deliveries back that their receivers did not get. They are no attempts: the
-// next receiver gets them.
+// Return takes back deliveries that their receivers did not get. The next receiver gets them, as the
+// same attempts.
 func (d *Dispatcher) Return(out ...leases.Delivery) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

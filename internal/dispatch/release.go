@@ -32,7 +32,7 @@ func (d *Dispatcher) release(ctx context.Context) {
 	}
 }
 
-// retire ends the dispatcher and returns what it has handed out and not heard of since.
+// retire ends the dispatcher and returns the deliveries that are with workers.
 func (d *Dispatcher) retire() (out []leases.Delivery) {
 	d.all.drop(d.queue)
 	d.mu.Lock()
@@ -51,7 +51,7 @@ func (d *Dispatcher) releases(dr *state.Draft, out []leases.Delivery) (items []f
 		p := uint32(x.Partition)
 		done, a, sure := dr.RecordState(d.queue, p, x.Offset)
 		if done || sure || a.Parked {
-			continue // the log knows
+			continue // the log has it
 		}
 		if of == nil || of.Partition != p {
 			of = &format.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}

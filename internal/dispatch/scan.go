@@ -10,12 +10,12 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// walkLocked makes records known that may be handed out, until there are enough fresh
-// ones. Where keys keep their order it has to read the records; then it returns the place
-// of some that it needs, which the caller loads before it calls again.
-func (d *Dispatcher) walkLocked(now time.Time, enough int) (need *leases.Place) {
-	d.riseLocked(now)
-	d.riseHeldLocked(now, enough)
+// scanLocked puts records that may be handed out into the table, until it has enough fresh ones. For
+// an ordered queue it has to read records: it returns the place of the first that it needs, which the
+// caller loads before it calls again.
+func (d *Dispatcher) scanLocked(now time.Time, enough int) (need *leases.Place) {
+	d.enterDueLocked(now)
+	d.enterHeldRecordsLocked(now, enough)
 	for d.wantsLocked(enough) {
 		i, ok := d.nextPartLocked()
 		if !ok {
@@ -26,21 +26,21 @@ func (d *Dispatcher) walkLocked(now time.Time, enough int) (need *leases.Place) 
 				return &leases.Place{Partition: int32(i), Offset: from}
 			}
 		}
-		d.viewOwned(func(t *state.Topic, q *state.Queue) { d.stepLocked(t, q, i, now, enough) })
+		d.viewOwned(func(t *state.Topic, q *state.Queue) { d.scanPartLocked(t, q, i, now, enough) })
 	}
 	return nil
 }
 
-// wantsLocked tells whether more records are to become known, so that there are enough fresh ones.
+// wantsLocked tells whether the table should get more records, so that it has enough fresh ones.
 func (d *Dispatcher) wantsLocked(enough int) bool { return d.table.Fresh() < enough && d.roomLocked() }
 
-// roomLocked tells whether more records may become known.
+// roomLocked tells whether the table may get more records.
 func (d *Dispatcher) roomLocked() bool {
 	return d.table.Len() < knownMax && d.table.Blocked() < blockedMax
 }
 
-// nextPartLocked returns a partition that has records which were not looked at and may be
-// handed out. It skips what is done.
+// nextPartLocked returns the next partition with unscanned records up to its limit. It skips
+// records that are done.
 func (d *Dispatcher) nextPartLocked() (i int, ok bool) {
 	d.viewOwned(func(t *state.Topic, q *state.Queue) {
 		d.growLocked(len(t.Partitions))
@@ -54,18 +54,18 @@ func (d *Dispatcher) nextPartLocked() (i int, ok bool) {
 	return i, ok
 }
 
-// stepLocked looks at the next records of a partition, until there are enough fresh ones. It
-// is another one's turn when it has looked at walkRecords.
-func (d *Dispatcher) stepLocked(t *state.Topic, q *state.Queue, i int, now time.Time, enough int) {
+// scanPartLocked scans the next records of a partition, until the table has enough fresh ones. After
+// scanRecords it is the next partition's turn.
+func (d *Dispatcher) scanPartLocked(t *state.Topic, q *state.Queue, i int, now time.Time, enough int) {
 	p := &d.parts[i]
 	if uncertain := min(t.Partitions[i].End, q.Doubt(int32(i))); p.next < uncertain && !d.config.Ordered {
-		d.holdLocked(q, int32(i), uncertain, now)
+		d.holdRangeLocked(q, int32(i), uncertain, now)
 		return
 	}
-	if d.turn != i || d.walked >= walkRecords {
-		d.turn, d.walked = i, 0
+	if d.turn != i || d.scanned >= scanRecords {
+		d.turn, d.scanned = i, 0
 	}
-	limit := min(t.Partitions[i].End, d.limitLocked(q, i), p.next+walkRecords-d.walked)
+	limit := min(t.Partitions[i].End, d.limitLocked(q, i), p.next+scanRecords-d.scanned)
 	var known *chunk
 	if d.config.Ordered {
 		if known = d.chunks.at(int32(i), p.next); known == nil {
@@ -82,30 +82,30 @@ func (d *Dispatcher) stepLocked(t *state.Topic, q *state.Queue, i int, now time.
 			run := delay{run.due, at.Partition, o, min(limit, run.to)}
 			heap.Push(&d.delayed, run)
 			o = run.to - 1
-		case delayed: // those of its key that come later wait for it
-			d.meetLocked(q, at, keyOf(known.key(o)), run.due)
+		case delayed: // later ones of its key wait for it
+			d.enterLocked(q, at, keyOf(known.key(o)), run.due)
 		case known != nil:
-			d.meetLocked(q, at, keyOf(known.key(o)), time.Time{})
+			d.enterLocked(q, at, keyOf(known.key(o)), time.Time{})
 		default:
-			d.meetLocked(q, at, leases.NoKey, time.Time{})
+			d.enterLocked(q, at, leases.NoKey, time.Time{})
 		}
 		p.next = o + 1
 	}
 	if d.wantsLocked(enough) {
 		p.next = max(p.next, limit)
 	}
-	if d.walked += p.next - from; d.walked >= walkRecords || p.next >= limit {
+	if d.scanned += p.next - from; d.scanned >= scanRecords || p.next >= limit {
 		d.turn = i + 1
 	}
 }
 
-// meetLocked makes one record known that is not done, and is not due before then. An earlier
-// owner to which the store told a later time may have handed it out all the same.
-func (d *Dispatcher) meetLocked(q *state.Queue, at leases.Place, key uint64, due time.Time) {
+// enterLocked puts a record that is not done into the table; due is zero unless it is delayed. A
+// delayed record may be with a worker: an earlier owner may have seen a later time of the store.
+func (d *Dispatcher) enterLocked(q *state.Queue, at leases.Place, key uint64, due time.Time) {
 	a, listed := q.Last(at.Partition, at.Offset)
 	delivery := leases.Delivery{Place: at, Number: a.Number}
-	rest, rests := d.rests[at]
-	delete(d.rests, at)
+	rest, putBacks := d.putBacks[at]
+	delete(d.putBacks, at)
 	again := func(from time.Time) {
 		if due.After(from) {
 			from = due
@@ -115,13 +115,13 @@ func (d *Dispatcher) meetLocked(q *state.Queue, at leases.Place, key uint64, due
 	switch {
 	case a.Parked:
 	case mayBeOut(a, listed):
-		from := d.held // its worker may still be at it
+		from := d.held // its worker may still work on it
 		if until := d.extended[at]; until.After(from) {
 			from = until
 		}
 		delete(d.extended, at)
 		again(from)
-	case rests:
+	case putBacks:
 		again(rest)
 	case listed:
 		again(d.opened.When(a.NotBefore))
@@ -132,14 +132,14 @@ func (d *Dispatcher) meetLocked(q *state.Queue, at leases.Place, key uint64, due
 	}
 }
 
-// mayBeOut tells whether an owner that was lost may have handed out the last delivery that
-// the log knows of a record which is not done.
+// mayBeOut tells whether the last attempt that the log has of a record may be with a worker of an
+// earlier owner. The record is not done.
 func mayBeOut(a state.Attempt, listed bool) bool {
 	return !a.Parked && a.Number > 0 && (!listed || a.Tries() > 0 && a.NotBefore == 0)
 }
 
-// riseLocked makes known what has come due.
-func (d *Dispatcher) riseLocked(now time.Time) {
+// enterDueLocked puts delayed records that are due into the table.
+func (d *Dispatcher) enterDueLocked(now time.Time) {
 	if len(d.delayed) == 0 || d.delayed[0].due.After(now) {
 		return
 	}
@@ -147,7 +147,7 @@ func (d *Dispatcher) riseLocked(now time.Time) {
 		for len(d.delayed) > 0 && !d.delayed[0].due.After(now) && d.roomLocked() {
 			x := &d.delayed[0]
 			if x.from = q.NextUndone(x.partition, x.from); x.from < x.to {
-				d.meetLocked(q, leases.Place{Partition: x.partition, Offset: x.from}, leases.NoKey, time.Time{})
+				d.enterLocked(q, leases.Place{Partition: x.partition, Offset: x.from}, leases.NoKey, time.Time{})
 				x.from++
 				continue
 			}
@@ -156,14 +156,14 @@ func (d *Dispatcher) riseLocked(now time.Time) {
 	})
 }
 
-// delay is a run of records that were passed over, since they are not due before then.
+// delay is a run of records that the scan passed before they were due.
 type delay struct {
 	due       time.Time
 	partition int32
 	from, to  int64
 }
 
-// delays is a heap: the first is due first.
+// delays is a heap by due time.
 type delays []delay
 
 func (d delays) Len() int { return len(d) }
@@ -182,27 +182,26 @@ func (d *delays) Pop() any {
 	return last
 }
 
-// aheadRun is a run of delayed records that were not looked at, from an offset up to another.
+// aheadRun is a run of delayed records beyond the scan: from inclusive, to exclusive.
 type aheadRun struct {
 	from, to int64
 	due      time.Time
 }
 
-// delay takes note of delayed records. Nobody may come for long to look at them, so it forgets
-// those that are due.
+// delay notes delayed records. There may be no scan for long, so it drops runs that are due.
 func (d *Dispatcher) delay(partition int32, x aheadRun, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := d.ahead[partition]
 	if len(list) == cap(list) {
 		list = slices.DeleteFunc(list, func(y aheadRun) bool { return !y.due.After(now) })
-		list = slices.Grow(list, len(list)+1) // so that it is looked through once for each time that it doubles
+		list = slices.Grow(list, len(list)+1) // so that it is searched once each time that it doubles
 	}
 	d.ahead[partition] = append(list, x)
 }
 
-// delayAt returns the run of delayed records that an offset is in, if it is not due.
-// Offsets ascend from call to call.
+// delayAt returns the run of delayed records that has an offset, if it is not due. Offsets ascend
+// from call to call.
 func (d *Dispatcher) delayAt(at leases.Place, now time.Time) (run aheadRun, ok bool) {
 	list := d.ahead[at.Partition]
 	passed := 0
@@ -224,8 +223,8 @@ func (d *Dispatcher) delayAt(at leases.Place, now time.Time) (run aheadRun, ok b
 
 var keySeed = maphash.MakeSeed()
 
-// keyOf returns what stands for a record's key. That two keys may have the same does no
-// harm: it orders what need not be.
+// keyOf returns the hash of a record's key. Two keys with one hash do no harm: their records
+// keep an order that they need not keep.
 func keyOf(key []byte) uint64 {
 	if key == nil {
 		return leases.NoKey

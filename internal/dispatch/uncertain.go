@@ -9,18 +9,17 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// What an owner that was lost may have handed out is held back for one lease. It stays a
-// range of offsets, however long, until the lease is over; then its records become known
-// as receivers want them. A record becomes known before that if it is put back, or its
-// lease is extended.
+// Records that a lost owner may have handed out are held back for one lease. Until then they
+// stay a range of offsets, however long; then the table gets them as receivers want them. A
+// record gets into the table before that if its worker puts it back or extends its lease.
 
-// offsets are those from from to to-1.
+// offsets is a range: from inclusive, to exclusive.
 type offsets struct{ from, to int64 }
 
-// holdLocked passes over the next records of a partition, up to to, which an owner that was
-// lost may have handed out. Those of which the log knows more become known; those that are
-// not due wait until they are.
-func (d *Dispatcher) holdLocked(q *state.Queue, partition int32, to int64, now time.Time) {
+// holdRangeLocked holds the next records of a partition back, up to to, which a lost owner may have
+// handed out. The table gets those of which the log has an attempt; delayed ones wait until
+// they are due.
+func (d *Dispatcher) holdRangeLocked(q *state.Queue, partition int32, to int64, now time.Time) {
 	for _, run := range d.ahead[partition] {
 		p := &d.parts[partition]
 		if run.from >= to {
@@ -39,8 +38,8 @@ func (d *Dispatcher) holdLocked(q *state.Queue, partition int32, to int64, now t
 	d.holdRunLocked(q, partition, to)
 }
 
-// holdRunLocked is holdLocked of records that are due. It returns false if there is no room
-// for all of those that become known.
+// holdRunLocked is holdRangeLocked for records that are due. It returns false if the table has no
+// room for all that it should get.
 func (d *Dispatcher) holdRunLocked(q *state.Queue, partition int32, to int64) bool {
 	p, all := &d.parts[partition], true
 	for _, o := range q.Listed(partition, p.next, to) {
@@ -48,7 +47,7 @@ func (d *Dispatcher) holdRunLocked(q *state.Queue, partition int32, to int64) bo
 			to = o
 			break
 		}
-		d.meetLocked(q, leases.Place{Partition: partition, Offset: o}, leases.NoKey, time.Time{})
+		d.enterLocked(q, leases.Place{Partition: partition, Offset: o}, leases.NoKey, time.Time{})
 	}
 	if p.next < to {
 		p.held = append(p.held, offsets{p.next, to})
@@ -58,16 +57,16 @@ func (d *Dispatcher) holdRunLocked(q *state.Queue, partition int32, to int64) bo
 	return all
 }
 
-// riseHeldLocked adds held records to the table once the hold is over, until enough of them
-// wait for their next attempt.
-func (d *Dispatcher) riseHeldLocked(now time.Time, enough int) {
+// enterHeldRecordsLocked puts held records into the table once the hold is over, until enough of
+// them wait for their next attempt.
+func (d *Dispatcher) enterHeldRecordsLocked(now time.Time, enough int) {
 	if !d.holds || now.Before(d.held) {
 		return
 	}
-	d.view(func(_ *state.Topic, q *state.Queue) { d.riseHeldIn(q, enough-d.table.Due(now, enough)) })
+	d.view(func(_ *state.Topic, q *state.Queue) { d.enterHeldRecordsIn(q, enough-d.table.Due(now, enough)) })
 }
 
-func (d *Dispatcher) riseHeldIn(q *state.Queue, enough int) {
+func (d *Dispatcher) enterHeldRecordsIn(q *state.Queue, enough int) {
 	for i := range d.parts {
 		p := &d.parts[i]
 		for len(p.held) > 0 {
@@ -80,7 +79,7 @@ func (d *Dispatcher) riseHeldIn(q *state.Queue, enough int) {
 				continue
 			}
 			before := d.table.Len()
-			d.meetLocked(q, leases.Place{Partition: int32(i), Offset: x.from}, leases.NoKey, time.Time{})
+			d.enterLocked(q, leases.Place{Partition: int32(i), Offset: x.from}, leases.NoKey, time.Time{})
 			x.from++
 			enough -= d.table.Len() - before
 		}
@@ -89,9 +88,9 @@ func (d *Dispatcher) riseHeldIn(q *state.Queue, enough int) {
 	d.holds = false
 }
 
-// meetHeldLocked makes a record known that is in a range which is held back. It returns
-// false if it is in none.
-func (d *Dispatcher) meetHeldLocked(x leases.Delivery) bool {
+// enterHeldLocked puts a record of a held range into the table. It returns false if no such range
+// has it.
+func (d *Dispatcher) enterHeldLocked(x leases.Delivery) bool {
 	if int(x.Partition) >= len(d.parts) {
 		return false
 	}
