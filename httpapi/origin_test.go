@@ -2,9 +2,11 @@ package httpapi
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +92,39 @@ func TestPagesThatAreAllowedSeeAnswers(t *testing.T) {
 			}
 			if c.allowed != nil && a.Header.Values("Vary")[0] != "Origin" {
 				t.Errorf("caches are not told: %q", a.Header.Values("Vary"))
+			}
+		}
+	}
+}
+
+// A page sees every header that the document describes, whether its origin is allowed or it has
+// a signed URL.
+func TestPagesSeeAllHeaders(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{AllowOrigins: []string{page}})
+	_, ops := newKey(t, s.broker, "ops", seb.ScopeAdmin)
+	s.append("orders", "a", bearer(ops)...)
+	names := map[string]bool{}
+	for _, item := range openDocument(t).Paths.Map() {
+		for _, operation := range item.Operations() {
+			for _, response := range operation.Responses.Map() {
+				for _, name := range headerNames(response.Value) {
+					names[name] = true
+				}
+			}
+		}
+	}
+	if !names["Seb-Warning"] || !names["Retry-After"] {
+		t.Fatalf("the document describes %v", slices.Sorted(maps.Keys(names)))
+	}
+	for _, a := range []answer{
+		s.get(ordersPath, append(bearer(ops), "Origin", page)...),
+		s.get(ordersPath+"?token="+signedFor(t, ops, "orders"), "Origin", stranger),
+	} {
+		a.want(t, 200)
+		exposed := strings.Split(a.Header.Get("Access-Control-Expose-Headers"), ", ")
+		for name := range names {
+			if !slices.Contains(exposed, name) && !slices.Contains(exposed, "*") {
+				t.Errorf("%s exposes %v, not %s", a.Request.URL.Path, exposed, name)
 			}
 		}
 	}
