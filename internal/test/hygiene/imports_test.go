@@ -45,7 +45,7 @@ var layers = []layer{
 		why: "batches are bytes: where they come from and go to is not their business",
 	},
 	{
-		pkg: "internal/format", may: []string{"internal/record"},
+		pkg: "internal/format",
 		why: "objects are bytes: what their items mean, and who claims which slot, is not its business",
 	},
 	{
@@ -53,11 +53,11 @@ var layers = []layer{
 		why: "the log decides the order of commits, not what they mean",
 	},
 	{
-		pkg: "internal/state", may: []string{"internal/format", "internal/record"},
+		pkg: "internal/state", may: []string{"internal/format"},
 		why: "the fold is pure: it sees commits, never a store or a cache",
 	},
 	{
-		pkg: "internal/cache", may: []string{"internal/record", "objstore"},
+		pkg: "internal/cache", may: []string{"internal/record"},
 		why: "the cache holds verified batches by name, whatever the log says of them",
 	},
 	{
@@ -114,7 +114,7 @@ var layers = []layer{
 		},
 	},
 	{
-		pkg: "internal/test/s3test", may: []string{"objstore", "objstore/s3store"},
+		pkg: "internal/test/s3test", may: []string{"objstore/s3store"},
 		why: "an S3 server for tests serves tests of every layer above the store",
 	},
 	{
@@ -126,7 +126,7 @@ var layers = []layer{
 		why: "it runs whole brokers as their users do, and looks inside only at what they leave in the bucket",
 	},
 	{
-		pkg: "internal/growth", may: []string{"objstore"},
+		pkg: "internal/growth",
 		why: "it measures the command as its users run it",
 	},
 	{
@@ -208,6 +208,26 @@ func checkLayers(tr *tree, layers []layer) []string {
 	return findings
 }
 
+// checkUsed reports imports that the table allows, and that no file needs.
+func checkUsed(tr *tree, layers []layer) []string {
+	var findings []string
+	refused := len(checkImports(tr, layers))
+	for i, l := range layers {
+		for _, pkg := range slices.Concat(l.may, l.look.may) {
+			fewer := slices.Clone(layers)
+			fewer[i].may, fewer[i].look.may = allBut(l.may, pkg), allBut(l.look.may, pkg)
+			if len(checkImports(tr, fewer)) == refused {
+				findings = append(findings, fmt.Sprintf("package %s may import %s, and does not: take it out of the table", l.pkg, pkg))
+			}
+		}
+	}
+	return findings
+}
+
+func allBut(pkgs []string, pkg string) []string {
+	return slices.DeleteFunc(slices.Clone(pkgs), func(x string) bool { return x == pkg })
+}
+
 func checkHomes(tr *tree, homes []home) []string {
 	var findings []string
 	for _, src := range tr.sources {
@@ -234,6 +254,7 @@ func TestImportsPointDown(t *testing.T) {
 	}
 	report(t, checkLayers(tr, layers))
 	report(t, checkImports(tr, layers))
+	report(t, checkUsed(tr, layers))
 }
 
 func TestDependenciesStayAtHome(t *testing.T) {
@@ -306,6 +327,18 @@ func TestLibraryLinksLittle(t *testing.T) {
 			t.Errorf("the library no longer links %s: take it out of the table", module)
 		}
 	}
+}
+
+func TestUnusedImportsAreFound(t *testing.T) {
+	tr := fakeTree(t,
+		"a/a.go", "package a\nimport _ \""+modulePath+"/b\"",
+		"a/a_test.go", "package a\nimport _ \""+modulePath+"/objstore\"",
+		"a/tool.go", "package a\nimport _ \""+modulePath+"/c\"",
+	)
+	want(t, checkUsed(tr, []layer{{pkg: "a", may: []string{"b"}, look: looksInside{files: []string{"tool.go"}, may: []string{"c"}}}}))
+	want(t, checkUsed(tr, []layer{{pkg: "a", may: []string{"b", "d"}, look: looksInside{files: []string{"tool.go"}, may: []string{"c"}}}}), "a may import d")
+	want(t, checkUsed(tr, []layer{{pkg: "a", may: []string{"b", "c", "objstore"}}}), "a may import objstore")
+	want(t, checkUsed(tr, []layer{{pkg: "a", may: []string{"b"}, look: looksInside{files: []string{"tool.go"}, may: []string{"c", "d"}}}}), "a may import d")
 }
 
 func TestImportChecksFind(t *testing.T) {
