@@ -122,6 +122,29 @@ func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) er
 	return r.grow(ctx, n, min(d, memoryWaitMax))
 }
 
+// GrowNow takes most bytes more, or as many as there is room for at once, and returns how many. It
+// takes nothing if those would be fewer than least, or if others wait for what they may have.
+func (r *Reservation) GrowNow(least, most int64) int64 {
+	b, s := r.b, r.share
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.ended != nil || s.next() != nil {
+		return 0
+	}
+	s.enter(r)
+	n := min(most, s.limit-s.used, s.ceiling-b.used)
+	if !s.mayHave(r, n) {
+		n = min(n, s.part()-s.weight(r, 0))
+	}
+	if n < max(least, 1) {
+		s.exit(r)
+		return 0
+	}
+	b.growLocked(r, n)
+	b.resize(b.limit - b.used)
+	return n
+}
+
 func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration) error {
 	b, s := r.b, r.share
 	if n <= 0 {

@@ -29,10 +29,18 @@ func (h *Handler) newAnswerMemory(w *response) *answerMemory {
 }
 
 // reserve implements [seb.FetchOptions].Reserve: what there is no memory for now is
-// left to the next read.
+// left to the next read. A large answer gets what there is room for at once, if that is a
+// quarter of it or more.
 func (m *answerMemory) reserve(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error) {
 	bytes = m.atMost(bytes, records, int64(recordStructBytes))
 	n := bytes + int64(records)*int64(recordStructBytes)
+	if n > smallBytes {
+		m.begin(seb.ShareAnswers)
+		if m.held = m.of.GrowNow(n/4, n); m.held > 0 {
+			records = max(1, int(int64(records)*m.held/n))
+			return records, m.held - int64(records)*int64(recordStructBytes), nil
+		}
+	}
 	if n > smallBytes && m.take(ctx, seb.ShareAnswers, n, answerWait) == nil {
 		return records, bytes, nil
 	}
@@ -52,13 +60,18 @@ func (m *answerMemory) atMost(bytes int64, records int, structBytes int64) int64
 // take reserves n bytes of a share in place of what was reserved, and waits for no longer
 // than that, nor than the broker ever does.
 func (m *answerMemory) take(ctx context.Context, s seb.Share, n int64, wait time.Duration) error {
-	m.free()
-	m.of, m.share = m.broker.NewReservation(s, m.holder, nil), s
+	m.begin(s)
 	if err := m.of.GrowSoon(ctx, n, wait); err != nil {
 		return err
 	}
 	m.held = n
 	return nil
+}
+
+// begin makes a reservation of a share, which holds nothing yet, in place of what was reserved.
+func (m *answerMemory) begin(s seb.Share) {
+	m.free()
+	m.of, m.share = m.broker.NewReservation(s, m.holder, nil), s
 }
 
 // settle makes of what was reserved what the answer holds.

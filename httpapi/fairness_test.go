@@ -200,6 +200,36 @@ func TestSlowReaderLeavesRoomForAnswers(t *testing.T) {
 	})
 }
 
+// A large read that there is no room for gets what there is room for, at once.
+func TestSlowReaderCostsOthersLittle(t *testing.T) {
+	bubble(t, seb.Options{Memory: 32 << 20}, func(t *testing.T, s *server) {
+		for range 100 {
+			s.append("orders", strings.Repeat("x", 100<<10))
+		}
+		newKey(t, s.broker, "ops", seb.ScopeAdmin)
+		_, bad := newKey(t, s.broker, "bad", seb.ScopeRead)
+		_, good := newKey(t, s.broker, "good", seb.ScopeRead)
+		for range 8 {
+			s.dial("GET " + ordersPath + "?max_bytes=8300000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + bad + "\r\n\r\n")
+		}
+		synctest.Wait()
+		time.Sleep(2 * answerWait) // fake: until the others have small answers
+		synctest.Wait()
+		if used, limit := s.broker.ShareBytes(seb.ShareAnswers); limit-used >= 4<<20 {
+			t.Fatalf("only %d bytes of %d are taken", used, limit)
+		}
+		start := time.Now()
+		for range 4 {
+			if a := s.get(ordersPath+"?offset=0&max_bytes=4194304", bearer(good)...); len(a.body) < 1<<20 {
+				t.Errorf("a large read got %d bytes", len(a.body))
+			}
+		}
+		if took := time.Since(start); took > 0 {
+			t.Errorf("large reads took %v", took)
+		}
+	})
+}
+
 // A record that takes more than a holder's part, as one of a broker with more memory may, can still
 // be read.
 func TestRecordLargerThanAPartIsRead(t *testing.T) {
