@@ -227,6 +227,69 @@ func TestCommandsThatPrintEndQuietlyWhenNobodyReads(t *testing.T) {
 	}
 }
 
+func TestReadersAreCommands(t *testing.T) {
+	names := map[string]bool{}
+	for _, node := range newParser(t.Context(), streams{out: io.Discard, err: io.Discard}, func(int) {}).Model.Leaves(false) {
+		names[nameOf(node)] = true
+	}
+	for _, name := range readers {
+		if !names[name] {
+			t.Errorf("%q is no command", name)
+		}
+	}
+}
+
+// The exit code says what a check found, also when nobody reads the rest.
+func TestChecksFailWhenNobodyReads(t *testing.T) {
+	b := copyOf(t, goodBucket)
+	b.edit(slot(9), func(x []byte) []byte { x[4] = 3; return reseal(x) })
+	newer := b.inDirectory(t)
+	b.delete(t, slot(5))
+	damaged := b.inDirectory(t)
+	for _, test := range []struct {
+		args string
+		code int
+	}{
+		{"fsck --store " + damaged, exitDamage},
+		{"fsck --store " + newer, exitFailure},
+		{"dump --store " + newer + " " + slot(9), exitFailure},
+	} {
+		for _, form := range []string{"text", "json"} {
+			var stderr bytes.Buffer
+			code := run(t.Context(), append(strings.Fields(test.args), "--output", form), streams{nil, brokenPipe{}, &stderr})
+			if code != test.code || !strings.Contains(stderr.String(), "seb: ") {
+				t.Errorf("%s as %s: exit code %d, %s", test.args, form, code, &stderr)
+			}
+		}
+	}
+}
+
+// What was done can't be asked for again, and some of it is a secret.
+func TestCommandsThatChangeFailWhenNobodyReads(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"id":7,"name":"ops","key":"seb_1","secret":"whsec_1","count":1,"partitions":[{"partition":0}],"keys":[{"id":7,"name":"ops"}]}`)
+	}))
+	defer server.Close()
+	t.Setenv("SEB_KEY", "seb_1_"+strings.Repeat("a", 64))
+	for _, args := range []string{
+		"key create ops --scope admin", "key revoke 7", "queue push set a b http://localhost/", "url --topic a",
+		"topic create a", "topic trim a --partition 0 --before 1", "queue create a b", "consumer reset a b --from earliest",
+	} {
+		for _, form := range []string{"text", "json"} {
+			var stderr bytes.Buffer
+			code := run(t.Context(), append(strings.Fields(args), "--output", form, "--server", server.URL), streams{nil, brokenPipe{}, &stderr})
+			if code != exitFailure || !strings.Contains(stderr.String(), "write the output: broken pipe") {
+				t.Errorf("%s as %s: exit code %d, %s", args, form, code, &stderr)
+			}
+		}
+	}
+	var stderr bytes.Buffer
+	code := run(t.Context(), []string{"produce", "a", "--output", "json", "--server", server.URL}, streams{strings.NewReader("x"), brokenPipe{}, &stderr})
+	if code != exitFailure || !strings.Contains(stderr.String(), "write the output: broken pipe") {
+		t.Errorf("produce: exit code %d, %s", code, &stderr)
+	}
+}
+
 // A broken connection is no end of the topic, though its error is the same.
 func TestConsumeTakesABrokenConnectionForNoEnd(t *testing.T) {
 	write := &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.EPIPE)}

@@ -74,9 +74,7 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 		d.printf("\nverdict: %s for Seb\n", d.paint(red, "NOT usable"))
 	}
 	if c.json() {
-		if err := printJSON(std.out, d); err != nil {
-			return err
-		}
+		d.err = printJSON(std.out, d)
 	}
 	return d.verdict()
 }

@@ -52,7 +52,9 @@ func (c *dumpCmd) Run(ctx context.Context, std streams) (err error) {
 	}
 	defer func() {
 		if d.collect {
-			err = errors.Join(err, printJSON(std.out, d))
+			if unwritten := printJSON(std.out, d); err == nil {
+				err = unwritten
+			}
 		}
 	}()
 	if err := d.dump(b, filepath.ToSlash(c.Object)); errors.Is(err, format.ErrVersion) {

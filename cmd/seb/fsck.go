@@ -63,10 +63,9 @@ func (c *fsckCmd) check(ctx context.Context, std streams, store objstore.Store) 
 	}})
 	p.clear()
 	noLog := errors.Is(err, fsck.ErrNoLog)
+	var unwritten error
 	if c.json() || !noLog { // of no log, nothing is sound
-		if err := c.print(std, r); err != nil {
-			return err
-		}
+		unwritten = c.print(std, r)
 	}
 	newer := len(r.Of(fsck.Newer))
 	switch {
@@ -80,7 +79,7 @@ func (c *fsckCmd) check(ctx context.Context, std streams, store objstore.Store) 
 	case newer > 0:
 		return fmt.Errorf("check %s: %d objects were not checked: %w", c.Store, newer, format.ErrVersion)
 	}
-	return nil
+	return unwritten
 }
 
 // stopped says that it was an interrupt, if it was.

@@ -84,12 +84,16 @@ func (c *keyCreateCmd) Run(ctx context.Context, std streams) error {
 		return fmt.Errorf("create key %s: %w", c.Name, err)
 	}
 	if c.json() {
-		return printJSON(std.out, k)
+		err = printJSON(std.out, k)
+	} else {
+		note(std.err, "key %d, %s, for %s of %s, %s; it is not shown again\n",
+			k.ID, k.Name, strings.Join(k.Scopes, ","), strings.Join(k.Topics, ","), expires(k.Expires))
+		_, err = fmt.Fprintln(std.out, k.Key)
 	}
-	note(std.err, "key %d, %s, for %s of %s, %s; it is not shown again\n",
-		k.ID, k.Name, strings.Join(k.Scopes, ","), strings.Join(k.Topics, ","), expires(k.Expires))
-	_, err = fmt.Fprintln(std.out, k.Key)
-	return err
+	if err != nil {
+		return hinted(err, fmt.Sprintf("the key exists, but was not shown: revoke it with `seb key revoke %d`, and create another", k.ID))
+	}
+	return nil
 }
 
 func expires(t *time.Time) string {

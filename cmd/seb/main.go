@@ -155,6 +155,7 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 			panic(r)
 		}
 	}()
+	std.out = outputStream{std.out}
 	if len(args) > 0 && args[0] == "help" { // as many commands have it
 		args = append(slices.Clone(args[1:]), "--help")
 	}
@@ -173,13 +174,23 @@ func run(ctx context.Context, args []string, std streams) (code int) {
 	}
 	preferTypedKey(command)
 	err = command.Run()
-	if nobodyReads(err) && exitCode(ctx, err) == exitFailure { // and nothing else went wrong
-		return exitOK // as any command before | head
+	if nobodyReads(err) && exitCode(ctx, err) == exitFailure && slices.Contains(readers, nameOf(command.Selected())) {
+		return exitOK // nothing else went wrong
 	}
 	if err != nil && !errors.Is(err, errEnded) {
 		report(std.err, pointToHelp(command, err))
 	}
 	return exitCode(ctx, err)
+}
+
+// nameOf returns a command's words, such as "topic list".
+func nameOf(command *kong.Node) string { return strings.TrimPrefix(command.FullPath(), "seb ") }
+
+// readers are the commands that change nothing: a caller can ask for their output again, so
+// it is no failure if nobody reads it to its end, as before head.
+var readers = []string{
+	"bill", "complete", "completion", "consume", "consumer list", "consumer show", "doctor", "dump", "fsck", "key list",
+	"queue dead", "queue list", "queue push show", "queue show", "top", "topic list", "topic show", "version",
 }
 
 // pointToHelp says where to read on after a mistake that comes without advice, whether it

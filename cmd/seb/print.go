@@ -19,15 +19,18 @@ func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return written(e.Encode(v))
+	return e.Encode(v)
 }
 
-// written returns the error of a write to standard output as one.
-func written(err error) error {
-	if err == nil {
-		return nil
+// outputStream is standard output, whose errors are outputErrors.
+type outputStream struct{ w io.Writer }
+
+func (o outputStream) Write(p []byte) (int, error) {
+	n, err := o.w.Write(p)
+	if err != nil {
+		err = outputError{err}
 	}
-	return outputError{err}
+	return n, err
 }
 
 // printer writes for people. It keeps the first error, so that a full disk
@@ -44,8 +47,7 @@ func newPrinter(w io.Writer) *printer { return &printer{painter: painterFor(w), 
 
 func (p *printer) printf(format string, args ...any) {
 	if p.err == nil {
-		_, err := fmt.Fprintf(p.w, format, args...)
-		p.err = written(err)
+		_, p.err = fmt.Fprintf(p.w, format, args...)
 	}
 }
 
@@ -59,7 +61,7 @@ func (p *printer) table(rows func(*printer)) {
 		p.err = inner.err
 	}
 	if err := t.Flush(); p.err == nil {
-		p.err = written(err)
+		p.err = err
 	}
 }
 

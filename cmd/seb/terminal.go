@@ -35,6 +35,9 @@ func (t terminal) Write(p []byte) (int, error) {
 
 // fileOf returns the file behind a terminal, else w itself: for what is to pass as it is.
 func fileOf(w io.Writer) io.Writer {
+	if o, ok := w.(outputStream); ok {
+		return fileOf(o.w)
+	}
 	if t, ok := w.(terminal); ok {
 		return t.file
 	}

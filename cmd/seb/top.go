@@ -91,7 +91,7 @@ func (c *topCmd) screen(std streams) (show func(*topView) error, once bool) {
 	if c.json() {
 		e := json.NewEncoder(std.out)
 		e.SetEscapeHTML(false)
-		return func(v *topView) error { return written(e.Encode(v)) }, c.Once
+		return func(v *topView) error { return e.Encode(v) }, c.Once
 	}
 	p := newPrinter(std.out)
 	if c.Once || !isTerminal(std.out) {
