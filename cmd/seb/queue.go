@@ -147,9 +147,10 @@ type queueListCmd struct {
 	Topic string `arg:"" type:"topic" help:"Name of the topic."`
 }
 
-const queueColumnsHelp = `READY may be handed out now, DELAYED later: not due yet, or waiting for another attempt. LEASED is with workers, HELD
-may be: the broker that handed it out was lost, and it waits for one lease. - is not known to this broker, and counted as ready: after a
-restart until a worker has asked for records. DEAD is parked. OLDEST is how long the oldest of them is there.`
+const queueColumnsHelp = `READY records may be handed out now, DELAYED ones later: they are not due yet, or wait for another attempt. LEASED records are
+with workers. HELD ones may be with workers: the broker that handed them out was lost, and they wait for one lease. After a restart
+LEASED and HELD are -, and their records count as READY, until a worker asks for records. DEAD records are parked. OLDEST is the age of
+the oldest record that is neither done nor parked.`
 
 // Help shows examples.
 func (queueListCmd) Help() string {

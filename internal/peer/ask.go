@@ -39,9 +39,9 @@ func (i *Identity) ask(ctx context.Context, conn net.Conn, host string, owner Ke
 	if err != nil {
 		return nil, fmt.Errorf("ask for a connection between brokers: %w", err)
 	}
-	_ = answer.Body.Close() // there is none that matters
+	_ = answer.Body.Close() // its bytes do not matter
 	if answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get("Upgrade") != protocol {
-		return nil, fmt.Errorf("ask for a connection between brokers: what answers there with %d is no broker, or does not let one through", answer.StatusCode)
+		return nil, fmt.Errorf("ask for a connection between brokers: the answer has status %d: the address is not that of a broker, or a proxy refuses the upgrade", answer.StatusCode)
 	}
 	// Nothing is lost with the reader: the other side speaks next when it is spoken to.
 	limited.allow(handshakeBytesMax)
