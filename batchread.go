@@ -203,7 +203,7 @@ func lost(err error) bool {
 }
 
 func (b *Broker) dataLost(l state.Location, err error) error {
-	b.metrics.dataLost.Inc()
+	b.metrics.dataLost.Add(1)
 	return &Error{
 		Code:   CodeDataLost,
 		Detail: fmt.Sprintf("%s, which holds offsets %d to %d, is missing or damaged", objectKey(l.Object), l.Base, l.Base+l.Count-1),

@@ -169,12 +169,6 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 		b.end()
 		return nil, err
 	}
-	if opts.Metrics != nil {
-		if err := b.metrics.register(opts.Metrics, b); err != nil {
-			b.end()
-			return nil, errors.Join(fmt.Errorf("register metrics: %w", err), b.cache.Close())
-		}
-	}
 	b.opened, b.opening = time.Now(), b.use.load()
 	go b.loop()
 	return b, nil
@@ -400,8 +394,5 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	b.end()
 	b.gather.uploads.Wait()
 	b.waiters.notifyAll()
-	if b.opts.Metrics != nil {
-		b.metrics.unregister(b.opts.Metrics)
-	}
 	return errors.Join(err, b.cache.Close())
 }

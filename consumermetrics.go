@@ -3,43 +3,29 @@ package seb
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/simple-event-broker/seb/metric"
 )
 
 // consumersShown bounds the series that consumers make. Past it the oldest are
 // shown, so that a series doesn't come and go with the others.
 const consumersShown = 1000
 
-var (
-	consumerLag = prometheus.NewDesc("seb_consumer_lag_records",
-		"Records that are there and that the consumer has not committed.", []string{"topic", "consumer"}, nil)
-	consumerMissed = prometheus.NewDesc("seb_consumer_missed_records",
-		"Records that were deleted before the consumer committed them.", []string{"topic", "consumer"}, nil)
-	consumerMoved = prometheus.NewDesc("seb_consumer_moved_timestamp_seconds",
-		"When the consumer was last committed or reset, in seconds since 1970.", []string{"topic", "consumer"}, nil)
-)
-
-// consumerMetrics tells where the consumers are, from the state as it is when it is
+// consumerMetrics tell where the consumers are, from the state as it is when it is
 // asked: one that is gone leaves nothing behind.
-type consumerMetrics struct{ b *Broker }
-
-// Describe implements [prometheus.Collector].
-func (consumerMetrics) Describe(out chan<- *prometheus.Desc) {
-	out <- consumerLag
-	out <- consumerMissed
-	out <- consumerMoved
-}
-
-// Collect implements [prometheus.Collector].
-func (m consumerMetrics) Collect(out chan<- prometheus.Metric) {
-	for _, c := range m.shown() {
-		gauge := func(d *prometheus.Desc, v float64) {
-			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, c.topic, c.name)
-		}
-		gauge(consumerLag, float64(c.lag))
-		gauge(consumerMissed, float64(c.missed))
-		gauge(consumerMoved, float64(c.moved.UnixMicro())/1e6)
+func (b *Broker) consumerMetrics() []metric.Family {
+	family := func(name, help string) metric.Family {
+		return metric.Family{Name: name, Help: help, Kind: metric.Gauge, Labels: []string{"topic", "consumer"}}
 	}
+	lag := family("seb_consumer_lag_records", "Records that are there and that the consumer has not committed.")
+	missed := family("seb_consumer_missed_records", "Records that were deleted before the consumer committed them.")
+	moved := family("seb_consumer_moved_timestamp_seconds", "When the consumer was last committed or reset, in seconds since 1970.")
+	for _, c := range b.shownConsumers() {
+		of := []string{c.topic, c.name}
+		lag.Add(float64(c.lag), of...)
+		missed.Add(float64(c.missed), of...)
+		moved.Add(float64(c.moved.UnixMicro())/1e6, of...)
+	}
+	return []metric.Family{lag, missed, moved}
 }
 
 type consumerSums struct {
@@ -48,34 +34,34 @@ type consumerSums struct {
 	moved       time.Time
 }
 
-// shown sums up the oldest consumers. It looks at each by itself: with many of them, and many
+// shownConsumers sums up the oldest consumers. It looks at each by itself: with many of them, and many
 // partitions, commits would wait for all.
-func (m consumerMetrics) shown() (sums []consumerSums) {
-	for _, id := range m.oldest() {
-		if s, ok := m.sum(id); ok {
+func (b *Broker) shownConsumers() (sums []consumerSums) {
+	for _, id := range b.oldestConsumers() {
+		if s, ok := b.sumConsumer(id); ok {
 			sums = append(sums, s)
 		}
 	}
 	return sums
 }
 
-func (m consumerMetrics) oldest() (ids []uint64) {
-	m.b.mu.RLock()
-	defer m.b.mu.RUnlock()
-	for _, c := range m.b.state.OldestConsumers(consumersShown) {
+func (b *Broker) oldestConsumers() (ids []uint64) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, c := range b.state.OldestConsumers(consumersShown) {
 		ids = append(ids, c.ID)
 	}
 	return ids
 }
 
-func (m consumerMetrics) sum(id uint64) (s consumerSums, ok bool) {
-	m.b.mu.RLock()
-	defer m.b.mu.RUnlock()
-	c := m.b.state.ConsumerByID(id)
+func (b *Broker) sumConsumer(id uint64) (s consumerSums, ok bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	c := b.state.ConsumerByID(id)
 	if c == nil {
 		return s, false
 	}
-	t := m.b.state.TopicByID(c.Topic)
+	t := b.state.TopicByID(c.Topic)
 	s = consumerSums{topic: t.Name, name: c.Name, moved: time.UnixMicro(c.Moved)}
 	for i := range t.Partitions {
 		p := positionOf(t, c, i)

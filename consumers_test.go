@@ -15,6 +15,7 @@ import (
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
+	"github.com/simple-event-broker/seb/sebprom"
 )
 
 func mustReset(t testing.TB, c *seb.Consumer, from seb.Position) seb.ConsumerInfo {
@@ -428,9 +429,9 @@ func TestPositionsRideInTheCommitsOfRecords(t *testing.T) {
 // What metrics tell of consumers is as the state is, without those that are gone.
 func TestMetricsTellWhereConsumersAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts, metrics := immediate(), prometheus.NewRegistry()
-		opts.Metrics = metrics
-		b := open(t, objstore.NewMemory(), opts)
+		metrics := prometheus.NewRegistry()
+		b := open(t, objstore.NewMemory(), immediate())
+		metrics.MustRegister(sebprom.NewCollector(b.Metrics))
 		mustCreateTopic(t, b, "t", 2)
 		appendTo(t, b, 0, 5)
 		appendTo(t, b, 1, 4)

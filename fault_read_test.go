@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/objstore"
@@ -184,10 +182,7 @@ func TestOneMissingDataObjectFailsOnlyItsOwnReads(t *testing.T) {
 			t.Fatalf("%d data objects", len(data))
 		}
 		remove(t, memory, data[0]) // partition 0's
-		reg := prometheus.NewRegistry()
-		opts := immediate()
-		opts.Metrics = reg
-		b := open(t, memory, opts)
+		b := open(t, memory, immediate())
 		fetch := func(p int32, at seb.Offset) (seb.Fetched, error) {
 			return b.Fetch(t.Context(), "t", p, seb.At(at), seb.FetchOptions{MaxBytes: 20 << 20})
 		}
@@ -207,23 +202,18 @@ func TestOneMissingDataObjectFailsOnlyItsOwnReads(t *testing.T) {
 		if err != nil || a.Ranges[0].Offset != 3 {
 			t.Errorf("append: %+v, %v", a, err)
 		}
-		if n := metric(t, reg, "seb_data_lost_reads_total"); n != 2 { // the first fetch met it too
+		if n := metricOf(t, b, "seb_data_lost_reads_total"); n != 2 { // the first fetch met it too
 			t.Errorf("%v lost reads were counted", n)
 		}
 	})
 }
 
-// metric returns the value of a gauge or counter without labels.
-func metric(t *testing.T, reg *prometheus.Registry, name string) float64 {
+// metricOf returns the value of a gauge or counter without labels.
+func metricOf(t *testing.T, b *seb.Broker, name string) float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			m := f.GetMetric()[0]
-			return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+	for _, f := range b.Metrics() {
+		if f.Name == name {
+			return f.Series[0].Value
 		}
 	}
 	t.Fatalf("no metric %s", name)

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -49,8 +47,6 @@ type Options struct {
 
 	// Logger receives what an operator should know. Default: discarded.
 	Logger *slog.Logger
-	// Metrics receives the broker's metrics. Default: none are registered.
-	Metrics prometheus.Registerer
 
 	// Address is where other brokers reach this one, as a URL such as http://10.0.0.5:8080:
 	// they pass on to it what only the owner of a queue can answer. Default "": they can't.

@@ -8,10 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/simple-event-broker/seb/internal/dispatch"
-	"github.com/simple-event-broker/seb/internal/push"
 	"github.com/simple-event-broker/seb/internal/wait"
 )
 
@@ -38,8 +35,6 @@ type PushOptions struct {
 	Proxy *url.URL
 	// RootCAs are whom the certificates of targets must come from. Default: the system's.
 	RootCAs *x509.CertPool
-	// Metrics receives those of deliveries. Default: none are registered.
-	Metrics prometheus.Registerer
 
 	// dial makes connections to targets; nil means by the network. Tests in virtual time set it.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -60,14 +55,8 @@ func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) error {
 	}
 	defer changes.delivering.Store(false)
 	d := &deliveries{
-		b: b, o: o, metrics: push.NewMetrics(), running: map[uint64]*pushRun{}, watched: map[uint64]watch{},
+		b: b, o: o, running: map[uint64]*pushRun{}, watched: map[uint64]watch{},
 		busy: map[uint64]bool{}, again: make(chan struct{}, 1),
-	}
-	if o.Metrics != nil {
-		if err := o.Metrics.Register(d.metrics); err != nil {
-			return asRead(err)
-		}
-		defer o.Metrics.Unregister(d.metrics)
 	}
 	d.run(ctx)
 	return nil
@@ -75,12 +64,11 @@ func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) error {
 
 // deliveries are those of one broker. All but what holds mu is one goroutine's.
 type deliveries struct {
-	b       *Broker
-	o       PushOptions
-	metrics *push.Metrics
-	tasks   sync.WaitGroup
-	again   chan struct{} // holds a token when there is something to look at
-	leave   func()        // the tail, which is watched while there are pushed queues
+	b     *Broker
+	o     PushOptions
+	tasks sync.WaitGroup
+	again chan struct{} // holds a token when there is something to look at
+	leave func()        // the tail, which is watched while there are pushed queues
 
 	running map[uint64]*pushRun // by queue
 	watched map[uint64]watch

@@ -49,7 +49,7 @@ func (d *deliveries) begin(ctx context.Context, q pushedQueue) {
 	log := d.b.logger.With("topic", q.q.topic, "queue", q.q.name)
 	p, err := push.New(targetOf(q.target), pushQueue{q.q, func() bool { return d.b.pushesStill(q) }}, push.Options{
 		Topic: q.q.topic, TopicID: d.b.TopicTag(q.topicID), Queue: q.q.name, Networks: d.b.pushNetworks(),
-		Proxy: d.o.Proxy, RootCAs: d.o.RootCAs, Dial: d.o.dial, Grace: d.o.Grace, Logger: d.b.logger, Metrics: d.metrics,
+		Proxy: d.o.Proxy, RootCAs: d.o.RootCAs, Dial: d.o.dial, Grace: d.o.Grace, Logger: d.b.logger, Metrics: d.b.metrics.push,
 		Gone: func(why error) { d.stopped(ctx, q, why.Error(), log) },
 	})
 	if err != nil { // another version wrote it; until it changes

@@ -13,6 +13,7 @@ import (
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/sebprom"
 )
 
 func mustSet(t testing.TB, q *seb.Queue, u seb.QueueUpdate) seb.QueueInfo {
@@ -235,9 +236,8 @@ func TestParkedRecordIsCopiedToTheDeadLetterTopicInTheSameCommit(t *testing.T) {
 func TestMetricsTellHowQueuesAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
-		opts := seb.InVirtualTime(immediate())
-		opts.Metrics = registry
-		b := open(t, objstore.NewMemory(), opts)
+		b := open(t, objstore.NewMemory(), seb.InVirtualTime(immediate()))
+		registry.MustRegister(sebprom.NewCollector(b.Metrics))
 		mustCreateTopic(t, b, "t", 1)
 		q := b.Queue("t", "work")
 		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(1)})

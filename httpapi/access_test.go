@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/sebprom"
 )
 
 func newKey(t testing.TB, b *seb.Broker, name string, scopes seb.Scopes, topics ...string) (seb.Key, string) {
@@ -705,8 +706,9 @@ func TestSecretsAreInNoLogLineMetricObjectOrAnswer(t *testing.T) {
 	store := objstore.NewMemory()
 	var log logLines
 	metrics := prometheus.NewRegistry()
-	s := serve(t, openBroker(t, store, seb.Options{Logger: log.logger(), CheckpointCommits: 1, Metrics: metrics}),
+	s := serve(t, openBroker(t, store, seb.Options{Logger: log.logger(), CheckpointCommits: 1}),
 		Options{Logger: log.logger(), Registerer: metrics, Gatherer: metrics})
+	metrics.MustRegister(sebprom.NewCollector(s.broker.Metrics))
 	create := func(name, scope string, header ...string) string {
 		var k struct{ Key string }
 		a := s.post("/v1/keys", `{"name":"`+name+`","scopes":["`+scope+`"]}`, header...)

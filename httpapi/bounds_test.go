@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/sebprom"
 )
 
 const (
@@ -113,8 +114,9 @@ func heapHeld() int64 {
 // the broker's budget, and a constant.
 func TestAnswersAreBoundedWhateverTheLogHolds(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	opts := seb.Options{Memory: boundsMemory, Metrics: registry}
+	opts := seb.Options{Memory: boundsMemory}
 	bubbleOn(t, objstore.NewMemory(), opts, Options{Registerer: registry, Gatherer: registry}, 0, func(t *testing.T, s *server) {
+		registry.MustRegister(sebprom.NewCollector(s.broker.Metrics))
 		ops, none := largeLog(t, s.broker)
 		for _, pattern := range slices.Sorted(maps.Keys(s.handler.declared)) {
 			for _, method := range slices.Sorted(maps.Keys(s.handler.declared[pattern])) {

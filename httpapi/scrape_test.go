@@ -13,12 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/sebprom"
 )
 
 // A series that names a topic, a queue or a consumer is for keys with the scope metrics, and for the topic.
 func TestMetricsTellNamesToThoseWhoMaySeeThem(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	s := newServer(t, seb.Options{Metrics: registry}, Options{Registerer: registry, Gatherer: registry})
+	s := newServer(t, seb.Options{}, Options{Registerer: registry, Gatherer: registry})
+	registry.MustRegister(sebprom.NewCollector(s.broker.Metrics))
 	for _, tenant := range []string{"acme", "zorg"} {
 		s.append(tenant+".orders", "x")
 		for _, kind := range []string{"consumers", "queues"} {
@@ -58,8 +60,8 @@ func TestMetricsTellNamesToThoseWhoMaySeeThem(t *testing.T) {
 // Whoever reads metrics slowly keeps others waiting, and no more memory than two answers take.
 func TestMetricsAreToldToFewAtATime(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	opts := seb.Options{Metrics: registry}
-	bubbleOn(t, objstore.NewMemory(), opts, Options{Registerer: registry, Gatherer: registry}, 0, func(t *testing.T, s *server) {
+	bubbleOn(t, objstore.NewMemory(), seb.Options{}, Options{Registerer: registry, Gatherer: registry}, 0, func(t *testing.T, s *server) {
+		registry.MustRegister(sebprom.NewCollector(s.broker.Metrics))
 		for i := range 200 { // an answer is more than what buffers of connections hold
 			s.do("PUT", fmt.Sprintf("/v1/topics/orders%d", i), nil).want(t, http.StatusCreated)
 			s.do("PUT", fmt.Sprintf("/v1/topics/orders%d/consumers/billing", i), nil).want(t, http.StatusCreated)

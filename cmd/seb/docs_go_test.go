@@ -20,6 +20,7 @@ var docImports = map[string]string{
 	"httpapi":    "github.com/simple-event-broker/seb/httpapi",
 	"objstore":   "github.com/simple-event-broker/seb/objstore",
 	"s3store":    "github.com/simple-event-broker/seb/objstore/s3store",
+	"sebprom":    "github.com/simple-event-broker/seb/sebprom",
 	"storetest":  "github.com/simple-event-broker/seb/objstore/storetest",
 }
 

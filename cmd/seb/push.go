@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/simple-event-broker/seb"
 )
 
@@ -36,7 +35,7 @@ func checkNetworks(flag string, networks []netip.Prefix) error {
 
 // deliver pushes what is to be pushed until end is called, which returns when no request
 // to a target is under way any more, at the latest after a drain's time.
-func (f pushFlags) deliver(broker *seb.Broker, metrics prometheus.Registerer, log *slog.Logger) (end func()) {
+func (f pushFlags) deliver(broker *seb.Broker, log *slog.Logger) (end func()) {
 	if !f.Push {
 		return func() {}
 	}
@@ -44,7 +43,7 @@ func (f pushFlags) deliver(broker *seb.Broker, metrics prometheus.Registerer, lo
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := broker.DeliverPushed(ctx, seb.PushOptions{Grace: drainTimeout, Metrics: metrics}); err != nil {
+		if err := broker.DeliverPushed(ctx, seb.PushOptions{Grace: drainTimeout}); err != nil {
 			log.Error("no records are pushed", "error", err)
 		}
 	}()

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/httpapi"
+	"github.com/simple-event-broker/seb/sebprom"
 )
 
 const (
@@ -131,9 +132,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		linger = *c.Linger
 	}
 	prices := c.Prices.of(store)
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	options := c.options(batching(c.Batch, linger, c.CommitBytes), log, metrics)
+	options := c.options(batching(c.Batch, linger, c.CommitBytes), log)
 	options.Address = c.advertised(listener.Addr())
 	broker, err := seb.Open(ctx, store, options)
 	if err != nil {
@@ -146,12 +145,14 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	if err := c.checkKeys(broker); err != nil {
 		return errors.Join(err, broker.Close())
 	}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), sebprom.NewCollector(broker.Metrics))
 	api := httpapi.New(broker, httpapi.Options{
 		Logger: log, Registerer: metrics, Gatherer: metrics, AllowOrigins: c.AllowOrigin, Prices: prices, Version: version(),
 		PeerTLS: c.peerConfig(secure), Host: c.advertisedHost(),
 	})
 	server := httpapi.NewServer(api, log)
-	endPushes := c.deliver(broker, metrics, log)
+	endPushes := c.deliver(broker, log)
 	failed := make(chan error, 1)
 	limited := httpapi.LimitConnections(server, listener, c.MaxConnections)
 	go func() { failed <- c.serveHTTP(server, limited, secure) }()
@@ -251,7 +252,7 @@ func endRequests(ctx context.Context, server *http.Server, api *httpapi.Handler)
 	return errors.Join(server.Shutdown(ctx), <-passedOn)
 }
 
-func (c *serveCmd) options(b seb.Batching, log *slog.Logger, metrics prometheus.Registerer) seb.Options {
+func (c *serveCmd) options(b seb.Batching, log *slog.Logger) seb.Options {
 	return seb.Options{
 		Batching:          b,
 		AppendTimeout:     c.AppendTimeout,
@@ -276,7 +277,6 @@ func (c *serveCmd) options(b seb.Batching, log *slog.Logger, metrics prometheus.
 			IdempotencyKeys: c.IdempotencyKeysMax,
 		},
 		Logger:       log,
-		Metrics:      metrics,
 		PushNetworks: c.PushAllow,
 		PushDenied:   c.PushDeny,
 		Cluster:      seb.ClusterOptions{DeleteDelay: c.DeleteDelay, Margin: c.Margin},

@@ -2,9 +2,11 @@ package push
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/simple-event-broker/seb/internal/histogram"
+	"github.com/simple-event-broker/seb/metric"
 )
 
 // seriesMax bounds the series of one name. Of targets that would make more of them, those
@@ -22,58 +24,46 @@ var (
 	targetsTimed   = seriesMax/(len(durations)+1) - 1 // one for each bucket, and that of all
 )
 
-// Metrics is a [prometheus.Collector] of the pushers that run. One that has ended
-// leaves nothing behind.
+// Metrics are the numbers of the pushers that run. One that has ended leaves nothing
+// behind.
 type Metrics struct {
-	inFlight, slowed *prometheus.Desc
-	deliveries       *prometheus.CounterVec
-	seconds          *prometheus.HistogramVec
-	untold           *prometheus.CounterVec
-
 	mu             sync.Mutex
 	running        map[names]*Pusher // those shown
 	counted, timed map[names]bool    // those of them that have these series of their own
+
+	deliveries map[names]map[Outcome]*atomic.Int64
+	seconds    map[names]*histogram.Histogram
+	untold     map[names]*atomic.Int64
 }
 
 type names struct{ topic, queue string }
 
 // series are those of one pusher; nil are none.
 type series struct {
-	deliveries map[Outcome]prometheus.Counter
-	seconds    prometheus.Observer
-	untold     prometheus.Counter
+	deliveries map[Outcome]*atomic.Int64
+	seconds    *histogram.Histogram
+	untold     *atomic.Int64
 }
 
-// NewMetrics returns metrics to be registered, and given to pushers.
+// NewMetrics returns metrics to be given to pushers.
 func NewMetrics() *Metrics {
-	labels := []string{"topic", "queue"}
 	return &Metrics{
 		running: map[names]*Pusher{}, counted: map[names]bool{}, timed: map[names]bool{},
-		inFlight: prometheus.NewDesc("seb_push_in_flight",
-			"Requests to the target that are under way.", labels, nil),
-		slowed: prometheus.NewDesc("seb_push_slowed_until_timestamp_seconds",
-			"When the target is asked again, in seconds since 1970; 0 if the target is not being slowed down.", labels, nil),
-		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "seb_push_deliveries_total", Help: "Requests to the target, by what came of them."}, append(labels, "outcome")),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "seb_push_duration_seconds", Help: "Duration of requests to the target.",
-			Buckets: durations}, labels),
-		untold: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "seb_push_unsettled_total", Help: "Messages whose outcome could not be committed; they are delivered again."}, labels),
+		deliveries: map[names]map[Outcome]*atomic.Int64{}, seconds: map[names]*histogram.Histogram{}, untold: map[names]*atomic.Int64{},
 	}
 }
 
-// Describe implements [prometheus.Collector].
-func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
-	out <- m.inFlight
-	out <- m.slowed
-	m.deliveries.Describe(out)
-	m.seconds.Describe(out)
-	m.untold.Describe(out)
-}
-
-// Collect implements [prometheus.Collector].
-func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+// Families returns the numbers as they are now.
+func (m *Metrics) Families() []metric.Family {
+	family := func(kind metric.Kind, name, help string, more ...string) metric.Family {
+		return metric.Family{Name: name, Help: help, Kind: kind, Labels: append([]string{"topic", "queue"}, more...)}
+	}
+	inFlight := family(metric.Gauge, "seb_push_in_flight", "Requests to the target that are under way.")
+	slowed := family(metric.Gauge, "seb_push_slowed_until_timestamp_seconds",
+		"When the target is asked again, in seconds since 1970; 0 if the target is not being slowed down.")
+	deliveries := family(metric.Counter, "seb_push_deliveries_total", "Requests to the target, by what came of them.", "outcome")
+	seconds := family(metric.Histogram, "seb_push_duration_seconds", "Duration of requests to the target.")
+	untold := family(metric.Counter, "seb_push_unsettled_total", "Messages whose outcome could not be committed; they are delivered again.")
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for n, p := range m.running {
@@ -81,12 +71,21 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		if !s.SlowedUntil.IsZero() {
 			until = float64(s.SlowedUntil.UnixMilli()) / 1e3
 		}
-		out <- prometheus.MustNewConstMetric(m.inFlight, prometheus.GaugeValue, float64(s.InFlight), n.topic, n.queue)
-		out <- prometheus.MustNewConstMetric(m.slowed, prometheus.GaugeValue, until, n.topic, n.queue)
+		inFlight.Add(float64(s.InFlight), n.topic, n.queue)
+		slowed.Add(until, n.topic, n.queue)
 	}
-	m.deliveries.Collect(out)
-	m.seconds.Collect(out)
-	m.untold.Collect(out)
+	for n, outcomes := range m.deliveries {
+		for o, count := range outcomes {
+			deliveries.Add(float64(count.Load()), n.topic, n.queue, string(o))
+		}
+	}
+	for n, h := range m.seconds {
+		seconds.Series = append(seconds.Series, metric.Series{Labels: []string{n.topic, n.queue}, Distribution: h.Read()})
+	}
+	for n, count := range m.untold {
+		untold.Add(float64(count.Load()), n.topic, n.queue)
+	}
+	return []metric.Family{inFlight, slowed, deliveries, seconds, untold}
 }
 
 // begin makes p's series, or returns those of all that have none of their own. The nil
@@ -115,16 +114,21 @@ func roomFor(n names, shown map[names]bool, most int) names {
 	return n
 }
 
+// series returns those of the names, which it makes if there are none.
 func (m *Metrics) series(untold, counted, timed names) *series {
-	s := &series{
-		deliveries: map[Outcome]prometheus.Counter{},
-		seconds:    m.seconds.WithLabelValues(timed.topic, timed.queue),
-		untold:     m.untold.WithLabelValues(untold.topic, untold.queue),
+	if m.deliveries[counted] == nil {
+		m.deliveries[counted] = map[Outcome]*atomic.Int64{}
+		for _, o := range outcomes { // so that an alert sees the first
+			m.deliveries[counted][o] = new(atomic.Int64)
+		}
 	}
-	for _, o := range outcomes { // so that an alert sees the first
-		s.deliveries[o] = m.deliveries.WithLabelValues(counted.topic, counted.queue, string(o))
+	if m.seconds[timed] == nil {
+		m.seconds[timed] = histogram.New(durations)
 	}
-	return s
+	if m.untold[untold] == nil {
+		m.untold[untold] = new(atomic.Int64)
+	}
+	return &series{m.deliveries[counted], m.seconds[timed], m.untold[untold]}
 }
 
 func (m *Metrics) end(p *Pusher) {
@@ -140,21 +144,20 @@ func (m *Metrics) end(p *Pusher) {
 	delete(m.running, n)
 	delete(m.counted, n)
 	delete(m.timed, n)
-	of := prometheus.Labels{"topic": n.topic, "queue": n.queue}
-	m.deliveries.DeletePartialMatch(of)
-	m.seconds.DeletePartialMatch(of)
-	m.untold.DeletePartialMatch(of)
+	delete(m.deliveries, n)
+	delete(m.seconds, n)
+	delete(m.untold, n)
 }
 
 func (s *series) observe(o Outcome, took time.Duration) {
 	if s != nil {
-		s.deliveries[o].Inc()
+		s.deliveries[o].Add(1)
 		s.seconds.Observe(took.Seconds())
 	}
 }
 
 func (s *series) unsettled() {
 	if s != nil {
-		s.untold.Inc()
+		s.untold.Add(1)
 	}
 }

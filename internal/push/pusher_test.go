@@ -15,6 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/simple-event-broker/seb/sebprom"
 )
 
 // A pusher receives only what it can send at once, and sends all of that at once.
@@ -408,7 +410,7 @@ func TestMetricsTellOfEachTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics, q := NewMetrics(), newQueue()
 		registry := prometheus.NewRegistry()
-		registry.MustRegister(metrics)
+		registry.MustRegister(sebprom.NewCollector(metrics.Families))
 		q.ackErr = func(call int) error {
 			if call == 1 {
 				return ErrLost
@@ -483,7 +485,7 @@ func seriesOf(t *testing.T, g prometheus.Gatherer) map[string]int {
 
 func TestMetricsAreBounded(t *testing.T) {
 	metrics, registry := NewMetrics(), prometheus.NewRegistry()
-	registry.MustRegister(metrics)
+	registry.MustRegister(sebprom.NewCollector(metrics.Families))
 	pusher := func(queue int) *Pusher {
 		return &Pusher{opts: Options{Topic: "t", Queue: "q" + strconv.Itoa(queue)}, gate: newGate(1)}
 	}
@@ -498,24 +500,23 @@ func TestMetricsAreBounded(t *testing.T) {
 			t.Errorf("%s has %d series", name, n)
 		}
 	}
-	others := metrics.deliveries.WithLabelValues("", "", string(Delivered))
-	if n := testutil.ToFloat64(others); n != targets-float64(targetsCounted) {
+	if n := int(metrics.deliveries[names{}][Delivered].Load()); n != targets-targetsCounted {
 		t.Errorf("the others have %v deliveries", n)
 	}
-	if n := testutil.ToFloat64(metrics.untold.WithLabelValues("", "")); n != targets-float64(targetsShown) {
+	if n := int(metrics.untold[names{}].Load()); n != targets-targetsShown {
 		t.Errorf("of the others %v are unsettled", n)
 	}
 
 	before := metrics.running[names{"t", "q0"}]
 	metrics.begin(pusher(0)).observe(Delivered, time.Second) // the next pusher to the same target
 	metrics.end(before)                                      // a moment too late
-	if n := testutil.ToFloat64(metrics.deliveries.WithLabelValues("t", "q0", string(Delivered))); n != 2 {
+	if n := metrics.deliveries[names{"t", "q0"}][Delivered].Load(); n != 2 {
 		t.Errorf("a target has %v deliveries", n)
 	}
 	metrics.end(metrics.running[names{"t", "q1"}]) // which makes room
 	another := pusher(targets)
 	metrics.begin(another).observe(Delivered, time.Second)
-	if n := testutil.ToFloat64(metrics.deliveries.WithLabelValues("t", another.opts.Queue, string(Delivered))); n != 1 {
+	if n := metrics.deliveries[names{"t", another.opts.Queue}][Delivered].Load(); n != 1 {
 		t.Errorf("a target that there is room for has %v deliveries", n)
 	}
 }

@@ -1,0 +1,56 @@
+// Package histogram counts observations in fixed buckets. It knows neither names nor labels.
+package histogram
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/simple-event-broker/seb/metric"
+)
+
+// Histogram counts observations. It is safe for concurrent use.
+type Histogram struct {
+	bounds []float64
+
+	mu     sync.Mutex
+	counts []uint64 // by bucket, each without the smaller ones; the last is above all bounds
+	sum    float64
+}
+
+// New returns a histogram with a bucket up to and including each bound. Bounds rise, and are not copied.
+func New(bounds []float64) *Histogram {
+	return &Histogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
+}
+
+// Exponential returns that many bounds, each by a factor above the one before.
+func Exponential(first, factor float64, count int) []float64 {
+	bounds := make([]float64, count)
+	for i := range bounds {
+		bounds[i] = first
+		first *= factor
+	}
+	return bounds
+}
+
+// Observe counts x.
+func (h *Histogram) Observe(x float64) {
+	i, _ := slices.BinarySearch(h.bounds, x)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.counts[i]++
+	h.sum += x
+}
+
+// Read returns what was observed so far.
+func (h *Histogram) Read() *metric.Distribution {
+	d := &metric.Distribution{Buckets: make([]metric.Bucket, len(h.bounds))}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, bound := range h.bounds {
+		d.Count += h.counts[i]
+		d.Buckets[i] = metric.Bucket{Max: bound, Count: d.Count}
+	}
+	d.Count += h.counts[len(h.bounds)]
+	d.Sum = h.sum
+	return d
+}

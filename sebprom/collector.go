@@ -1,0 +1,64 @@
+// Package sebprom gives metrics to Prometheus:
+//
+//	prometheus.MustRegister(sebprom.NewCollector(broker.Metrics))
+//
+// It counts nothing itself. A program that does not import it links no Prometheus.
+package sebprom
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/simple-event-broker/seb/metric"
+)
+
+// Collector is a [prometheus.Collector]. It may be registered as long as its broker is in use; its
+// registry refuses a second broker.
+type Collector struct {
+	read  func() []metric.Family
+	descs map[string]*prometheus.Desc
+}
+
+// NewCollector returns a collector of what read returns, such as the method Metrics of a broker. It calls
+// read once for the families that there are, which must stay the same, then whenever values are asked for.
+func NewCollector(read func() []metric.Family) *Collector {
+	c := &Collector{read: read, descs: map[string]*prometheus.Desc{}}
+	for _, f := range read() {
+		c.descs[f.Name] = prometheus.NewDesc(f.Name, f.Help, f.Labels, nil)
+	}
+	return c
+}
+
+// Describe implements [prometheus.Collector].
+func (c *Collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		out <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *Collector) Collect(out chan<- prometheus.Metric) {
+	for _, f := range c.read() {
+		for _, s := range f.Series {
+			out <- series(c.descs[f.Name], f.Kind, s)
+		}
+	}
+}
+
+func series(d *prometheus.Desc, kind metric.Kind, s metric.Series) prometheus.Metric {
+	switch kind {
+	case metric.Counter:
+		return prometheus.MustNewConstMetric(d, prometheus.CounterValue, s.Value, s.Labels...)
+	case metric.Gauge:
+		return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, s.Value, s.Labels...)
+	case metric.Histogram:
+		buckets := make(map[float64]uint64, len(s.Distribution.Buckets))
+		for _, b := range s.Distribution.Buckets {
+			buckets[b.Max] = b.Count
+		}
+		return prometheus.MustNewConstHistogram(d, s.Distribution.Count, s.Distribution.Sum, buckets, s.Labels...)
+	default:
+		panic(fmt.Sprintf("metric of unknown kind %d", kind))
+	}
+}
