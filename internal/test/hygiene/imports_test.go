@@ -298,13 +298,19 @@ func linksAWS(t *testing.T, pkg string) bool {
 	return strings.Contains(string(out), "github.com/aws/")
 }
 
-// linked are the modules that an embedder of the broker on a directory gets, with
-// the reason for each. A new one is a decision.
-var linked = map[string]string{
-	"github.com/simple-event-broker/seb":  "itself",
-	"github.com/klauspost/compress":       "batches may be compressed by zstd, gzip or snappy",
-	"github.com/pierrec/lz4/v4":           "or by lz4",
-	"github.com/prometheus/client_golang": "metrics",
+// embedded are the modules besides Go's own that an embedder of the broker on a directory links, with the
+// reason for each. A new one is a decision, and there are six at most.
+var embedded = map[string]string{
+	"github.com/simple-event-broker/seb": "itself",
+	"github.com/klauspost/compress":      "batches may be compressed by zstd, gzip or snappy",
+	"github.com/pierrec/lz4/v4":          "or by lz4",
+	"golang.org/x/sync":                  "groups of goroutines",
+	"golang.org/x/sys":                   "the clock since boot, locks of directories",
+}
+
+// linkedForHTTP are those that the HTTP API adds.
+var linkedForHTTP = map[string]string{
+	"github.com/prometheus/client_golang": "it serves metrics, its own too",
 	"github.com/prometheus/client_model":  "of metrics",
 	"github.com/prometheus/common":        "of metrics",
 	"github.com/prometheus/procfs":        "of metrics",
@@ -312,31 +318,43 @@ var linked = map[string]string{
 	"github.com/cespare/xxhash/v2":        "of metrics",
 	"github.com/munnerz/goautoneg":        "of metrics",
 	"google.golang.org/protobuf":          "of metrics",
-	"golang.org/x/sync":                   "groups of goroutines",
-	"golang.org/x/sys":                    "the clock since boot, locks of directories",
 }
 
-// The library, with the directory store and the HTTP API, links no cloud SDK, no
-// framework and no command line.
-func TestLibraryLinksLittle(t *testing.T) {
+func TestEmbedderLinksSixModulesAtMost(t *testing.T) {
+	if len(embedded) > 6 {
+		t.Errorf("an embedder may link %d modules", len(embedded))
+	}
+	wantLinked(t, embedded, "./internal/test/hygiene/testdata/embedder")
+}
+
+// The library with the HTTP API links no cloud SDK, no framework and no command line.
+func TestHTTPAPILinksLittle(t *testing.T) {
+	both := maps.Clone(embedded)
+	maps.Copy(both, linkedForHTTP)
+	wantLinked(t, both, ".", "./objstore", "./httpapi")
+}
+
+// wantLinked compares the modules that packages link, tests left out, with a table.
+func wantLinked(t *testing.T, want map[string]string, packages ...string) {
+	t.Helper()
 	var stderr strings.Builder
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", ".", "./objstore", "./httpapi")
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, packages...)...)
 	cmd.Dir, cmd.Stderr = root, &stderr
 	cmd.Env = append(os.Environ(), "GOOS=linux") // elsewhere some are left out
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("list what the library links: %v\n%s", err, &stderr)
+		t.Fatalf("list what %v link: %v\n%s", packages, err, &stderr)
 	}
 	found := map[string]bool{}
 	for module := range strings.FieldsSeq(string(out)) {
-		if linked[module] == "" && !found[module] {
-			t.Errorf("the library links %s: is it worth that to everyone who embeds it?", module)
+		if want[module] == "" && !found[module] {
+			t.Errorf("%v link %s: is it worth that to everyone who embeds it?", packages, module)
 		}
 		found[module] = true
 	}
-	for module := range linked {
+	for module := range want {
 		if !found[module] {
-			t.Errorf("the library no longer links %s: take it out of the table", module)
+			t.Errorf("%v no longer link %s: take it out of the table", packages, module)
 		}
 	}
 }
