@@ -63,6 +63,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/commitlog"
 	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/push"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -77,7 +78,7 @@ type Broker struct {
 	cache   *cache.Cache
 	budget  *budget
 	pushed  *pushMemory
-	permits *pushPermits
+	permits *push.Permits
 	gather  *gather
 	metrics *metrics
 	use     storeUse
@@ -99,7 +100,7 @@ type Broker struct {
 	keyLooks keyLooks
 	session  session
 	accesses accessWatches
-	pushes   pushChanges
+	pushes   *push.Supervisor
 	// observers are told of commits in this order: waiters last.
 	observers []observer
 	rider     rider
@@ -156,7 +157,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 	b.tail.init()
 	b.keyLooks.init()
 	b.accesses.init()
-	b.pushes.init()
+	b.pushes = push.NewSupervisor(pushBroker{b}, push.SupervisorOptions{Silence: ownerSilence, Shows: dispatch.OwnerShows, Logger: b.logger})
 	if err := b.session.init(); err != nil {
 		b.end()
 		return nil, err
@@ -164,7 +165,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, err
 	b.dispatchers = dispatch.New(dispatchBroker{b}, dispatch.Options{
 		Memory: opts.Memory / prefetchShare, Session: b.session.public, Address: opts.Address, Logger: b.logger, Life: b.life,
 	})
-	b.observers, b.rider = []observer{&b.accesses, dispatching{b.dispatchers}, &b.pushes, &b.waiters}, b.dispatchers
+	b.observers, b.rider = []observer{&b.accesses, dispatching{b.dispatchers}, pushing{b.pushes}, &b.waiters}, b.dispatchers
 	if err := b.open(ctx); err != nil {
 		b.end()
 		return nil, err
@@ -200,7 +201,7 @@ func (b *Broker) open(ctx context.Context) error {
 	}
 	b.budget = newBudget(b.opts.Memory, b.cache.SetMemoryMax)
 	b.pushed = newPushMemory(b)
-	b.permits = newPushPermits()
+	b.permits = push.NewPermits()
 	b.gather = &gather{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put, keyed: map[format.Digest]*request{}}
 	b.log = commitlog.NewLog(b.store, b.cluster, (*fold)(b), commitlog.Clock{Now: b.opts.wall, Boot: b.opts.boot})
 	begun := time.Now()

@@ -19,9 +19,7 @@ func PushQueueThatChanged(q *Queue) push.Queue { return pushQueue{q, func() bool
 
 // PushPermits returns how many of a broker's permits to push are free, and how many it has.
 func PushPermits(b *Broker) (free, all int) {
-	b.permits.mu.Lock()
-	defer b.permits.mu.Unlock()
-	return b.permits.free, b.permits.all
+	return b.permits.Free()
 }
 
 // NotBefore returns for how long records of partition 0 that were put back have to wait

@@ -102,7 +102,7 @@ func (q *Queue) Push(ctx context.Context) (PushInfo, error) {
 		return PushInfo{}, asRead(q.pushNotFound())
 	}
 	info := pushInfo(found.Push)
-	info.Blocked = b.pushes.blocked(found.ID)
+	info.Blocked = b.pushes.Blocked(found.ID)
 	return info, nil
 }
 

@@ -3,26 +3,14 @@ package seb
 import (
 	"context"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"net/url"
-	"sync"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/dispatch"
-	"github.com/simple-event-broker/seb/internal/wait"
-)
-
-const (
-	// pushTick is how often to see whether owners of pushed queues do their work.
-	pushTick = 5 * time.Second
-	// pushShows is for how long the log may not hear of an owner that has records to push;
-	// with a tick, that makes the 10 s after which it shows itself.
-	pushShows = dispatch.OwnerShows - pushTick
-	// pushRetry is how long to wait before a queue is pushed again, or taken over, that
-	// could not be.
-	pushRetry = time.Second
-	// pushStopMax bounds one try to say in the log that a target is gone.
-	pushStopMax = 10 * time.Second
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/push"
+	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // PushOptions are how a broker delivers pushed records.
@@ -49,168 +37,128 @@ type PushOptions struct {
 // it once at a time, and let it return before [Broker.Shutdown]: what is under way then
 // can still be answered for.
 func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) error {
-	changes := &b.pushes
-	if !changes.delivering.CompareAndSwap(false, true) {
-		return asRead(refused(CodeInvalidRequest, "this broker delivers pushed records already"))
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	b.tasks.Go(func() {
+		select {
+		case <-b.loopDone:
+			end()
+		case <-ctx.Done():
+		}
+	})
+	err := b.pushes.Run(ctx, func(q push.Pushed) (push.Queue, push.Options) {
+		return pushQueue{b.Queue(q.Topic, q.Name), func() bool { return b.pushesStill(q) }}, push.Options{
+			Topic: q.Topic, TopicID: q.TopicID, Queue: q.Name, Networks: b.pushNetworks(),
+			Proxy: o.Proxy, RootCAs: o.RootCAs, Dial: o.dial, Grace: o.Grace, Logger: b.logger, Metrics: b.metrics.push,
+		}
+	})
+	if err != nil {
+		return asRead(refused(CodeInvalidRequest, "%v", err))
 	}
-	defer changes.delivering.Store(false)
-	d := &deliveries{
-		b: b, o: o, running: map[uint64]*pushRun{}, watched: map[uint64]watch{},
-		busy: map[uint64]bool{}, again: make(chan struct{}, 1),
-	}
-	d.run(ctx)
 	return nil
 }
 
-// deliveries are those of one broker. All but what holds mu is one goroutine's.
-type deliveries struct {
-	b     *Broker
-	o     PushOptions
-	tasks sync.WaitGroup
-	again chan struct{} // holds a token when there is something to look at
-	leave func()        // the tail, which is watched while there are pushed queues
+// pushBroker is the broker as the supervisor of pushed queues needs it.
+type pushBroker struct{ b *Broker }
 
-	running map[uint64]*pushRun // by queue
-	watched map[uint64]watch
-
-	mu   sync.Mutex
-	busy map[uint64]bool // queues that something is being done about
-}
-
-// watch is since when the log has not heard of an owner that has work to do.
-type watch struct {
-	epoch uint64
-	seen  time.Time
-	since time.Time
-}
-
-func (d *deliveries) run(ctx context.Context) {
-	defer d.tasks.Wait()
-	defer d.stopAll()
-	tick := time.NewTicker(pushTick)
-	defer tick.Stop()
-	for {
-		d.reap()
-		queues := d.b.pushedQueues()
-		d.follow(len(queues) > 0)
-		d.endRuns(queues)
-		for _, q := range queues {
-			d.look(ctx, q)
-		}
-		select {
-		case <-d.b.pushes.changed:
-		case <-d.again:
-		case <-tick.C:
-			d.watch(ctx)
-		case <-ctx.Done():
-			return
-		case <-d.b.loopDone:
-			return
-		}
-	}
-}
-
-func (d *deliveries) stopAll() {
-	d.follow(false)
-	for _, r := range d.running {
-		r.end()
-	}
-}
-
-// follow has the log watched, or not: only who looks at it sees that an owner is gone.
-func (d *deliveries) follow(on bool) {
-	switch {
-	case on && d.leave == nil:
-		d.leave = d.b.tail.wait()
-	case !on && d.leave != nil:
-		d.leave()
-		d.leave = nil
-	}
-}
-
-func (d *deliveries) nudge() {
-	select {
-	case d.again <- struct{}{}:
-	default:
-	}
-}
-
-// look has a queue pushed if this broker owns it, and takes it over if nobody does.
-func (d *deliveries) look(ctx context.Context, q pushedQueue) {
-	switch {
-	case q.here && d.running[q.queue] == nil:
-		d.begin(ctx, q)
-	case !q.owned, !q.here && d.b.wasOwn(q.owner):
-		d.takeOver(ctx, q)
-	}
-}
-
-// wasOwn tells whether the owner was this broker, before it was started anew.
-func (b *Broker) wasOwn(o owner) bool {
-	return o.address != "" && o.address == b.opts.Address && !b.dispatchers.HasLost(o.queue)
-}
-
-// aside has something done about a queue beside what else there is to do, unless there is
-// something done about it already. What fails waits before it can be tried again.
-func (d *deliveries) aside(ctx context.Context, q pushedQueue, doing string, f func() error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.busy[q.queue] {
-		return
-	}
-	d.busy[q.queue] = true
-	d.tasks.Go(func() {
-		switch err := f(); CodeOf(err) {
-		case CodeQueueNotFound, CodeTopicNotFound, CodeQueueElsewhere: // which the log tells as well
-		default:
-			if err != nil && ctx.Err() == nil {
-				d.b.logger.Warn(doing+" failed; trying again", "topic", q.q.topic, "queue", q.q.name, "err", err)
-				wait.For(ctx, pushRetry)
-			}
-		}
-		d.mu.Lock()
-		delete(d.busy, q.queue)
-		d.mu.Unlock()
-		d.nudge()
-	})
-}
-
-func (d *deliveries) takeOver(ctx context.Context, q pushedQueue) {
-	d.aside(ctx, q, "taking over a queue to push its records", func() error { return q.q.takeOver(ctx, q.owner, false, 0) })
-}
-
-// watch looks after the owners of queues that have work: this broker shows that it is
-// there, and takes the place of those that don't.
-func (d *deliveries) watch(ctx context.Context) {
-	queues := d.b.pushedQueues()
-	for id := range d.watched {
-		if _, ok := queues[id]; !ok {
-			delete(d.watched, id)
-		}
-	}
-	for id, q := range queues {
-		if !q.owned || !q.due() {
-			delete(d.watched, id)
+// Pushed implements push.Broker.
+func (x pushBroker) Pushed() map[uint64]push.Pushed {
+	found := map[uint64]push.Pushed{}
+	x.b.mu.RLock()
+	defer x.b.mu.RUnlock()
+	for q := range x.b.state.PushedQueues() {
+		if q.Push.Stopped != "" || q.Config.Paused {
 			continue
 		}
-		w := d.watched[id]
-		if w.epoch != q.epoch || !w.seen.Equal(q.seen) {
-			w = watch{q.epoch, q.seen, time.Now()}
-			d.watched[id] = w
+		d, o := x.b.dispatchers.Of(q.ID), ownerOf(q)
+		found[q.ID] = push.Pushed{
+			ID: q.ID, Topic: x.b.state.TopicByID(q.Topic).Name, Name: q.Name, TopicID: x.b.TopicTag(q.Topic), Target: targetOf(q.Push),
+			Epoch: o.epoch, Owned: o.owned, Owner: o.address, Seen: o.seen,
+			Here: d != nil && q.Owned && d.Epoch() == q.Epoch,
+			Mine: o.address != "" && o.address == x.b.opts.Address && !x.b.dispatchers.HasLost(o.queue),
 		}
-		switch quiet := time.Since(w.since); {
-		case q.here && quiet >= pushShows:
-			d.show(ctx, q)
-		case !q.here && quiet > ownerSilence && d.b.tail.age() < pushTick+followIntervalMax:
-			d.b.logger.Warn("takes over a queue whose owner does not push", "topic", q.q.topic, "queue", q.q.name, "owner", q.address, "silent", quiet)
-			d.takeOver(ctx, q)
+	}
+	return found
+}
+
+// HasWork implements push.Broker.
+func (x pushBroker) HasWork(q push.Pushed) bool {
+	info, _, err := x.b.Queue(q.Topic, q.Name).known()
+	return err == nil && info.Ready+info.Held > 0
+}
+
+// TakeOver implements push.Broker.
+func (x pushBroker) TakeOver(ctx context.Context, q push.Pushed) error {
+	queue := x.b.Queue(q.Topic, q.Name)
+	d, o, err := queue.ownedHere()
+	if err != nil || d != nil || o.epoch != q.Epoch {
+		return ifNoQueue(err) // it has another owner by now
+	}
+	return ifNoQueue(queue.takeOver(ctx, o, false, 0))
+}
+
+// Show implements push.Broker.
+func (x pushBroker) Show(ctx context.Context, q push.Pushed) error {
+	d := x.b.dispatchers.Of(q.ID)
+	if d == nil {
+		return push.ErrNoQueue
+	}
+	return ifNoQueue(d.Show(ctx))
+}
+
+// Stop implements push.Broker.
+func (x pushBroker) Stop(ctx context.Context, q push.Pushed, why string) error {
+	return ifNoQueue(x.b.Queue(q.Topic, q.Name).changePush(ctx, func(now *format.QueuePush) (*format.QueuePush, *Error) {
+		if !isPushedTo(now, q.Target) {
+			return now, nil // it has another target by now
 		}
+		stopped := *now
+		stopped.Stopped = why
+		return &stopped, nil
+	}))
+}
+
+// Follow implements push.Broker.
+func (x pushBroker) Follow() (leave func()) { return x.b.tail.wait() }
+
+// Follows implements push.Broker.
+func (x pushBroker) Follows() bool { return x.b.tail.age() < followIntervalMax+5*time.Second }
+
+// ifNoQueue wraps an error that says that this broker does not hand out the queue.
+func ifNoQueue(err error) error {
+	switch CodeOf(err) {
+	case CodeQueueNotFound, CodeTopicNotFound, CodeQueueElsewhere:
+		return fmt.Errorf("%w: %w", push.ErrNoQueue, err)
+	default:
+		return err
 	}
 }
 
-// show has the log hear of this broker.
-func (d *deliveries) show(ctx context.Context, q pushedQueue) {
-	if x := d.b.dispatchers.Of(q.queue); x != nil {
-		d.aside(ctx, q, "telling other brokers that this one pushes a queue", func() error { return x.Show(ctx) })
+// pushesStill tells whether a queue should be pushed as it was.
+func (b *Broker) pushesStill(q push.Pushed) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	now := b.state.QueueByID(q.ID)
+	return now != nil && !now.Config.Paused && isPushedTo(now.Push, q.Target)
+}
+
+func isPushedTo(p *format.QueuePush, t push.Target) bool {
+	return p != nil && p.Stopped == "" && targetOf(p).Equal(t)
+}
+
+// pushing has the supervisor of pushed queues observe the log.
+type pushing struct{ *push.Supervisor }
+
+func (x pushing) loaded(*state.State) { x.Notify() }
+
+func (x pushing) applying([]format.Item, logTime) {}
+
+func (x pushing) applied(_ *state.State, items []format.Item, _ logTime) {
+	for _, it := range items {
+		switch it.(type) {
+		case *format.QueuePushSet, *format.QueueSet, *format.QueueDeleted, *format.TopicDeleted,
+			*format.QueueOwned, *format.QueueReleased:
+			x.Notify()
+		}
 	}
 }

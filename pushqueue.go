@@ -22,17 +22,17 @@ func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, erro
 	opts, ahead := memory.options(limit)
 	permitted := 0
 	opts.admit = func(ctx context.Context, most int) (int, func(), error) {
-		n, err := permits.take(ctx, most)
+		n, err := permits.Take(ctx, most)
 		permitted = n
-		return n, func() { permits.give(n) }, err
+		return n, func() { permits.Give(n) }, err
 	}
 	got, err := p.q.Receive(ctx, opts)
 	if len(got) > 0 {
-		permits.give(permitted - len(got))
+		permits.Give(permitted - len(got))
 	}
 	if len(got) > 0 && !p.may() {
 		memory.give(ahead)
-		permits.give(len(got))
+		permits.Give(len(got))
 		if back := p.q.Return(got); back != nil {
 			return nil, fmt.Errorf("%w: %w", push.ErrNoQueue, back)
 		}
@@ -41,7 +41,7 @@ func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, erro
 	if len(got) > 0 {
 		if err := memory.settle(ctx, got, ahead); err != nil {
 			memory.give(ahead)
-			permits.give(len(got))
+			permits.Give(len(got))
 			return nil, errors.Join(err, p.q.Return(got))
 		}
 	}
@@ -49,7 +49,7 @@ func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, erro
 	for i := range got {
 		held := memory.held(&got[i].Record)
 		messages[i] = pushed(&got[i])
-		permit := permits.one()
+		permit := permits.One()
 		messages[i].Release = func() {
 			permit()
 			memory.give(held)

@@ -21,7 +21,6 @@ import (
 // and one queue, both with id 1; the records' keys are what keys says.
 type fake struct {
 	t    *testing.T
-	life context.Context
 	all  *dispatch.Dispatchers
 	keys []string
 
@@ -36,8 +35,8 @@ type fake struct {
 
 func newFake(t *testing.T, config format.QueueConfig) *fake {
 	t.Helper()
-	f := &fake{t: t, life: t.Context(), state: state.New()}
-	f.all = dispatch.New(f, dispatch.Options{Memory: 1 << 20, Session: format.SessionKey{1}, Logger: slog.New(slog.DiscardHandler), Life: f.life})
+	f := &fake{t: t, state: state.New()}
+	f.all = dispatch.New(f, dispatch.Options{Memory: 1 << 20, Session: format.SessionKey{1}, Logger: slog.New(slog.DiscardHandler), Life: t.Context()})
 	f.commit(
 		&format.TopicCreated{ID: 1, Partitions: 1, Name: "t"},
 		&format.QueueSet{ID: 1, Topic: 1, Name: "work", Config: config},
@@ -52,7 +51,7 @@ func config() format.QueueConfig {
 // commit applies entries as a broker does.
 func (f *fake) commit(items ...format.Item) {
 	f.t.Helper()
-	if err := f.Commit(f.life, dispatch.Change{Entries: func(*state.Draft) ([]format.Item, error) { return items, nil }}); err != nil {
+	if err := f.Commit(f.t.Context(), dispatch.Change{Entries: func(*state.Draft) ([]format.Item, error) { return items, nil }}); err != nil {
 		f.t.Fatal(err)
 	}
 }

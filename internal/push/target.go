@@ -2,6 +2,7 @@ package push
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -38,6 +39,11 @@ type Target struct {
 	// Timeout is how long a request may take, from its first packet to the status of
 	// its answer, [TimeoutDefault] if it is 0.
 	Timeout time.Duration
+}
+
+// Equal tells whether two targets are the same.
+func (t Target) Equal(o Target) bool {
+	return t.URL == o.URL && t.Secret == o.Secret && t.MaxInFlight == o.MaxInFlight && t.Timeout == o.Timeout && maps.Equal(t.Headers, o.Headers)
 }
 
 // InvalidError says what is wrong with a [Target], and what to do about it.

@@ -1,0 +1,331 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/wait"
+)
+
+const (
+	// tick is how often a supervisor checks whether the owners of pushed queues do their work.
+	tick = 5 * time.Second
+	// superviseAgain is how long a supervisor waits before it pushes a queue again, or takes it over,
+	// after that failed.
+	superviseAgain = time.Second
+	// stopMax bounds one try to commit that a target is gone.
+	stopMax = 10 * time.Second
+)
+
+// ErrRunning is what [Supervisor.Run] returns when another call of it has not ended.
+var ErrRunning = errors.New("this broker delivers pushed records already")
+
+// Pushed is a queue that has a target, and is neither stopped nor paused, as the log has it.
+type Pushed struct {
+	ID          uint64
+	Topic, Name string
+	TopicID     string // unique for ever, see [Options]
+	Target      Target
+
+	Epoch uint64    // of its owner
+	Owned bool      // it has an owner
+	Owner string    // the owner's address; may be empty
+	Seen  time.Time // when the owner last showed itself in the log
+	Here  bool      // this broker owns it
+	// Mine tells that the owner was this broker before it was started again.
+	Mine bool
+}
+
+// Broker is what a [Supervisor] needs of the broker that it runs in. Its errors wrap [ErrNoQueue]
+// if the queue was deleted or has another owner.
+type Broker interface {
+	// Pushed returns the queues that should be pushed now, by id.
+	Pushed() map[uint64]Pushed
+	// HasWork tells whether a queue has records that its owner should push now, or is pushing.
+	HasWork(q Pushed) bool
+	// TakeOver makes this broker the owner in the place of the one of q.
+	TakeOver(ctx context.Context, q Pushed) error
+	// Show has the owner, this broker, show itself in the log.
+	Show(ctx context.Context, q Pushed) error
+	// Stop commits why a queue is pushed no longer, unless it has another target by now.
+	Stop(ctx context.Context, q Pushed, why string) error
+	// Follow has the log followed until leave is called.
+	Follow() (leave func())
+	// Follows tells whether the log was followed so lately that an owner's silence there counts.
+	Follows() bool
+}
+
+// SupervisorOptions are how owners of pushed queues show that they run.
+type SupervisorOptions struct {
+	// Silence is how long the log may see nothing of an owner that has records to push before
+	// another broker takes the queue over.
+	Silence time.Duration
+	// Shows is how often an owner shows itself in the log while it has records to push.
+	Shows  time.Duration
+	Logger *slog.Logger
+}
+
+// Supervisor has a [Pusher] run for each pushed queue that this broker owns, and takes over
+// queues that nobody pushes.
+type Supervisor struct {
+	b       Broker
+	opts    SupervisorOptions
+	changed chan struct{} // holds a token when there may be something to do
+
+	mu      sync.Mutex
+	running bool
+	pushers map[uint64]*Pusher // by queue
+	busy    map[uint64]bool    // queues that are being taken over, or shown
+}
+
+// NewSupervisor returns a supervisor that does nothing until it runs.
+func NewSupervisor(b Broker, o SupervisorOptions) *Supervisor {
+	return &Supervisor{b: b, opts: o, changed: make(chan struct{}, 1), pushers: map[uint64]*Pusher{}, busy: map[uint64]bool{}}
+}
+
+// Notify makes the supervisor check the pushed queues, which may have changed. It does not block.
+func (s *Supervisor) Notify() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Blocked tells why this broker may not push a queue to where its URL leads, "" if it may, or
+// does not push it.
+func (s *Supervisor) Blocked(queue uint64) string {
+	s.mu.Lock()
+	p := s.pushers[queue]
+	s.mu.Unlock()
+	if p == nil {
+		return ""
+	}
+	return p.Status().Blocked
+}
+
+// Run pushes queues until ctx ends, and returns when no request is under way any longer. open
+// returns a queue that this broker owns, and how to push it.
+func (s *Supervisor) Run(ctx context.Context, open func(Pushed) (Queue, Options)) error {
+	s.mu.Lock()
+	if s.running {
+		s.mu.Unlock()
+		return ErrRunning
+	}
+	s.running = true
+	s.mu.Unlock()
+	r := &supervision{Supervisor: s, open: open, runs: map[uint64]*pushRun{}, watched: map[uint64]watch{}}
+	r.loop(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = false
+	return nil
+}
+
+// supervision is one call of Run, whose goroutine alone uses all but tasks.
+type supervision struct {
+	*Supervisor
+	open    func(Pushed) (Queue, Options)
+	tasks   sync.WaitGroup
+	leave   func()              // ends following the log; nil while there are no pushed queues
+	runs    map[uint64]*pushRun // by queue
+	watched map[uint64]watch
+}
+
+// pushRun pushes one queue to one target, as the owner of one epoch.
+type pushRun struct {
+	target Target
+	epoch  uint64
+	end    context.CancelFunc
+	over   chan struct{} // closed when another may begin
+}
+
+// watch is since when the log has seen nothing of an owner that has records to push.
+type watch struct {
+	epoch uint64
+	seen  time.Time
+	since time.Time
+}
+
+func (s *supervision) loop(ctx context.Context) {
+	defer s.tasks.Wait()
+	defer s.endAll()
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		// Runs that are over go first: the log, which is read after that, has the targets
+		// that they stopped.
+		s.reap()
+		queues := s.b.Pushed()
+		s.follow(len(queues) > 0)
+		s.endRuns(queues)
+		for _, q := range queues {
+			switch {
+			case q.Here && s.runs[q.ID] == nil:
+				s.begin(ctx, q)
+			case !q.Owned, !q.Here && q.Mine:
+				s.takeOver(ctx, q)
+			}
+		}
+		select {
+		case <-s.changed:
+		case <-ticker.C:
+			s.watch(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *supervision) endAll() {
+	s.follow(false)
+	for _, r := range s.runs {
+		r.end()
+	}
+}
+
+// follow has the log followed while there are pushed queues: a broker that does not read it
+// does not see that an owner is gone.
+func (s *supervision) follow(on bool) {
+	switch {
+	case on && s.leave == nil:
+		s.leave = s.b.Follow()
+	case !on && s.leave != nil:
+		s.leave()
+		s.leave = nil
+	}
+}
+
+// reap forgets runs that are over.
+func (s *supervision) reap() {
+	for id, r := range s.runs {
+		select {
+		case <-r.over:
+			delete(s.runs, id)
+		default:
+		}
+	}
+}
+
+// endRuns ends runs whose queue has another owner or target, or should not be pushed.
+func (s *supervision) endRuns(queues map[uint64]Pushed) {
+	for id, r := range s.runs {
+		q, ok := queues[id]
+		if !ok || !q.Here || q.Epoch != r.epoch || !q.Target.Equal(r.target) {
+			r.end()
+			delete(s.runs, id)
+		}
+	}
+}
+
+// begin pushes a queue that this broker owns, until that changes.
+func (s *supervision) begin(ctx context.Context, q Pushed) {
+	ctx, end := context.WithCancel(ctx)
+	r := &pushRun{target: q.Target, epoch: q.Epoch, end: end, over: make(chan struct{})}
+	s.runs[q.ID] = r
+	log := s.opts.Logger.With("topic", q.Topic, "queue", q.Name)
+	queue, opts := s.open(q)
+	opts.Gone = func(why error) { s.stopped(ctx, q, why.Error(), log) }
+	p, err := New(q.Target, queue, opts)
+	if err != nil { // a newer version wrote the target; until it changes
+		log.Error("can't push a queue", "err", err)
+		return
+	}
+	s.put(q.ID, p)
+	s.tasks.Go(func() {
+		defer end()
+		defer s.remove(q.ID, p)
+		if err := p.Run(ctx); err != nil && !errors.Is(err, ErrGone) {
+			log.Debug("pushes a queue no more", "err", err)
+			wait.For(ctx, superviseAgain)
+		}
+		close(r.over)
+		s.Notify()
+	})
+}
+
+func (s *Supervisor) put(queue uint64, p *Pusher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pushers[queue] = p
+}
+
+// remove removes a pusher, unless the queue has another by now.
+func (s *Supervisor) remove(queue uint64, p *Pusher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pushers[queue] == p {
+		delete(s.pushers, queue)
+	}
+}
+
+// stopped commits that a target is gone, and tries again until that succeeds. Meanwhile this
+// broker sends nothing there.
+func (s *supervision) stopped(ctx context.Context, q Pushed, why string, log *slog.Logger) {
+	for {
+		try, cancel := context.WithTimeout(ctx, stopMax)
+		err := s.b.Stop(try, q, why)
+		cancel()
+		if err == nil || errors.Is(err, ErrNoQueue) || ctx.Err() != nil {
+			return // if ctx ended, the next owner asks the target once more
+		}
+		log.Warn("can't write down that a target is gone; trying again", "err", err)
+		wait.For(ctx, superviseAgain)
+	}
+}
+
+// aside does something about a queue in a goroutine, unless something is being done about it
+// already. After a failure it waits before the next try.
+func (s *supervision) aside(ctx context.Context, q Pushed, doing string, f func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[q.ID] {
+		return
+	}
+	s.busy[q.ID] = true
+	s.tasks.Go(func() {
+		if err := f(); err != nil && !errors.Is(err, ErrNoQueue) && ctx.Err() == nil {
+			s.opts.Logger.Warn(doing+" failed; trying again", "topic", q.Topic, "queue", q.Name, "err", err)
+			wait.For(ctx, superviseAgain)
+		}
+		s.mu.Lock()
+		delete(s.busy, q.ID)
+		s.mu.Unlock()
+		s.Notify()
+	})
+}
+
+func (s *supervision) takeOver(ctx context.Context, q Pushed) {
+	s.aside(ctx, q, "taking over a queue to push its records", func() error { return s.b.TakeOver(ctx, q) })
+}
+
+// watch watches the owners of queues that have records to push: this broker shows itself, and
+// takes the queues of those over that don't.
+func (s *supervision) watch(ctx context.Context) {
+	queues := s.b.Pushed()
+	for id := range s.watched {
+		if _, ok := queues[id]; !ok {
+			delete(s.watched, id)
+		}
+	}
+	for id, q := range queues {
+		if !q.Owned || !s.b.HasWork(q) {
+			delete(s.watched, id)
+			continue
+		}
+		w := s.watched[id]
+		if w.epoch != q.Epoch || !w.seen.Equal(q.Seen) {
+			w = watch{q.Epoch, q.Seen, time.Now()}
+			s.watched[id] = w
+		}
+		switch quiet := time.Since(w.since); {
+		case q.Here && quiet >= s.opts.Shows-tick: // the next tick may come too late
+			s.aside(ctx, q, "telling other brokers that this one pushes a queue", func() error { return s.b.Show(ctx, q) })
+		case !q.Here && quiet > s.opts.Silence && s.b.Follows():
+			s.opts.Logger.Warn("takes over a queue whose owner does not push", "topic", q.Topic, "queue", q.Name, "owner", q.Owner, "silent", quiet)
+			s.takeOver(ctx, q)
+		}
+	}
+}
