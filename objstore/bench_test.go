@@ -2,8 +2,6 @@ package objstore_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -21,38 +19,6 @@ func BenchmarkDirCreate(b *testing.B) {
 				benchmarkCreate(b, dir, size, callers)
 				if err := dir.Close(); err != nil {
 					b.Error(err)
-				}
-			})
-		}
-	}
-}
-
-// BenchmarkDirList lists a directory of many objects as a start does: all of them, and those
-// behind the last of a large page.
-func BenchmarkDirList(b *testing.B) {
-	const objects = 1_000_000
-	place := b.TempDir()
-	dir, err := objstore.OpenDir(place)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = dir.Close() }() // nothing was written
-	if err := os.Mkdir(filepath.Join(place, "log"), 0o700); err != nil {
-		b.Fatal(err)
-	}
-	for i := range objects {
-		if err := os.WriteFile(filepath.Join(place, fmt.Sprintf("log/%020d", i)), nil, 0o600); err != nil {
-			b.Fatal(err)
-		}
-	}
-	for _, limit := range []int{1000, objects} {
-		for _, after := range []string{"", fmt.Sprintf("log/%020d", objects-1000)} {
-			b.Run(fmt.Sprintf("limit=%d/after=%q", limit, after), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					if _, err := dir.List(b.Context(), "log/", after, limit); err != nil {
-						b.Fatal(err)
-					}
 				}
 			})
 		}
