@@ -344,7 +344,7 @@ func (b *Broker) Status() Status {
 	applied, _ := b.log.Position()
 	s := Status{ClusterID: b.cluster.ID.String(), Applied: uint64(applied)}
 	if err := b.usable(); err != nil {
-		s.Err = err
+		s.Err = asRead(err)
 	} else if err := b.lastStoreError(); err != nil {
 		s.Err = &Error{Code: CodeStoreUnavailable, Detail: "the last request to the store failed", Err: err, RetryAfter: time.Second}
 	}

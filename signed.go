@@ -12,7 +12,7 @@ import (
 func SignRead(apiKey, topic string, expires time.Time) (string, error) {
 	s, ok := auth.ParseSecret(apiKey)
 	if !ok {
-		return "", malformedKey()
+		return "", asRead(malformedKey())
 	}
 	if err := CheckTopicName(topic); err != nil {
 		return "", asRead(err)

@@ -123,7 +123,7 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 // which was asked and did not answer.
 func (q *Queue) TakeOver(ctx context.Context, epoch uint64) error {
 	if err := q.check(); err != nil {
-		return err
+		return asRead(err)
 	}
 	d, o, err := q.ownedHere()
 	if err != nil || d != nil || o.epoch != epoch {
