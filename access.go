@@ -25,6 +25,7 @@ var scopeNames = []string{"read", "write", "admin", "metrics"}
 
 // ParseScopes reads scopes by name: read, write, admin, metrics.
 func ParseScopes(names []string) (s Scopes, err error) {
+	defer reads(&err)
 	for _, n := range names {
 		i := slices.Index(scopeNames, n)
 		if i < 0 {
@@ -67,7 +68,8 @@ type Access struct {
 func (a Access) Open() bool { return a.open }
 
 // CheckScope returns an error with [CodeForbidden] unless s is among the scopes.
-func (a Access) CheckScope(s Scopes) error {
+func (a Access) CheckScope(s Scopes) (err error) {
+	defer writes(&err)
 	has := a.Key.Scopes
 	if has&ScopeAdmin != 0 {
 		has = scopesAll
@@ -87,7 +89,8 @@ func (a Access) CheckScope(s Scopes) error {
 
 // CheckTopic returns an error with [CodeForbidden] unless s is among the scopes
 // and the access is for that topic.
-func (a Access) CheckTopic(s Scopes, topic string) error {
+func (a Access) CheckTopic(s Scopes, topic string) (err error) {
+	defer writes(&err)
 	if err := a.CheckScope(s); err != nil {
 		return err
 	}
@@ -100,7 +103,8 @@ func (a Access) CheckTopic(s Scopes, topic string) error {
 
 // CheckAll returns an error with [CodeForbidden] unless s is among the scopes
 // and the access is for all topics, as who manages keys needs it.
-func (a Access) CheckAll(s Scopes) error {
+func (a Access) CheckAll(s Scopes) (err error) {
+	defer writes(&err)
 	if err := a.CheckScope(s); err != nil {
 		return err
 	}
@@ -133,7 +137,6 @@ func (a Access) who() string {
 
 func forbidden(hint, format string, args ...any) error {
 	return &Error{
-		Code: CodeForbidden, Detail: fmt.Sprintf(format, args...), Outcome: NotCommitted,
-		Hint: hint,
+		Code: CodeForbidden, Detail: fmt.Sprintf(format, args...), Hint: hint,
 	}
 }

@@ -96,7 +96,8 @@ func DeliverAt(t time.Time) AppendOption {
 // same. If ctx ends, or [Options.AppendTimeout] passes, before the records are
 // part of a commit, they are withdrawn and the outcome is [NotCommitted]; later
 // it is [Unknown].
-func (b *Broker) Append(ctx context.Context, topic string, records []Record, opts ...AppendOption) (Appended, error) {
+func (b *Broker) Append(ctx context.Context, topic string, records []Record, opts ...AppendOption) (_ Appended, err error) {
+	defer writes(&err)
 	p, err := b.AppendAsync(ctx, topic, records, opts...)
 	if err != nil {
 		return Appended{}, err
@@ -112,7 +113,7 @@ type Pending struct {
 	joined bool // r is another caller's append with the same idempotency key
 
 	once sync.Once
-	left Outcome // once it has given up
+	left Outcome // once it has given up: Unknown, or none if nothing is committed
 }
 
 // pending returns what one caller of r waits for. It may give up once.
@@ -122,9 +123,8 @@ func (b *Broker) pending(r *request, began time.Time) *Pending {
 
 func (p *Pending) giveUp() Outcome {
 	p.once.Do(func() {
-		p.left = Unknown
-		if p.b.gather.withdraw(p.r) {
-			p.left = NotCommitted
+		if !p.b.gather.withdraw(p.r) {
+			p.left = Unknown
 		}
 	})
 	return p.left
@@ -134,9 +134,9 @@ func (p *Pending) giveUp() Outcome {
 // batch, so that they may be used again when it has returned. It blocks while
 // the broker is over its memory budget. Appends that one caller begins one after
 // the other are committed in that order.
-func (b *Broker) AppendAsync(ctx context.Context, topic string, records []Record, opts ...AppendOption) (*Pending, error) {
-	p, err := b.appendAsync(ctx, topic, records, newAppendOptions(opts))
-	return p, notSent(err)
+func (b *Broker) AppendAsync(ctx context.Context, topic string, records []Record, opts ...AppendOption) (_ *Pending, err error) {
+	defer writes(&err)
+	return b.appendAsync(ctx, topic, records, newAppendOptions(opts))
 }
 
 func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record, o appendOptions) (*Pending, error) {
@@ -233,7 +233,8 @@ func (p *Pending) Done() <-chan struct{} { return p.r.done }
 
 // Wait waits for the outcome; see [Broker.Append] for what it means when ctx
 // or the append's time ends first.
-func (p *Pending) Wait(ctx context.Context) (Appended, error) {
+func (p *Pending) Wait(ctx context.Context) (_ Appended, err error) {
+	defer writes(&err)
 	if err := p.wait(ctx); err != nil {
 		return Appended{}, err
 	}
@@ -259,14 +260,14 @@ func (p *Pending) wait(ctx context.Context) error {
 	case <-timer.C:
 		return p.late()
 	case <-ctx.Done():
-		return canceled(ctx, p.giveUp())
+		return canceled(ctx).with(p.giveUp())
 	}
 }
 
 // settled is wait for who must know: if the outcome may be either, it waits until it is decided.
 func (p *Pending) settled(ctx context.Context) error {
 	err := p.wait(ctx)
-	if OutcomeOf(err) == Unknown {
+	if unknown(err) {
 		<-p.r.done // which comes at the latest when the broker ends
 		err = p.r.err
 	}

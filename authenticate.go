@@ -43,20 +43,21 @@ var errNotHere = errors.New("not known to this broker")
 // at the latest. While the store can't be reached, keys that were good stay so. A key that
 // isn't known here may be new: the broker looks before it refuses it, once a
 // second at most whoever asks, so that nobody can run up a bill.
-func (b *Broker) Authenticate(ctx context.Context, c Credential) (Access, error) {
+func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err error) {
+	defer writes(&err)
 	if err := b.usable(); err != nil {
 		return Access{}, err
 	}
 	a, err := b.authenticate(c)
 	if err == nil && !b.fresh() {
 		if err := b.freshen(ctx); err != nil {
-			return Access{}, notSent(err)
+			return Access{}, err
 		}
 		a, err = b.authenticate(c) // as things are now, also after a look that came only half of the way
 	}
 	if errors.Is(err, errNotHere) {
 		if err := b.syncShared(ctx); err != nil {
-			return Access{}, notSent(err)
+			return Access{}, err
 		}
 		a, err = b.authenticate(c)
 	}
@@ -65,7 +66,10 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (Access, error)
 
 // AuthenticateKnown is [Broker.Authenticate] by what this broker knows, however
 // old that is. It sends no store request.
-func (b *Broker) AuthenticateKnown(c Credential) (Access, error) { return b.authenticate(c) }
+func (b *Broker) AuthenticateKnown(c Credential) (_ Access, err error) {
+	defer writes(&err)
+	return b.authenticate(c)
+}
 
 // KeysExist tells whether the log ever had an API key, as far as this broker knows.
 func (b *Broker) KeysExist() bool {
@@ -171,28 +175,6 @@ func authenticateNames(s *state.State, names []string) (Access, error) {
 	return Access{}, e
 }
 
-func unauthorized(detail, hint string) *Error {
-	return &Error{Code: CodeUnauthorized, Detail: detail, Hint: hint, Outcome: NotCommitted}
-}
-
-func needsKey() *Error {
-	return unauthorized("an API key is needed", "send it as Authorization: Bearer KEY, or give it to seb as SEB_KEY; whoever runs this Seb creates one with `seb key create`")
-}
-
-func malformedKey() *Error {
-	return unauthorized("that is no API key", "a key is seb_, a number, _ and 64 hex digits, as `seb key create` showed it")
-}
-
-func expired(a Access) *Error { return expiredAt(a.caller().signed, a.Until) }
-
-func expiredAt(signed bool, at time.Time) *Error {
-	what := "the API key expired"
-	if signed {
-		what = "the signed URL expired"
-	}
-	return unauthorized(what+" at "+at.UTC().Format(time.RFC3339), "get a new one")
-}
-
 // keyLookInterval is how often unknown keys make a broker look at the log.
 const keyLookInterval = time.Second
 
@@ -211,7 +193,7 @@ func (b *Broker) syncShared(ctx context.Context) error {
 	select {
 	case b.keyLooks.turn <- struct{}{}:
 	case <-ctx.Done():
-		return canceled(ctx, "")
+		return canceled(ctx)
 	}
 	defer func() { <-b.keyLooks.turn }()
 	if b.tail.provenAfter(asked) {
@@ -224,7 +206,7 @@ func (b *Broker) syncShared(ctx context.Context) error {
 	case <-b.loopDone:
 		return errClosed()
 	case <-ctx.Done():
-		return canceled(ctx, "")
+		return canceled(ctx)
 	}
 	b.keyLooks.last = time.Now()
 	return b.lookNow(ctx, false)

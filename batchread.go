@@ -162,7 +162,7 @@ func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]
 		case err == nil && raw != nil: // without err, the flight may still be writing raw
 			return raw, nil
 		case ctx.Err() != nil:
-			return nil, canceled(ctx, "")
+			return nil, canceled(ctx)
 		case b.life.Err() != nil:
 			return nil, errClosed()
 		case CodeOf(err) == CodeOverMemoryBudget:

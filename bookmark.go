@@ -1,7 +1,6 @@
 package seb
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -37,7 +36,8 @@ const (
 )
 
 // ParseBookmark reads what [Bookmark.String] returns.
-func ParseBookmark(s string) (Bookmark, error) {
+func ParseBookmark(s string) (_ Bookmark, err error) {
+	defer reads(&err)
 	head, offsets, _ := strings.Cut(s, ":")
 	cluster, topic, _ := strings.Cut(head, ".")
 	topic, partition, one := strings.Cut(topic, "/")
@@ -61,18 +61,6 @@ func ParseBookmark(s string) (Bookmark, error) {
 		m.Offsets = append(m.Offsets, Offset(n))
 	}
 	return m, nil
-}
-
-func errBookmark(s string) error {
-	const shown = 80
-	if len(s) > shown {
-		s = s[:shown] + "..."
-	}
-	return &Error{
-		Code:   CodeInvalidRequest,
-		Detail: fmt.Sprintf("%q is no place to go on from", s),
-		Hint:   "use the text that came with the last record, such as 1f0c6a3e.7:41,0,12, unchanged",
-	}
 }
 
 // AppendText implements [encoding.TextAppender]. It never returns an error.

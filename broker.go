@@ -53,7 +53,6 @@ package seb
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -135,8 +134,9 @@ type Broker struct {
 // first; a bucket that holds anything but a log is refused, and so is a store
 // that does not keep the promise of conditional creates, which Open tries out.
 // ctx bounds Open alone.
-func Open(ctx context.Context, store objstore.Store, opts Options) (*Broker, error) {
-	opts, err := opts.withDefaults()
+func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, err error) {
+	defer reads(&err)
+	opts, err = opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -288,44 +288,12 @@ func (b *Broker) storeFails() bool { return b.storeErr.Load() != nil }
 // usable returns why the broker takes no requests, nil if it does.
 func (b *Broker) usable() error {
 	if e := b.stopped.Load(); e != nil {
-		return e.withOutcome(NotCommitted)
+		return e
 	}
 	if b.closing.Load() {
 		return errClosed()
 	}
 	return nil
-}
-
-func errClosed() error {
-	return &Error{Code: CodeBrokerClosed, Detail: "the broker is closed or closing", Outcome: NotCommitted, RetryAfter: time.Second,
-		Hint: "send the request to another broker, or to this one when it is back"}
-}
-
-// refused returns the refusal of a request that is the caller's to change.
-func refused(code Code, format string, args ...any) *Error {
-	return &Error{Code: code, Detail: fmt.Sprintf(format, args...), Outcome: NotCommitted}
-}
-
-// notSent says of a write that failed before it joined a commit that it never
-// will be in one.
-func notSent(err error) error {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.withOutcome(NotCommitted)
-	}
-	return err
-}
-
-// limited returns the refusal of a request that passes a limit.
-func limited(code Code, limit int, format string, args ...any) *Error {
-	e := refused(code, format, args...)
-	e.Limit = int64(limit)
-	return e
-}
-
-// canceled returns the error of a caller whose context ended.
-func canceled(ctx context.Context, o Outcome) error {
-	return &Error{Code: CodeCanceled, Detail: "the caller went away or its time was up", Outcome: o, Err: ctx.Err()}
 }
 
 // Status is a broker's health.
@@ -344,7 +312,7 @@ func (b *Broker) Status() Status {
 	applied, _ := b.log.Position()
 	s := Status{ClusterID: b.cluster.ID.String(), Applied: uint64(applied)}
 	if err := b.usable(); err != nil {
-		s.Err = asRead(err)
+		s.Err = err
 	} else if err := b.lastStoreError(); err != nil {
 		s.Err = &Error{Code: CodeStoreUnavailable, Detail: "the last request to the store failed", Err: err, RetryAfter: time.Second}
 	}
@@ -361,7 +329,8 @@ func (b *Broker) Limits() Limits { return b.opts.Limits }
 const shutdownTimeout = 10 * time.Second
 
 // Close is [Broker.Shutdown] within 10 s.
-func (b *Broker) Close() error {
+func (b *Broker) Close() (err error) {
+	defer reads(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	return b.Shutdown(ctx)
@@ -370,7 +339,8 @@ func (b *Broker) Close() error {
 // Shutdown refuses new requests, commits what waits, writes a checkpoint and
 // ends. When ctx ends first, what is left is given up: its callers learn
 // whether it may have been committed. Calls after the first wait for it.
-func (b *Broker) Shutdown(ctx context.Context) error {
+func (b *Broker) Shutdown(ctx context.Context) (err error) {
+	defer reads(&err)
 	stop := context.AfterFunc(ctx, b.end)
 	defer stop()
 	if b.shutdown.Swap(true) {
@@ -385,7 +355,6 @@ func (b *Broker) Shutdown(ctx context.Context) error {
 	b.tail.wakeLoop()
 	<-b.loopDone
 	b.tasks.Wait()
-	var err error
 	if b.life.Err() == nil && b.stopped.Load() == nil {
 		err = b.finalCheckpoint(b.life)
 	}

@@ -111,7 +111,7 @@ func (b *budget) take(ctx context.Context, c budgetClass, n int64) error {
 	case <-timer.C:
 		return b.leave(c, w, b.refusal(n, c))
 	case <-ctx.Done():
-		return b.leave(c, w, canceled(ctx, NotCommitted))
+		return b.leave(c, w, canceled(ctx))
 	}
 }
 
@@ -128,17 +128,6 @@ func (b *budget) refusal(n int64, c budgetClass) error {
 		what = "the part of the memory budget that requests may take"
 	}
 	return overMemory(fmt.Sprintf("no room for %d bytes within %s, %d of %d bytes", n, what, most, b.limit), b.limit)
-}
-
-func overMemory(detail string, limit int64) *Error {
-	return &Error{
-		Code:       CodeOverMemoryBudget,
-		Detail:     detail,
-		Hint:       "try again later, send less at a time, or give the broker more --memory",
-		Outcome:    NotCommitted,
-		RetryAfter: time.Second,
-		Limit:      limit,
-	}
 }
 
 // leave takes w out of the queue; it returns err, or nil if w was served meanwhile.
@@ -189,6 +178,7 @@ func (b *budget) inUse() int64 {
 // [Broker.NewReservation]. It waits some seconds for room, then returns
 // CodeOverMemoryBudget. release gives the bytes back; only its first call counts.
 func (b *Broker) Reserve(ctx context.Context, n int64) (release func(), err error) {
+	defer writes(&err)
 	return b.reserve(ctx, forAdapters, n)
 }
 
@@ -196,6 +186,7 @@ func (b *Broker) Reserve(ctx context.Context, n int64) (release func(), err erro
 // already. It finds room where Reserve has none left, so that requests which
 // have begun can end, and don't wait for each other's memory.
 func (b *Broker) ReserveMore(ctx context.Context, n int64) (release func(), err error) {
+	defer writes(&err)
 	return b.reserve(ctx, forMore, n)
 }
 

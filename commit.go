@@ -70,7 +70,8 @@ type Committed struct {
 // The only option is [IdempotencyKey], for the whole: of those who call with one API key
 // (see [WithAccess]), or without any, a commit of that key happens once. An append creates its topic as [Broker.Append] does, before the
 // commit: a topic that was created stays, also if the commit is refused.
-func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (Committed, error) {
+func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (_ Committed, err error) {
+	defer writes(&err)
 	p, err := b.CommitAsync(ctx, c, opts...)
 	if err != nil {
 		return Committed{}, err
@@ -85,16 +86,17 @@ type PendingCommit struct {
 }
 
 // CommitAsync is Commit without the wait; see [Broker.AppendAsync].
-func (b *Broker) CommitAsync(ctx context.Context, c Commit, opts ...AppendOption) (*PendingCommit, error) {
-	p, err := b.commitAsync(ctx, c, newAppendOptions(opts))
-	return p, notSent(err)
+func (b *Broker) CommitAsync(ctx context.Context, c Commit, opts ...AppendOption) (_ *PendingCommit, err error) {
+	defer writes(&err)
+	return b.commitAsync(ctx, c, newAppendOptions(opts))
 }
 
 // Done is closed when the outcome is known.
 func (c *PendingCommit) Done() <-chan struct{} { return c.p.Done() }
 
 // Wait waits for the outcome, as [Pending.Wait] does.
-func (c *PendingCommit) Wait(ctx context.Context) (Committed, error) {
+func (c *PendingCommit) Wait(ctx context.Context) (_ Committed, err error) {
+	defer writes(&err)
 	if err := c.p.wait(ctx); err != nil {
 		return Committed{}, err
 	}

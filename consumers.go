@@ -68,14 +68,14 @@ func (p ConsumerPosition) Missed() int64 { return int64(max(0, p.Start-p.Next)) 
 // memory of a consumer is reserved from Options.Memory during its turn. An error ends the
 // iteration, and comes with no consumer.
 func (b *Broker) Consumers(ctx context.Context, topic string, o ListOptions) iter.Seq2[ConsumerInfo, error] {
-	return func(yield func(ConsumerInfo, error) bool) {
+	return reading(func(yield func(ConsumerInfo, error) bool) {
 		id, err := b.topicNow(ctx, topic)
 		if err != nil {
-			yield(ConsumerInfo{}, asRead(err))
+			yield(ConsumerInfo{}, err)
 			return
 		}
 		b.consumersOf(id).list(ctx, b, o.After, o.may, o.Reserve)(yield)
-	}
+	})
 }
 
 func (b *Broker) consumersOf(topic uint64) listing[string, ConsumerInfo] {
@@ -97,24 +97,25 @@ func (b *Broker) consumersOf(topic uint64) listing[string, ConsumerInfo] {
 
 // Describe tells where the consumer is. It comes into being by [Consumer.Create],
 // [Consumer.Reset] or the first [Consumer.Follow].
-func (c *Consumer) Describe(ctx context.Context) (ConsumerInfo, error) {
+func (c *Consumer) Describe(ctx context.Context) (_ ConsumerInfo, err error) {
+	defer reads(&err)
 	if err := c.check(); err != nil {
-		return ConsumerInfo{}, asRead(err)
+		return ConsumerInfo{}, err
 	}
 	if err := c.b.current(ctx); err != nil {
-		return ConsumerInfo{}, asRead(err)
+		return ConsumerInfo{}, err
 	}
 	if _, _, err := c.b.lookUp(ctx, c.topic); err != nil {
-		return ConsumerInfo{}, asRead(err)
+		return ConsumerInfo{}, err
 	}
 	info, err := c.describe()
 	if CodeOf(err) == CodeConsumerNotFound { // unless another broker has created it
 		if err := c.b.lookNow(ctx, false); err != nil {
-			return ConsumerInfo{}, asRead(err)
+			return ConsumerInfo{}, err
 		}
 		info, err = c.describe()
 	}
-	return info, asRead(err)
+	return info, err
 }
 
 func (c *Consumer) describe() (ConsumerInfo, error) {
@@ -154,7 +155,8 @@ func positionOf(t *state.Topic, c *state.Consumer, i int) ConsumerPosition {
 func versionOf(id, count uint64) string { return fmt.Sprintf("%d.%d", id, count) }
 
 // Delete forgets the consumer. One that is created later under its name begins anew.
-func (c *Consumer) Delete(ctx context.Context) error {
+func (c *Consumer) Delete(ctx context.Context) (err error) {
+	defer writes(&err)
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -172,10 +174,10 @@ func (c *Consumer) Delete(ctx context.Context) error {
 }
 
 func (c *Consumer) check() error {
-	if err := CheckTopicName(c.topic); err != nil {
+	if err := checkTopicName(c.topic); err != nil {
 		return err
 	}
-	if CheckTopicName(c.name) != nil {
+	if checkTopicName(c.name) != nil {
 		e := refused(CodeInvalidRequest, "%q is no name of a consumer", c.name)
 		e.Hint = namesHint
 		return e
@@ -184,7 +186,8 @@ func (c *Consumer) check() error {
 }
 
 // Create creates the consumer at the start of every partition, unless it exists.
-func (c *Consumer) Create(ctx context.Context) (_ ConsumerInfo, created bool, _ error) {
+func (c *Consumer) Create(ctx context.Context) (_ ConsumerInfo, created bool, err error) {
+	defer writes(&err)
 	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]format.Position, *Error) {
 		if _, exists := d.ConsumerID(topic, c.name); exists {
 			return nil, nil
@@ -211,13 +214,10 @@ func starts(d *state.Draft, topic uint64, partitions uint32) []format.Position {
 	return ps
 }
 
-func consumerNotFound(topic, name string) *Error {
-	return refused(CodeConsumerNotFound, "topic %q has no consumer %q", topic, name)
-}
-
 // Reset sets the consumer to a position in every partition, and creates it if need be.
 // [At] goes with a topic of one partition only; see [Consumer.ResetTo].
-func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, created bool, _ error) {
+func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, created bool, err error) {
+	defer writes(&err)
 	if err := c.check(); err != nil {
 		return ConsumerInfo{}, false, err
 	}
@@ -228,7 +228,7 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 			if e := (*Error)(nil); errors.As(err, &e) && e.Code == CodeTooManyPartitions {
 				e.Hint = "read where the time is in each partition, and reset the consumer to those offsets"
 			}
-			return ConsumerInfo{}, false, notSent(err)
+			return ConsumerInfo{}, false, err
 		}
 	}
 	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]format.Position, *Error) {
@@ -255,7 +255,8 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 
 // ResetTo sets the consumer to the given offsets, and creates it if need be: then it
 // begins at the start of the partitions that are not given, which else stay as they are.
-func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo, created bool, _ error) {
+func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo, created bool, err error) {
+	defer writes(&err)
 	if err := c.check(); err != nil {
 		return ConsumerInfo{}, false, err
 	}
@@ -308,7 +309,7 @@ func (c *Consumer) set(ctx context.Context, to func(d *state.Draft, topic uint64
 	}
 	info, err := c.describe()
 	if err != nil { // deleted since, even by the same commit: that is no refusal
-		return ConsumerInfo{}, false, consumerNotFound(c.topic, c.name).withOutcome(Unknown)
+		return ConsumerInfo{}, false, consumerNotFound(c.topic, c.name).with(Unknown)
 	}
 	return info, creates, nil
 }

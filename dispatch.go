@@ -44,7 +44,7 @@ func (x dispatchBroker) Commit(ctx context.Context, c dispatch.Change) error {
 
 // notOwner returns the error of a dispatcher that its queue has no more.
 func notOwner(err error) *Error {
-	return &Error{Code: CodeQueueElsewhere, Detail: "the broker no longer owns the queue", Outcome: NotCommitted, Err: err}
+	return &Error{Code: CodeQueueElsewhere, Detail: "the broker no longer owns the queue", Err: err}
 }
 
 // DeadLetter implements dispatch.Broker.
@@ -84,7 +84,7 @@ func commitErrorOf(err error) error {
 	if err == nil {
 		return nil
 	}
-	e := &dispatch.CommitError{Err: err, Unknown: OutcomeOf(err) == Unknown}
+	e := &dispatch.CommitError{Err: err, Unknown: unknown(err)}
 	if of, found := errors.AsType[*Error](err); found {
 		e.RetryAfter = of.RetryAfter
 	}
@@ -101,7 +101,7 @@ func (x dispatchBroker) Read(ctx context.Context, d *dispatch.Dispatcher, first 
 		err = refused(CodeDataLost, "offset %d of partition %d of topic %q can't be read", first.Offset, first.Partition, topic)
 	}
 	if err != nil {
-		return nil, 0, asRead(err)
+		return nil, 0, err
 	}
 	return records(f.Records), int(int64(f.Next) - first.Offset), nil
 }

@@ -1,8 +1,10 @@
 package seb
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 )
@@ -159,8 +161,59 @@ func OutcomeOf(err error) Outcome {
 	return Unknown
 }
 
-// withOutcome returns a copy of e that says what became of the write.
-func (e *Error) withOutcome(o Outcome) *Error {
+// Inside of the package an error has the outcome Unknown where that is so, else none. What
+// callers are told is decided where a public method returns: each that returns an error
+// begins with one of the following two, deferred.
+
+// reads ends a method that commits nothing, or whose error is not about what it commits:
+// the error has no outcome.
+func reads(err *error) { *err = withoutOutcome(*err) }
+
+// writes ends a method that commits something, or that is asked before something is
+// committed: nothing was and nothing will be, unless the error says that this is unknown.
+func writes(err *error) { *err = notCommitted(*err) }
+
+// reading is reads for a list.
+func reading[T any](list iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		list(func(x T, err error) bool { return yield(x, withoutOutcome(err)) })
+	}
+}
+
+func withoutOutcome(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok && e.Outcome != "" {
+		return e.with("")
+	}
+	return err
+}
+
+func notCommitted(err error) error {
+	if tokens, ok := errors.AsType[*TokensError](err); ok {
+		each := make([]error, len(tokens.Errors))
+		for i := range each {
+			each[i] = notCommitted(tokens.Errors[i])
+		}
+		return &TokensError{Errors: each}
+	}
+	if e, ok := errors.AsType[*Error](err); ok && e.Outcome == "" {
+		return e.with(NotCommitted)
+	}
+	return err
+}
+
+// maybeCommitted returns err as that of a write which may be in the log.
+func maybeCommitted(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.with(Unknown)
+	}
+	return err
+}
+
+// unknown tells whether a write that ended in err may be in the log.
+func unknown(err error) bool { return OutcomeOf(notCommitted(err)) == Unknown }
+
+// with returns a copy of e that has that outcome.
+func (e *Error) with(o Outcome) *Error {
 	c := *e
 	c.Outcome = o
 	return &c
@@ -180,4 +233,141 @@ func (e *Error) of(part string) *Error {
 	c := *e
 	c.Part = part
 	return &c
+}
+
+// refused returns the refusal of a request that is the caller's to change.
+func refused(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+// limited returns the refusal of a request that passes a limit.
+func limited(code Code, limit int, format string, args ...any) *Error {
+	e := refused(code, format, args...)
+	e.Limit = int64(limit)
+	return e
+}
+
+// canceled returns the error of a caller whose context ended.
+func canceled(ctx context.Context) *Error {
+	return &Error{Code: CodeCanceled, Detail: "the caller went away or its time was up", Err: ctx.Err()}
+}
+
+func errClosed() error {
+	return &Error{Code: CodeBrokerClosed, Detail: "the broker is closed or closing", RetryAfter: time.Second,
+		Hint: "send the request to another broker, or to this one when it is back"}
+}
+
+func topicNotFound(name string) *Error {
+	return refused(CodeTopicNotFound, "there is no topic %q", name)
+}
+
+func topicDeleted(name string) *Error {
+	return refused(CodeTopicNotFound, "topic %q was deleted", name)
+}
+
+func topicRecreated(name string) *Error {
+	e := refused(CodeTopicRecreated, "what was read before is of another topic of the name %q, which is no more", name)
+	e.Hint = "begin anew: nothing of what is here now has been read"
+	return e
+}
+
+func partitionNotFound(topic string, partition int32, count int) *Error {
+	has := "only 0"
+	if count > 1 {
+		has = fmt.Sprintf("only 0 to %d", count-1)
+	}
+	return refused(CodePartitionNotFound, "topic %q has no partition %d, %s", topic, partition, has)
+}
+
+func outOfRange(topic string, partition int32, offset, start, end int64) *Error {
+	holds := fmt.Sprintf("holds offsets %d to %d, and %d comes next", start, end-1, end)
+	if start == end {
+		holds = fmt.Sprintf("is empty, and %d comes next", end)
+	}
+	e := refused(CodeOffsetOutOfRange, "partition %d of topic %q %s: %d is outside", partition, topic, holds, offset)
+	e.Start, e.End = Offset(start), Offset(end)
+	e.Hint = "use earliest, latest, or an offset inside"
+	return e
+}
+
+// offsetConflict says that a partition does not end where an append insisted.
+func offsetConflict(topic string, partition int32, end, insisted int64) *Error {
+	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, topic, end, insisted)
+	e.End = Offset(end)
+	e.Hint = "read what was appended before that offset, and decide anew"
+	return e
+}
+
+func consumerNotFound(topic, name string) *Error {
+	return refused(CodeConsumerNotFound, "topic %q has no consumer %q", topic, name)
+}
+
+func queueNotFound(topic, name string) *Error {
+	return refused(CodeQueueNotFound, "topic %q has no queue %q", topic, name)
+}
+
+func leaseLost(t receipt, why string) *Error {
+	e := refused(CodeLeaseLost, "token %q %s", t, why)
+	e.Hint = "another worker may have the record, or has done it: leave it"
+	return e
+}
+
+// elsewhere refuses a token that another queue has given.
+func elsewhere(t receipt, exists bool) *Error {
+	if !exists {
+		return leaseLost(t, "is of a queue that was deleted")
+	}
+	e := leaseLost(t, "is of another queue")
+	e.Hint = "send it to the queue that handed out the record, which still waits for it"
+	return e
+}
+
+func keyReused() *Error {
+	e := refused(CodeIdempotencyKeyReused, "the idempotency key was used for another append to this topic, or another commit")
+	e.Hint = "use a new key for each append or commit, and the same one only to send the same again"
+	return e
+}
+
+func overMemory(detail string, limit int64) *Error {
+	return &Error{
+		Code:       CodeOverMemoryBudget,
+		Detail:     detail,
+		Hint:       "try again later, send less at a time, or give the broker more --memory",
+		RetryAfter: time.Second,
+		Limit:      limit,
+	}
+}
+
+func errBookmark(s string) error {
+	const shown = 80
+	if len(s) > shown {
+		s = s[:shown] + "..."
+	}
+	return &Error{
+		Code:   CodeInvalidRequest,
+		Detail: fmt.Sprintf("%q is no place to go on from", s),
+		Hint:   "use the text that came with the last record, such as 1f0c6a3e.7:41,0,12, unchanged",
+	}
+}
+
+func unauthorized(detail, hint string) *Error {
+	return &Error{Code: CodeUnauthorized, Detail: detail, Hint: hint}
+}
+
+func needsKey() *Error {
+	return unauthorized("an API key is needed", "send it as Authorization: Bearer KEY, or give it to seb as SEB_KEY; whoever runs this Seb creates one with `seb key create`")
+}
+
+func malformedKey() *Error {
+	return unauthorized("that is no API key", "a key is seb_, a number, _ and 64 hex digits, as `seb key create` showed it")
+}
+
+func expired(a Access) *Error { return expiredAt(a.caller().signed, a.Until) }
+
+func expiredAt(signed bool, at time.Time) *Error {
+	what := "the API key expired"
+	if signed {
+		what = "the signed URL expired"
+	}
+	return unauthorized(what+" at "+at.UTC().Format(time.RFC3339), "get a new one")
 }

@@ -2,7 +2,6 @@ package seb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -53,17 +52,18 @@ type Fetched struct {
 // the first: go on from [Fetched.Next] until it is [Fetched.End]. A position
 // outside of it is CodeOffsetOutOfRange. What was read before ctx ended or the
 // store failed is returned without an error.
-func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (Fetched, error) {
+func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (_ Fetched, err error) {
+	defer reads(&err)
 	def(&opts.Limit, fetchRecordsDefault)
 	def(&opts.MaxBytes, fetchBytesDefault)
 	if opts.Limit < 0 || opts.MaxBytes < 0 || opts.Wait < 0 {
-		return Fetched{}, refused(CodeInvalidRequest, "limit, bytes and wait can't be negative").withOutcome("")
+		return Fetched{}, refused(CodeInvalidRequest, "limit, bytes and wait can't be negative")
 	}
 	f, err := b.fetch(ctx, topic, partition, from, opts)
 	if b.recreated(topic, err) {
 		f, err = b.fetch(ctx, topic, partition, from, opts)
 	}
-	return f, asRead(err)
+	return f, err
 }
 
 func (b *Broker) fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (Fetched, error) {
@@ -83,15 +83,6 @@ func (b *Broker) recreated(topic string, err error) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.state.Topic(topic) != nil
-}
-
-// asRead takes the outcome, which only writes have, off a refusal that both share.
-func asRead(err error) error {
-	var e *Error
-	if errors.As(err, &e) && e.Outcome != "" {
-		return e.withOutcome("")
-	}
-	return err
 }
 
 // cursor reads one partition from an offset on.
@@ -315,30 +306,11 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 		case <-timeout:
 			return start, end, nil
 		case <-ctx.Done():
-			return start, end, canceled(ctx, "")
+			return start, end, canceled(ctx)
 		case <-c.b.loopDone:
 			return start, end, c.b.usable()
 		}
 	}
-}
-
-func outOfRange(topic string, partition int32, offset, start, end int64) *Error {
-	holds := fmt.Sprintf("holds offsets %d to %d, and %d comes next", start, end-1, end)
-	if start == end {
-		holds = fmt.Sprintf("is empty, and %d comes next", end)
-	}
-	e := refused(CodeOffsetOutOfRange, "partition %d of topic %q %s: %d is outside", partition, topic, holds, offset)
-	e.Start, e.End = Offset(start), Offset(end)
-	e.Hint = "use earliest, latest, or an offset inside"
-	return e
-}
-
-func partitionNotFound(topic string, partition int32, count int) *Error {
-	has := "only 0"
-	if count > 1 {
-		has = fmt.Sprintf("only 0 to %d", count-1)
-	}
-	return refused(CodePartitionNotFound, "topic %q has no partition %d, %s", topic, partition, has)
 }
 
 // appendRecords adds the records of one batch to f, from f.Next on.

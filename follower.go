@@ -24,13 +24,14 @@ type Follower struct {
 
 // NewFollower returns a follower of a topic's partition, or of AllPartitions, from
 // a position on, which is that of each of them. [At] goes with one partition only.
-func (b *Broker) NewFollower(ctx context.Context, topic string, partition int32, from Position) (*Follower, error) {
+func (b *Broker) NewFollower(ctx context.Context, topic string, partition int32, from Position) (_ *Follower, err error) {
+	defer reads(&err)
 	f, err := b.newFollower(ctx, topic, partition, from)
 	if b.recreated(topic, err) {
 		f, err = b.newFollower(ctx, topic, partition, from)
 	}
 	if err != nil {
-		return nil, asRead(err)
+		return nil, err
 	}
 	return f, nil
 }
@@ -53,10 +54,11 @@ func (b *Broker) newFollower(ctx context.Context, topic string, partition int32,
 // says. It is refused with CodeTopicRecreated if the bookmark is not of the topic
 // that has the name now, and with CodeOffsetOutOfRange if records that were not
 // read yet are no longer held.
-func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark) (*Follower, error) {
+func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark) (_ *Follower, err error) {
+	defer reads(&err)
 	f, err := b.resumeFollower(ctx, topic, from)
 	if err != nil {
-		return nil, asRead(err)
+		return nil, err
 	}
 	return f, nil
 }
@@ -247,9 +249,10 @@ func (f *Follower) Bookmark() Bookmark {
 
 // Wait returns true as soon as there are records to read, and false after d. It
 // reads none, so a caller may wait for long without memory for what will come.
-func (f *Follower) Wait(ctx context.Context, d time.Duration) (bool, error) {
+func (f *Follower) Wait(ctx context.Context, d time.Duration) (_ bool, err error) {
+	defer reads(&err)
 	i, err := f.wait(ctx, d)
-	return i >= 0, asRead(err)
+	return i >= 0, err
 }
 
 // wait returns the index of a partition that has records, -1 if none has after d.
@@ -275,7 +278,7 @@ func (f *Follower) wait(ctx context.Context, d time.Duration) (int, error) {
 		case <-timeout:
 			return -1, nil
 		case <-ctx.Done():
-			return -1, canceled(ctx, "")
+			return -1, canceled(ctx)
 		case <-f.b.loopDone:
 			return -1, f.b.usable()
 		}
@@ -290,28 +293,29 @@ func (f *Follower) wait(ctx context.Context, d time.Duration) (int, error) {
 // The follower stays usable after an error. One with a RetryAfter passes; after
 // CodeTopicNotFound (the topic was deleted), CodeOffsetOutOfRange (records that
 // were not read yet are gone) and CodeDataLost there is nothing to wait for.
-func (f *Follower) Next(ctx context.Context, opts FetchOptions) ([]Record, error) {
+func (f *Follower) Next(ctx context.Context, opts FetchOptions) (_ []Record, err error) {
+	defer reads(&err)
 	def(&opts.Limit, fetchRecordsDefault)
 	def(&opts.MaxBytes, fetchBytesDefault)
 	if opts.Limit < 0 || opts.MaxBytes < 0 || opts.Wait < 0 {
-		return nil, asRead(refused(CodeInvalidRequest, "limit, bytes and wait can't be negative"))
+		return nil, refused(CodeInvalidRequest, "limit, bytes and wait can't be negative")
 	}
 	// Whoever has much to catch up with never waits, so others' commits would not be
 	// looked for: among them may be that its API key was revoked.
 	if err := f.b.freshenTo(ctx, followIntervalMax/2); err != nil {
-		return nil, asRead(err)
+		return nil, err
 	}
 	i, err := f.wait(ctx, opts.Wait)
 	if err != nil || i < 0 {
-		return nil, asRead(err)
+		return nil, err
 	}
 	c := f.cursor(i)
 	start, end, err := c.locate(opts.MaxBytes, opts.Limit)
 	if err != nil {
-		return nil, asRead(err)
+		return nil, err
 	}
 	if start, end, err = c.reserve(ctx, &opts, start, end); err != nil {
-		return nil, asRead(err)
+		return nil, err
 	}
 	found, err := c.read(ctx, opts, start, end)
 	if f.round != nil {
@@ -320,5 +324,5 @@ func (f *Follower) Next(ctx context.Context, opts FetchOptions) ([]Record, error
 		f.next[i] = c.offset
 	}
 	f.turn = i + 1
-	return found.Records, asRead(err)
+	return found.Records, err
 }

@@ -3,7 +3,6 @@ package seb
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"hash"
 	"maps"
 	"slices"
@@ -186,7 +185,7 @@ func appendedBefore(topic string, ranges []format.KeyedRange) Appended {
 func (b *Broker) confirm(r *request, err error) {
 	switch {
 	case err != nil:
-		r.results, r.err = nil, mayBe(err)
+		r.results, r.err = nil, maybeCommitted(err)
 	case r.key.topic != 0 && !b.hasTopic(r.key.topic):
 		r.results, r.err = nil, topicDeleted(r.appends[0].topic)
 	case CodeOf(r.err) == CodeIdempotencyKeysFull:
@@ -195,15 +194,6 @@ func (b *Broker) confirm(r *request, err error) {
 			r.err = full
 		}
 	}
-}
-
-// mayBe returns err as that of a write which may be in the log.
-func mayBe(err error) error {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.withOutcome(Unknown)
-	}
-	return err
 }
 
 func (b *Broker) hasTopic(id uint64) bool {
@@ -279,15 +269,9 @@ func (b *Broker) waited(r *request, at int64) time.Duration {
 
 func waitedTooLong() *Error {
 	return &Error{
-		Code: CodeStoreUnavailable, Outcome: NotCommitted, RetryAfter: time.Second,
+		Code: CodeStoreUnavailable, RetryAfter: time.Second,
 		Detail: "the request with an idempotency key waited too long for its commit", Hint: "send it again, with the same key",
 	}
-}
-
-func keyReused() *Error {
-	e := refused(CodeIdempotencyKeyReused, "the idempotency key was used for another append to this topic, or another commit")
-	e.Hint = "use a new key for each append or commit, and the same one only to send the same again"
-	return e
 }
 
 func keysFull(limit int) *Error {

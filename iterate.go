@@ -14,7 +14,7 @@ const followWait = time.Hour
 // the partition has when the iteration begins. An error ends it, and comes with
 // no record. What records point to must not be changed.
 func (b *Broker) Read(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
+	return reading(func(yield func(Record, error) bool) {
 		c, end, err := b.upToNow(ctx, topic, partition, from)
 		if b.recreated(topic, err) {
 			c, end, err = b.upToNow(ctx, topic, partition, from)
@@ -32,9 +32,9 @@ func (b *Broker) Read(ctx context.Context, topic string, partition int32, from P
 			}
 		}
 		if err != nil {
-			yield(Record{}, asRead(err))
+			yield(Record{}, err)
 		}
-	}
+	})
 }
 
 // Follow iterates over the records of a partition from a position on, and waits
@@ -43,7 +43,7 @@ func (b *Broker) Read(ctx context.Context, topic string, partition int32, from P
 // 250 ms while they flow, and within 10 s after a pause. Records that are deleted
 // before they were read end it with CodeOffsetOutOfRange.
 func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
+	return reading(func(yield func(Record, error) bool) {
 		c, err := b.cursor(ctx, topic, "", partition, from)
 		wait := time.Duration(0)
 		for err == nil {
@@ -56,8 +56,8 @@ func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from
 				}
 			}
 		}
-		yield(Record{}, asRead(err))
-	}
+		yield(Record{}, err)
+	})
 }
 
 // upToNow returns a cursor, and the end that its partition has.

@@ -47,7 +47,8 @@ const keyNameBytesMax = 128
 // and all topics: from then on nobody does anything without a key, and it must
 // be possible to create another. An error with the outcome [Unknown] may leave
 // a key that nobody has the secret of; revoke it.
-func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (Key, string, error) {
+func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ string, err error) {
+	defer writes(&err)
 	if len(opts.Topics) == 0 {
 		opts.Topics = []string{"*"}
 	}
@@ -57,7 +58,7 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (Key, string, e
 	s, item := auth.NewSecret(), opts.item()
 	rand.Read(item.Salt[:])
 	item.Hash, item.Public = s.Hash(item.Salt), s.Public()
-	err := b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	err = b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		if err := b.mayCreateKey(d, opts); err != nil {
 			return nil, err
 		}
@@ -74,7 +75,7 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (Key, string, e
 	if k := b.state.Key(s.ID); k != nil {
 		return describeKey(k), s.Text(), nil
 	}
-	return Key{}, "", keyNotFound(s.ID).withOutcome(Unknown) // revoked since
+	return Key{}, "", keyNotFound(s.ID).with(Unknown) // revoked since
 }
 
 func (b *Broker) mayCreateKey(d *state.Draft, opts KeyOptions) *Error {
@@ -116,7 +117,7 @@ func (o KeyOptions) check(now time.Time) error {
 		return bad("%d topic patterns; a key may have up to %d", len(o.Topics), state.KeyTopicsMax)
 	}
 	for _, t := range o.Topics {
-		if t != "*" && CheckTopicName(strings.TrimSuffix(t, "*")) != nil && !isDots(t) {
+		if t != "*" && checkTopicName(strings.TrimSuffix(t, "*")) != nil && !isDots(t) {
 			return bad("%q is no topic pattern", t)
 		}
 	}
@@ -156,15 +157,16 @@ func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
 		},
 		describe: func(id uint64) Key { return describeKey(b.state.Key(id)) },
 	}
-	return l.list(ctx, b, after, func(uint64) bool { return true }, nil)
+	return reading(l.list(ctx, b, after, func(uint64) bool { return true }, nil))
 }
 
 // RevokeKey ends an API key for good and returns what it was. This broker
 // refuses it from now on, others as [Broker.Authenticate] tells. Who revokes the
 // last key for [ScopeAdmin] locks everyone out; a log never opens again.
-func (b *Broker) RevokeKey(ctx context.Context, id uint64) (Key, error) {
+func (b *Broker) RevokeKey(ctx context.Context, id uint64) (_ Key, err error) {
+	defer writes(&err)
 	var was Key
-	err := b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	err = b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		if !d.HasKey(id) {
 			return nil, keyNotFound(id)
 		}

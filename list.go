@@ -62,12 +62,12 @@ func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K)
 	return func(yield func(T, error) bool) {
 		var none T
 		if err := b.current(ctx); err != nil {
-			yield(none, asRead(err))
+			yield(none, err)
 			return
 		}
 		for k := range l.keys(b, after) {
 			if ctx.Err() != nil {
-				yield(none, asRead(canceled(ctx, NotCommitted)))
+				yield(none, canceled(ctx))
 				return
 			}
 			if !may(k) {
@@ -75,7 +75,7 @@ func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K)
 			}
 			item, release, ok, err := l.item(ctx, b, k, reserve)
 			if err != nil {
-				yield(none, asRead(err))
+				yield(none, err)
 				return
 			}
 			more := !ok || yield(item, nil)

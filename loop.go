@@ -142,7 +142,7 @@ func (b *Broker) commit(looks []*look) {
 	b.finish(groups, func(r *request) error {
 		e := refusal[r]
 		if e != nil && err != nil {
-			return notSent(err) // it may have been refused for the sake of another in the commit
+			return withoutOutcome(err) // it is not in the commit, and may have been refused for the sake of another that is
 		}
 		if e != nil {
 			return e
@@ -174,15 +174,15 @@ func (b *Broker) reportCommit(err error) {
 
 // commitError returns what the callers of a commit that did not come about are told.
 func (b *Broker) commitError(err error) error {
-	e := &Error{Code: CodeStoreUnavailable, Detail: "the commit was not confirmed", Outcome: NotCommitted, RetryAfter: time.Second, Err: err}
+	e := &Error{Code: CodeStoreUnavailable, Detail: "the commit was not confirmed", RetryAfter: time.Second, Err: err}
 	if halt := b.log.Err(); halt != nil {
 		b.stop(halt)
 	}
 	if stopped := b.stopped.Load(); stopped != nil {
-		e = stopped.withOutcome(NotCommitted)
+		e = stopped
 	}
 	if errors.Is(err, commitlog.ErrUnknown) {
-		e.Outcome = Unknown
+		return e.with(Unknown)
 	}
 	return e
 }

@@ -42,7 +42,8 @@ func callerOf(ctx context.Context) (c caller, ok bool) {
 // gave, holds no longer. An adapter asks when the caller may have kept it waiting since, as
 // with a body that came slowly. How current the answer is, and what it is while the store
 // can't be reached, is as with [Broker.Authenticate].
-func (b *Broker) CheckAccess(ctx context.Context, a Access) error {
+func (b *Broker) CheckAccess(ctx context.Context, a Access) (err error) {
+	defer writes(&err)
 	if err := b.usable(); err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func (b *Broker) CheckAccess(ctx context.Context, a Access) error {
 		return nil
 	}
 	if err := b.freshen(ctx); err != nil {
-		return notSent(err)
+		return err
 	}
 	return b.holdsNow(a)
 }

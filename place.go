@@ -174,14 +174,6 @@ func (b *Broker) checkCondition(ctx context.Context, r *request, a *piece) error
 	return offsetConflict(a.topic, p, end(), a.ifOffset)
 }
 
-// offsetConflict says that a partition does not end where an append insisted.
-func offsetConflict(topic string, partition int32, end, insisted int64) *Error {
-	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, topic, end, insisted)
-	e.End = Offset(end)
-	e.Hint = "read what was appended before that offset, and decide anew"
-	return e
-}
-
 // checkRecords returns an upper bound of the records' encoded bytes, or the
 // refusal of the first that passes a limit.
 func (b *Broker) checkRecords(records []Record) (int64, error) {

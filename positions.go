@@ -63,14 +63,15 @@ func IfVersion(v string) CommitOption { return func(o *commitOptions) { o.versio
 // An offset may be anything up to the end of its partition, also one before the
 // consumer's. An error's [Outcome] tells whether it may have moved all the same; then
 // it can be sent again.
-func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOption) (version string, _ error) {
+func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOption) (version string, err error) {
+	defer writes(&err)
 	var o commitOptions
 	for _, opt := range opts {
 		opt(&o)
 	}
 	ps, err := offsets.positions()
 	if err := cmp.Or(c.check(), err, c.b.usable()); err != nil {
-		return "", notSent(err)
+		return "", err
 	}
 	var moved string // the commit loop's until the outcome is known
 	err = c.b.join(ctx, &request{change: func(d *state.Draft) ([]format.Item, *Error) {
@@ -127,8 +128,8 @@ func (c *Consumer) mayCommit(d *state.Draft, ps []format.Position, o commitOptio
 
 // Follower returns a follower of a partition, or of AllPartitions, that begins where
 // the consumer is, with any of the partitions. If there is no such consumer it is
-// created first, at the start of every partition. What was read is committed by the
-// caller: see [Consumer.Commit].
+// created first, at the start of every partition; if that fails, the error has an
+// [Outcome]. What was read is committed by the caller: see [Consumer.Commit].
 //
 // Of more than [FollowPartitionsMax] partitions the follower remembers those alone that were read and not
 // committed; it ends with CodeConsumerNotFound when the consumer is deleted, also if one is
@@ -138,7 +139,7 @@ func (c *Consumer) mayCommit(d *state.Draft, ps []format.Position, o commitOptio
 // has not committed; then [Consumer.Reset] it to where it is to go on.
 func (c *Consumer) Follower(ctx context.Context, partition int32) (*Follower, error) {
 	if err := c.check(); err != nil {
-		return nil, asRead(err)
+		return nil, err
 	}
 	f, err := c.follower(ctx, partition)
 	if CodeOf(err) == CodeTopicRecreated {
@@ -155,12 +156,12 @@ func (c *Consumer) Follower(ctx context.Context, partition int32) (*Follower, er
 
 func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, error) {
 	if err := c.b.current(ctx); err != nil {
-		return nil, asRead(err)
+		return nil, err
 	}
 	if partition == AllPartitions {
 		topic, count, err := c.b.lookUp(ctx, c.topic)
 		if err != nil {
-			return nil, asRead(err)
+			return nil, err
 		}
 		if count > FollowPartitionsMax {
 			return c.round(ctx, topic, count)
@@ -172,10 +173,10 @@ func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, er
 			return nil, err // what can't be read creates nothing
 		}
 		if _, _, err := c.Create(ctx); err != nil {
-			return nil, err
+			return nil, err // with the outcome of that
 		}
 		if m, ok = c.bookmark(partition); !ok {
-			return nil, asRead(consumerNotFound(c.topic, c.name)) // deleted since
+			return nil, consumerNotFound(c.topic, c.name) // deleted since
 		}
 	}
 	f, err := c.b.ResumeFollower(ctx, c.topic, m)

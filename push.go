@@ -52,7 +52,8 @@ type PushInfo struct {
 // SetPush has the queue's records pushed to a URL by brokers that do so: see
 // [Broker.DeliverPushed]. What was stopped goes on. secret is the one that was made for a
 // target that is new, "" if none was: nobody tells it again.
-func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret string, created bool, _ error) {
+func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret string, created bool, err error) {
+	defer writes(&err)
 	if err := cmp.Or(q.check(), u.check()); err != nil {
 		return PushInfo{}, "", false, err
 	}
@@ -62,7 +63,7 @@ func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret s
 		isNew   bool
 		another = push.NewSecret()
 	)
-	err := q.changePush(ctx, func(old *format.QueuePush) (*format.QueuePush, *Error) {
+	err = q.changePush(ctx, func(old *format.QueuePush) (*format.QueuePush, *Error) {
 		isNew, shown = old == nil, ""
 		t := u.apply(targetOf(old))
 		if t.Secret == "" && u.Secret == nil {
@@ -83,23 +84,24 @@ func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret s
 
 // Push tells where the queue's records are pushed to. If they are not, that is
 // CodePushNotFound.
-func (q *Queue) Push(ctx context.Context) (PushInfo, error) {
+func (q *Queue) Push(ctx context.Context) (_ PushInfo, err error) {
+	defer reads(&err)
 	if err := cmp.Or(q.check(), q.b.lookNow(ctx, false)); err != nil {
-		return PushInfo{}, asRead(err)
+		return PushInfo{}, err
 	}
 	b := q.b
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	t := b.state.Topic(q.topic)
 	if t == nil {
-		return PushInfo{}, asRead(topicNotFound(q.topic))
+		return PushInfo{}, topicNotFound(q.topic)
 	}
 	found := b.state.Queue(t.ID, q.name)
 	switch {
 	case found == nil:
-		return PushInfo{}, asRead(queueNotFound(q.topic, q.name))
+		return PushInfo{}, queueNotFound(q.topic, q.name)
 	case found.Push == nil:
-		return PushInfo{}, asRead(q.pushNotFound())
+		return PushInfo{}, q.pushNotFound()
 	}
 	info := pushInfo(found.Push)
 	info.Blocked = b.pushes.Blocked(found.ID)
@@ -107,14 +109,16 @@ func (q *Queue) Push(ctx context.Context) (PushInfo, error) {
 }
 
 // RemovePush has the queue's records pushed no more. They wait for who receives them.
-func (q *Queue) RemovePush(ctx context.Context) error {
+func (q *Queue) RemovePush(ctx context.Context) (err error) {
+	defer writes(&err)
 	return q.changePushed(ctx, func(format.QueuePush) *format.QueuePush { return nil })
 }
 
 // ResumePush goes on after the receiver answered 410 (Gone).
-func (q *Queue) ResumePush(ctx context.Context) (PushInfo, error) {
+func (q *Queue) ResumePush(ctx context.Context) (_ PushInfo, err error) {
+	defer writes(&err)
 	var info PushInfo // the commit loop's until the outcome is known
-	err := q.changePushed(ctx, func(p format.QueuePush) *format.QueuePush {
+	err = q.changePushed(ctx, func(p format.QueuePush) *format.QueuePush {
 		p.Stopped = ""
 		info = pushInfo(&p)
 		return &p

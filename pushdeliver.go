@@ -36,7 +36,8 @@ type PushOptions struct {
 // What is answered 2xx is done. What is not comes again as the queue's config says. Call
 // it once at a time, and let it return before [Broker.Shutdown]: what is under way then
 // can still be answered for.
-func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) error {
+func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) (err error) {
+	defer reads(&err)
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	b.tasks.Go(func() {
@@ -46,14 +47,14 @@ func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) error {
 		case <-ctx.Done():
 		}
 	})
-	err := b.pushes.Run(ctx, func(q push.Pushed) (push.Queue, push.Options) {
+	err = b.pushes.Run(ctx, func(q push.Pushed) (push.Queue, push.Options) {
 		return pushQueue{b.Queue(q.Topic, q.Name), func() bool { return b.pushesStill(q) }}, push.Options{
 			Topic: q.Topic, TopicID: q.TopicID, Queue: q.Name, Networks: b.pushNetworks(),
 			Proxy: o.Proxy, RootCAs: o.RootCAs, Dial: o.dial, Grace: o.Grace, Logger: b.logger, Metrics: b.metrics.push,
 		}
 	})
 	if err != nil {
-		return asRead(refused(CodeInvalidRequest, "%v", err))
+		return refused(CodeInvalidRequest, "%v", err)
 	}
 	return nil
 }

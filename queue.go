@@ -119,7 +119,7 @@ func (c QueueConfig) check() *Error {
 		return bad("a backoff of %v to %v; it must be within 0s to 24h, the shorter time first, in whole milliseconds", c.BackoffMin, c.BackoffMax)
 	case c.Order != OrderNone && c.Order != OrderKey:
 		return bad("there is no order %q; use none or key", c.Order)
-	case c.DeadLetterTopic != "" && CheckTopicName(c.DeadLetterTopic) != nil:
+	case c.DeadLetterTopic != "" && checkTopicName(c.DeadLetterTopic) != nil:
 		e := bad("%.300q is no name of a dead-letter topic", c.DeadLetterTopic)
 		e.Hint = namesHint
 		return e
@@ -147,10 +147,10 @@ func queueConfigOf(c format.QueueConfig) QueueConfig {
 }
 
 func (q *Queue) check() error {
-	if err := CheckTopicName(q.topic); err != nil {
+	if err := checkTopicName(q.topic); err != nil {
 		return err
 	}
-	if CheckTopicName(q.name) != nil {
+	if checkTopicName(q.name) != nil {
 		e := refused(CodeInvalidRequest, "%.300q is no name of a queue", q.name)
 		e.Hint = namesHint
 		return e
@@ -161,7 +161,8 @@ func (q *Queue) check() error {
 // Set changes the queue, and creates it if need be. One that is created begins at from
 // in every partition: [Earliest], [Latest], or [At] an offset in a topic of one partition. One
 // that exists stays where it is.
-func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueInfo, created bool, _ error) {
+func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueInfo, created bool, err error) {
+	defer writes(&err)
 	if err := cmp.Or(q.check(), q.checkFrom(from)); err != nil {
 		return QueueInfo{}, false, err
 	}
@@ -170,7 +171,8 @@ func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueI
 
 // Update is [Queue.Set] of a queue that exists: else it fails with CodeQueueNotFound. It needs
 // no room in the state, so that queues can be paused, and worked off, where there is none.
-func (q *Queue) Update(ctx context.Context, u QueueUpdate) (QueueInfo, error) {
+func (q *Queue) Update(ctx context.Context, u QueueUpdate) (_ QueueInfo, err error) {
+	defer writes(&err)
 	if err := q.check(); err != nil {
 		return QueueInfo{}, err
 	}
@@ -219,7 +221,7 @@ func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ Queue
 	}
 	info, err := q.describe()
 	if err != nil { // deleted since, even by the same commit: that is no refusal
-		return QueueInfo{}, false, queueNotFound(q.topic, q.name).withOutcome(Unknown)
+		return QueueInfo{}, false, queueNotFound(q.topic, q.name).with(Unknown)
 	}
 	return info, creates, nil
 }
@@ -284,7 +286,8 @@ func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config 
 }
 
 // Delete forgets the queue, with all that it knows of what was done. The records stay.
-func (q *Queue) Delete(ctx context.Context) error {
+func (q *Queue) Delete(ctx context.Context) (err error) {
+	defer writes(&err)
 	if err := q.check(); err != nil {
 		return err
 	}
@@ -310,18 +313,15 @@ func (q *Queue) find(d *state.Draft) (topic, id uint64, _ *Error) {
 	return topic, id, nil
 }
 
-func queueNotFound(topic, name string) *Error {
-	return refused(CodeQueueNotFound, "topic %q has no queue %q", topic, name)
-}
-
 // Purge does away with all work that is there: as if it were done. The records stay in
 // the topic. It returns how many there were.
-func (q *Queue) Purge(ctx context.Context) (n int64, _ error) {
+func (q *Queue) Purge(ctx context.Context) (n int64, err error) {
+	defer writes(&err)
 	if err := q.check(); err != nil {
 		return 0, err
 	}
 	var purged int64 // the commit loop's until the outcome is known
-	err := q.b.change(ctx, func(d *state.Draft) (items []format.Item, _ *Error) {
+	err = q.b.change(ctx, func(d *state.Draft) (items []format.Item, _ *Error) {
 		purged = 0
 		topic, id, refusal := q.find(d)
 		if refusal != nil {
@@ -374,12 +374,12 @@ type QueueInfo struct {
 }
 
 // Describe tells how the queue is.
-func (q *Queue) Describe(ctx context.Context) (QueueInfo, error) {
+func (q *Queue) Describe(ctx context.Context) (_ QueueInfo, err error) {
+	defer reads(&err)
 	if err := q.mustExist(ctx); err != nil {
-		return QueueInfo{}, asRead(err)
+		return QueueInfo{}, err
 	}
-	info, err := q.describe()
-	return info, asRead(err)
+	return q.describe()
 }
 
 // mustExist returns an error unless there is the queue, as far as this broker knows, on a state that is recent
@@ -471,10 +471,10 @@ func (b *Broker) describeQueue(t *state.Topic, q *state.Queue) QueueInfo {
 // Queues iterates over the queues of a topic, by name, each as it is when its turn comes. An
 // error ends the iteration, and comes with no queue.
 func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.Seq2[QueueInfo, error] {
-	return func(yield func(QueueInfo, error) bool) {
+	return reading(func(yield func(QueueInfo, error) bool) {
 		id, err := b.topicNow(ctx, topic)
 		if err != nil {
-			yield(QueueInfo{}, asRead(err))
+			yield(QueueInfo{}, err)
 			return
 		}
 		l := listing[string, QueueInfo]{next: func(after string) []string {
@@ -482,7 +482,7 @@ func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.S
 		}}
 		for name := range l.keys(b, o.After) {
 			if ctx.Err() != nil { // a queue takes long where there are many delays
-				yield(QueueInfo{}, canceled(ctx, ""))
+				yield(QueueInfo{}, canceled(ctx))
 				return
 			}
 			if !o.may(name) {
@@ -496,5 +496,5 @@ func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.S
 				return
 			}
 		}
-	}
+	})
 }

@@ -26,7 +26,8 @@ const (
 // Each token is answered for itself: if some are refused the error is a [*TokensError]. One
 // whose record may be with another worker by now is refused with CodeLeaseLost; one whose
 // lease merely ran out is not.
-func (q *Queue) Ack(ctx context.Context, tokens ...string) error {
+func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
+	defer writes(&err)
 	answers, err := q.answer(ctx, tokens, true, func(_ *state.Draft, id uint64, of []*answer) []format.Item { return doneItems(id, of) })
 	if err != nil {
 		return err
@@ -63,7 +64,8 @@ type NackOptions struct {
 
 // Nack says that the work on records failed: they are handed out again after a time, or
 // parked if that was the last attempt. Else it is as [Queue.Ack].
-func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) error {
+func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err error) {
+	defer writes(&err)
 	if len(o.Reason) > state.ReasonBytesMax {
 		return limited(CodeInvalidRequest, state.ReasonBytesMax, "a reason of %d bytes; it may be %d", len(o.Reason), state.ReasonBytesMax)
 	}
@@ -165,14 +167,14 @@ func (c QueueConfig) backoff(tries int) time.Duration {
 // answer has items committed about those deliveries among tokens that may be answered.
 func (q *Queue) answer(ctx context.Context, tokens []string, done bool, items func(d *state.Draft, id uint64, of []*answer) []format.Item) ([]*answer, error) {
 	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.usable()); err != nil {
-		return nil, notSent(err)
+		return nil, err
 	}
 	answers, err := q.parse(tokens)
 	if err != nil {
 		return nil, err
 	}
 	if err := q.lookUnlessLast(ctx, answers); err != nil {
-		return nil, notSent(err)
+		return nil, err
 	}
 	return answers, q.b.join(ctx, &request{change: func(d *state.Draft) ([]format.Item, *Error) {
 		topic, id, refusal := q.find(d)
@@ -291,20 +293,4 @@ func whyLost(d *state.Draft, id uint64, t receipt) string {
 	default:
 		return "is of no delivery that was made"
 	}
-}
-
-// elsewhere refuses a token that another queue has given.
-func elsewhere(t receipt, exists bool) *Error {
-	if !exists {
-		return leaseLost(t, "is of a queue that was deleted")
-	}
-	e := leaseLost(t, "is of another queue")
-	e.Hint = "send it to the queue that handed out the record, which still waits for it"
-	return e
-}
-
-func leaseLost(t receipt, why string) *Error {
-	e := refused(CodeLeaseLost, "token %q %s", t, why)
-	e.Hint = "another worker may have the record, or has done it: leave it"
-	return e
 }

@@ -46,14 +46,15 @@ const (
 
 // Dead returns parked records by partition and offset, and the place to go on from; more
 // is false if these are the last. A record that can't be read any more comes without its contents.
-func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, next Place, more bool, _ error) {
+func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, next Place, more bool, err error) {
+	defer reads(&err)
 	def(&o.Limit, deadDefault)
 	def(&o.MaxBytes, receiveBytes)
 	if o.MaxBytes < 0 || o.Limit < 0 || o.Limit > deadMax {
-		return nil, Place{}, false, limited(CodeInvalidRequest, deadMax, "%d records, %d bytes; it must be 1 to %d records, and at least a byte", o.Limit, o.MaxBytes, deadMax).withOutcome("")
+		return nil, Place{}, false, limited(CodeInvalidRequest, deadMax, "%d records, %d bytes; it must be 1 to %d records, and at least a byte", o.Limit, o.MaxBytes, deadMax)
 	}
 	if err := q.mustExist(ctx); err != nil {
-		return nil, Place{}, false, asRead(err)
+		return nil, Place{}, false, err
 	}
 	topic, parked := q.parked(o.From, o.Limit+1)
 	if more = len(parked) > o.Limit; more {
@@ -93,7 +94,7 @@ func (q *Queue) readParked(ctx context.Context, topic uint64, run []DeadMessage,
 		FetchOptions{Limit: len(run), MaxBytes: max(1, bytes), TopicTag: q.b.TopicTag(topic)})
 	switch {
 	case CodeOf(err) == CodeTopicRecreated: // and the queue went with the one before
-		return 0, asRead(queueNotFound(q.topic, q.name))
+		return 0, queueNotFound(q.topic, q.name)
 	case CodeOf(err) == CodeDataLost || CodeOf(err) == CodeOffsetOutOfRange:
 		return 1, nil
 	case err != nil:
@@ -146,7 +147,8 @@ type Redriven struct {
 
 // Redrive takes parked records back to work, with all the attempts that the queue allows. Where keys keep their order they go out when they can: others of their key
 // went past them when they were parked.
-func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (Redriven, error) {
+func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err error) {
+	defer writes(&err)
 	def(&o.Limit, redriveMax)
 	if o.Limit < 0 || o.Limit > redriveMax || len(o.Places) > tokensMax {
 		return Redriven{}, limited(CodeInvalidRequest, redriveMax, "%d places, %d records; it must be up to %d places, or 1 to %d records", len(o.Places), o.Limit, tokensMax, redriveMax)
@@ -155,7 +157,7 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (Redriven, error)
 		return Redriven{}, err
 	}
 	var redriven int // the commit loop's until the outcome is known
-	err := q.b.change(ctx, func(d *state.Draft) (items []format.Item, _ *Error) {
+	err = q.b.change(ctx, func(d *state.Draft) (items []format.Item, _ *Error) {
 		redriven = 0
 		_, id, refusal := q.find(d)
 		if refusal != nil {

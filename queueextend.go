@@ -12,27 +12,28 @@ import (
 // worker that is not done in time says so before its lease ends. Only the queue's owner can
 // do it: else it fails as [Queue.Receive] does. It is lost with that owner: the next one
 // gives every worker the queue's own lease.
-func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...string) (until time.Time, _ error) {
+func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...string) (until time.Time, err error) {
+	defer reads(&err)
 	if err := cmp.Or(q.check(), checkTokens(tokens), checkLease(lease), q.b.current(ctx)); err != nil {
-		return time.Time{}, asRead(err)
+		return time.Time{}, err
 	}
 	answers, err := q.parse(tokens)
 	if err != nil {
-		return time.Time{}, asRead(err)
+		return time.Time{}, err
 	}
 	if _, err := q.dispatcher(ctx, 0); err != nil {
-		return time.Time{}, asRead(err)
+		return time.Time{}, err
 	}
 	if err := q.lookUnlessLast(ctx, answers); err != nil {
-		return time.Time{}, asRead(err)
+		return time.Time{}, err
 	}
 	if err := q.b.confirmed(ctx); err != nil { // nobody is told to have for long what may be another's soon
-		return time.Time{}, asRead(err)
+		return time.Time{}, err
 	}
 	for {
 		d, err := q.dispatcher(ctx, 0) // which may be another one since it looked, or another broker's
 		if err != nil {
-			return time.Time{}, asRead(err)
+			return time.Time{}, err
 		}
 		own := make([]leases.Delivery, 0, len(answers))
 		for _, a := range answers {
@@ -47,11 +48,11 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 		errs := make([]error, len(answers))
 		for i, a := range answers {
 			if a.queue != d.Queue() {
-				errs[i] = asRead(elsewhere(a.receipt, q.b.hasQueue(a.queue)))
+				errs[i] = elsewhere(a.receipt, q.b.hasQueue(a.queue))
 				continue
 			}
 			if !out[0] {
-				errs[i] = asRead(leaseLost(a.receipt, "is not of a delivery that is out"))
+				errs[i] = leaseLost(a.receipt, "is not of a delivery that is out")
 			}
 			out = out[1:]
 		}

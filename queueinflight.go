@@ -9,9 +9,10 @@ import "github.com/simple-event-broker/seb/internal/dispatch"
 type InFlight struct{ in dispatch.InFlight }
 
 // NewInFlight returns a bound of so many messages, 1 to 1,000.
-func NewInFlight(most int) (*InFlight, error) {
+func NewInFlight(most int) (_ *InFlight, err error) {
+	defer reads(&err)
 	if most < 1 || most > receiveMax {
-		return nil, asRead(limited(CodeInvalidRequest, receiveMax, "%d records in flight; it must be 1 to %d", most, receiveMax))
+		return nil, limited(CodeInvalidRequest, receiveMax, "%d records in flight; it must be 1 to %d", most, receiveMax)
 	}
 	return &InFlight{dispatch.InFlight{Max: most}}, nil
 }

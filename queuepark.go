@@ -63,7 +63,7 @@ func (b *Broker) parkCopied(ctx context.Context, p parking) (*Pending, error) {
 	case b.copies <- struct{}{}:
 		defer func() { <-b.copies }()
 	case <-ctx.Done():
-		return nil, canceled(ctx, NotCommitted)
+		return nil, canceled(ctx)
 	}
 	r := &request{change: p.items}
 	copied, err := b.deadLetter(ctx, p)
@@ -72,7 +72,7 @@ func (b *Broker) parkCopied(ctx context.Context, p parking) (*Pending, error) {
 	case err == nil:
 		r.appends = []*piece{copied}
 	case e == nil || e.RetryAfter > 0 || e.Code == CodeCanceled || e.Code == CodeBrokerStopped:
-		return nil, notSent(err) // another try may go better: a copy that is left out now is left out for ever
+		return nil, err // another try may go better: a copy that is left out now is left out for ever
 	default: // such as a dead-letter topic that can't be created: the record stays where it is
 		b.logger.Warn("no copy of a parked record can be made in the dead-letter topic", "topic", p.topic, "queue", p.queue,
 			"partition", p.last.Partition, "offset", p.last.Offset, "dead_letter_topic", p.config.DeadLetterTopic, "err", err)

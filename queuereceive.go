@@ -81,20 +81,21 @@ func checkLease(lease time.Duration) error {
 //
 // One broker at a time hands out the records of a queue. If that is another one, Receive
 // fails with CodeQueueElsewhere, and [Error.Address] tells where it is.
-func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) ([]Message, error) {
+func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) (_ []Message, err error) {
+	defer reads(&err)
 	if err := cmp.Or(opts.check(), q.check(), q.b.current(ctx)); err != nil {
-		return nil, asRead(err)
+		return nil, err
 	}
 	r := &receiver{q: q, opts: opts, deadline: time.Now().Add(opts.Wait)}
 	defer r.leave()
 	for {
 		d, err := q.dispatcher(ctx, opts.Max)
 		if err != nil {
-			return nil, asRead(err)
+			return nil, err
 		}
 		got, err := r.at(ctx, d)
 		if err != nil || len(got) > 0 || r.over {
-			return got, asRead(err)
+			return got, err
 		}
 	}
 }
@@ -228,7 +229,7 @@ func (r *receiver) wait(ctx context.Context, d *dispatch.Dispatcher, turn chan s
 		}
 	case <-d.Gone():
 	case <-ctx.Done():
-		return canceled(ctx, "")
+		return canceled(ctx)
 	case <-r.q.b.loopDone:
 		return r.q.b.usable()
 	}
@@ -272,7 +273,7 @@ func (r *receiver) read(ctx context.Context, d *dispatch.Dispatcher, got dispatc
 // readError returns the error of a dispatcher that read records: its own if ctx ended first.
 func readError(ctx context.Context, err error) error {
 	if err != nil && CodeOf(err) == "" && ctx.Err() != nil {
-		return canceled(ctx, "")
+		return canceled(ctx)
 	}
 	return err
 }

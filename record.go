@@ -95,7 +95,8 @@ func AtTime(t time.Time) Position {
 
 // ParsePosition reads "earliest", "latest", an offset N, -N for the last N
 // records, or a time as RFC 3339 writes it, from 1970 on.
-func ParsePosition(s string) (Position, error) {
+func ParsePosition(s string) (_ Position, err error) {
+	defer reads(&err)
 	switch s {
 	case "", "earliest":
 		return Earliest, nil

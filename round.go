@@ -24,7 +24,7 @@ const roundStep = 1024
 func (c *Consumer) round(ctx context.Context, topic uint64, partitions int) (*Follower, error) {
 	if _, err := c.describe(); CodeOf(err) == CodeConsumerNotFound {
 		if _, _, err := c.Create(ctx); err != nil {
-			return nil, err
+			return nil, err // with the outcome of that
 		}
 	}
 	f := &Follower{
@@ -32,7 +32,7 @@ func (c *Consumer) round(ctx context.Context, topic uint64, partitions int) (*Fo
 		turn: rand.N(partitions), round: &round{consumer: c.name, ahead: map[int]int64{}},
 	}
 	if err := f.inRange(ctx); err != nil {
-		return nil, asRead(err)
+		return nil, err
 	}
 	f.round.checked = true
 	return f, nil

@@ -49,15 +49,16 @@ func (b *Broker) SessionSigner() crypto.Signer { return b.session.private }
 // KnowsSession tells whether the log has named a session as one of its brokers. If it is not
 // known here the log is synced first, once a second at most for all callers together, so that
 // a stranger can't run up a bill.
-func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (bool, error) {
+func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err error) {
+	defer reads(&err)
 	if b.knowsSession(k) {
 		return true, nil
 	}
 	if err := b.usable(); err != nil {
-		return false, asRead(err)
+		return false, err
 	}
 	if err := b.syncShared(ctx); err != nil {
-		return false, asRead(err)
+		return false, err
 	}
 	return b.knowsSession(k), nil
 }
@@ -71,7 +72,8 @@ func (b *Broker) knowsSession(k SessionKey) bool {
 // NameSession has the log name this broker's session, unless it has: other brokers believe
 // it from then on. A broker does so before it asks another one for the first time. The
 // commit goes on when the caller goes away.
-func (b *Broker) NameSession(ctx context.Context) error {
+func (b *Broker) NameSession(ctx context.Context) (err error) {
+	defer writes(&err)
 	if b.knowsSession(b.Session()) {
 		return nil
 	}
@@ -94,15 +96,16 @@ func (b *Broker) NameSession(ctx context.Context) error {
 			Outcome: Unknown, RetryAfter: time.Second, Err: b.lastStoreError(),
 		}
 	case <-ctx.Done():
-		return canceled(ctx, Unknown)
+		return canceled(ctx).with(Unknown)
 	}
 }
 
 // KnowOwner returns when this broker knows the owner of the queue with that epoch, or a later
 // one, or has synced the log since the call: all callers share a sync a second.
-func (q *Queue) KnowOwner(ctx context.Context, epoch uint64) error {
+func (q *Queue) KnowOwner(ctx context.Context, epoch uint64) (err error) {
+	defer reads(&err)
 	if _, o, err := q.ownedHere(); err == nil && o.epoch >= epoch {
 		return nil
 	}
-	return asRead(q.b.syncShared(ctx))
+	return q.b.syncShared(ctx)
 }

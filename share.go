@@ -113,12 +113,14 @@ func (b *Broker) ShareAlone(s Share) int64 { return b.budget.shares[s].alone() }
 
 // Grow takes n bytes more. It waits some seconds for room, then returns
 // CodeOverMemoryBudget; what the reservation has it keeps.
-func (r *Reservation) Grow(ctx context.Context, n int64) error {
+func (r *Reservation) Grow(ctx context.Context, n int64) (err error) {
+	defer writes(&err)
 	return r.grow(ctx, n, memoryWaitMax)
 }
 
 // GrowSoon is [Reservation.Grow] that waits for d at most.
-func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) error {
+func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) (err error) {
+	defer writes(&err)
 	return r.grow(ctx, n, min(d, memoryWaitMax))
 }
 
@@ -192,7 +194,7 @@ func (r *Reservation) grow(ctx context.Context, n int64, patience time.Duration)
 		case <-end.C:
 			return b.stopWaiting(r, nil)
 		case <-ctx.Done():
-			return b.stopWaiting(r, canceled(ctx, NotCommitted))
+			return b.stopWaiting(r, canceled(ctx))
 		}
 	}
 }
@@ -235,7 +237,8 @@ func (r *Reservation) Shrink(n int64) {
 }
 
 // Ended returns why the reservation was taken back, nil if it was not.
-func (r *Reservation) Ended() error {
+func (r *Reservation) Ended() (err error) {
+	defer writes(&err)
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
 	return r.ended

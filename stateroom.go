@@ -147,9 +147,9 @@ func (b *Broker) stateUsed() int64 {
 
 func (b *Broker) stateFull(use stateUse, used int64) *Error {
 	return &Error{
-		Code:    CodeOverStateBudget,
-		Detail:  fmt.Sprintf("state uses %d of %d bytes (--state-memory); %s may use %d", used, b.opts.StateMemory, stateUseNames[use], b.opts.stateLimit(use)),
-		Hint:    "delete topics, or records at the start of partitions, that are no longer needed, or give the broker more --state-memory; fewer, larger commits (--linger) make it grow slower",
-		Outcome: NotCommitted, RetryAfter: time.Minute, Limit: b.opts.StateMemory,
+		Code:   CodeOverStateBudget,
+		Detail: fmt.Sprintf("state uses %d of %d bytes (--state-memory); %s may use %d", used, b.opts.StateMemory, stateUseNames[use], b.opts.stateLimit(use)),
+		Hint:   "delete topics, or records at the start of partitions, that are no longer needed, or give the broker more --state-memory; fewer, larger commits (--linger) make it grow slower",
+		Limit:  b.opts.StateMemory, RetryAfter: time.Minute,
 	}
 }

@@ -165,7 +165,7 @@ func (b *Broker) lookNow(ctx context.Context, relist bool) error {
 	case <-timer.C:
 		return &Error{Code: CodeStoreUnavailable, Detail: "the end of the log could not be read in time", Err: b.lastStoreError(), RetryAfter: time.Second}
 	case <-ctx.Done():
-		return canceled(ctx, "")
+		return canceled(ctx)
 	}
 }
 

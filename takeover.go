@@ -121,29 +121,31 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 
 // TakeOver makes this broker the queue's owner in the place of the one with that epoch,
 // which was asked and did not answer.
-func (q *Queue) TakeOver(ctx context.Context, epoch uint64) error {
+func (q *Queue) TakeOver(ctx context.Context, epoch uint64) (err error) {
+	defer reads(&err)
 	if err := q.check(); err != nil {
-		return asRead(err)
+		return err
 	}
 	d, o, err := q.ownedHere()
 	if err != nil || d != nil || o.epoch != epoch {
-		return asRead(err) // it has another owner by now
+		return err // it has another owner by now
 	}
 	if err := q.b.mayTake(o, true); err != nil {
-		return asRead(err)
+		return err
 	}
-	return asRead(q.takeOver(ctx, o, true, 0))
+	return q.takeOver(ctx, o, true, 0)
 }
 
 // Owner looks at the log and tells who hands out the queue's records: at what address, ""
 // if nobody does or it has none, and which of its owners that is.
-func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, _ error) {
+func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, err error) {
+	defer reads(&err)
 	if err := cmp.Or(q.check(), q.b.lookNow(ctx, false)); err != nil {
-		return "", 0, asRead(err)
+		return "", 0, err
 	}
 	_, o, err := q.ownedHere()
 	if err != nil || !o.owned {
-		return "", o.epoch, asRead(err)
+		return "", o.epoch, err
 	}
 	return o.address, o.epoch, nil
 }
@@ -173,7 +175,7 @@ func (q *Queue) takeOver(ctx context.Context, o owner, deaf bool, most int) erro
 			Outcome: Unknown, RetryAfter: time.Second, Err: q.b.lastStoreError(),
 		}
 	case <-ctx.Done():
-		return canceled(ctx, Unknown)
+		return canceled(ctx).with(Unknown)
 	}
 }
 

@@ -114,7 +114,12 @@ const (
 
 // CheckTopicName returns why no topic may have that name, nil if one may.
 // Names are Kafka's: 1 to 249 of a-z, A-Z, 0-9, ".", "_" and "-", but not "." and "..".
-func CheckTopicName(name string) error {
+func CheckTopicName(name string) (err error) {
+	defer writes(&err)
+	return checkTopicName(name)
+}
+
+func checkTopicName(name string) error {
 	ok := name != "" && name != "." && name != ".." && len(name) <= topicNameBytesMax
 	for _, c := range []byte(name) {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-')
@@ -130,16 +135,17 @@ func CheckTopicName(name string) error {
 // CreateTopic creates a topic. created is false if there was one of that name with
 // as many partitions already, and with the same config where opts gives one; if it
 // differs, that is CodeTopicExists.
-func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions) (_ Topic, created bool, _ error) {
+func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions) (_ Topic, created bool, err error) {
+	defer writes(&err)
 	def(&opts.Partitions, 1)
-	if err := CheckTopicName(name); err != nil {
+	if err := checkTopicName(name); err != nil {
 		return Topic{}, false, err
 	}
 	if err := cmp.Or(b.checkPartitionCount(opts.Partitions), opts.Config.check()); err != nil {
 		return Topic{}, false, err
 	}
 	var creates bool // the commit loop's until the outcome is known
-	err := b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	err = b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		creates = false
 		if id, n, ok := d.TopicID(name); ok {
 			return nil, differs(name, opts, n, configOf(d.TopicConfig(id)))
@@ -189,8 +195,9 @@ func (b *Broker) checkPartitionCount(n int32) error {
 
 // DeleteTopic deletes a topic with all its records. [Broker.DeadLetteredTo] tells which queues
 // it is the dead-letter topic of.
-func (b *Broker) DeleteTopic(ctx context.Context, name string) error {
-	if err := CheckTopicName(name); err != nil {
+func (b *Broker) DeleteTopic(ctx context.Context, name string) (err error) {
+	defer writes(&err)
+	if err := checkTopicName(name); err != nil {
 		return err
 	}
 	return b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
@@ -218,16 +225,17 @@ func (b *Broker) DeadLetteredTo(topic string) (names []QueueName) {
 }
 
 // UpdateTopic changes a topic: all that u names, or nothing.
-func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (Topic, error) {
+func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (_ Topic, err error) {
+	defer writes(&err)
 	if u.Partitions != nil {
 		if err := b.checkPartitionCount(*u.Partitions); err != nil {
 			return Topic{}, err
 		}
 	}
-	if err := cmp.Or(u.apply(TopicConfig{}).check(), CheckTopicName(name)); err != nil {
+	if err := cmp.Or(u.apply(TopicConfig{}).check(), checkTopicName(name)); err != nil {
 		return Topic{}, err
 	}
-	err := b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	err = b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		id, n, ok := d.TopicID(name)
 		if !ok {
 			return nil, topicNotFound(name)
@@ -255,11 +263,12 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (T
 // DeleteRecords moves the start of a partition up to before: the records below it
 // are gone for readers. A start that is there already stays; before must not be
 // beyond the end of the partition.
-func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int32, before Offset) (Partition, error) {
-	if err := CheckTopicName(topic); err != nil {
+func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int32, before Offset) (_ Partition, err error) {
+	defer writes(&err)
+	if err := checkTopicName(topic); err != nil {
 		return Partition{}, err
 	}
-	err := b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	err = b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
 		id, n, ok := d.TopicID(topic)
 		if !ok {
 			return nil, topicNotFound(topic)
@@ -287,7 +296,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 		return Partition{}, err
 	}
 	if int(partition) >= len(t.Partitions) {
-		return Partition{}, topicNotFound(topic).withOutcome(Unknown) // deleted, and created again with fewer
+		return Partition{}, topicNotFound(topic).with(Unknown) // deleted, and created again with fewer
 	}
 	return t.Partitions[partition], nil
 }
@@ -311,15 +320,16 @@ func (b *Broker) topicNow(ctx context.Context, name string) (id uint64, err erro
 }
 
 // Topic describes a topic.
-func (b *Broker) Topic(ctx context.Context, name string) (Topic, error) {
+func (b *Broker) Topic(ctx context.Context, name string) (_ Topic, err error) {
+	defer reads(&err)
 	if err := b.current(ctx); err != nil {
-		return Topic{}, asRead(err)
+		return Topic{}, err
 	}
 	if _, _, err := b.lookUp(ctx, name); err != nil {
-		return Topic{}, asRead(err)
+		return Topic{}, err
 	}
 	t, err := b.describe(name)
-	return t, asRead(err)
+	return t, err
 }
 
 // Topics iterates over the topics, by name, each as it is when its turn comes. The memory of a
@@ -339,7 +349,7 @@ func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, err
 		},
 		describe: func(name string) Topic { return describe(b.state.Topic(name)) },
 	}
-	return l.list(ctx, b, o.After, o.may, o.Reserve)
+	return reading(l.list(ctx, b, o.After, o.may, o.Reserve))
 }
 
 // change has a request about topics committed. It looks at the log first: the
@@ -349,28 +359,14 @@ func (b *Broker) change(ctx context.Context, f func(*state.Draft) ([]format.Item
 		return err
 	}
 	if err := b.lookNow(ctx, false); err != nil {
-		return notSent(err)
+		return err
 	}
 	return b.join(ctx, &request{change: f, looked: true})
 }
 
-func topicNotFound(name string) *Error {
-	return refused(CodeTopicNotFound, "there is no topic %q", name)
-}
-
-func topicRecreated(name string) *Error {
-	e := refused(CodeTopicRecreated, "what was read before is of another topic of the name %q, which is no more", name)
-	e.Hint = "begin anew: nothing of what is here now has been read"
-	return e
-}
-
-func topicDeleted(name string) *Error {
-	return refused(CodeTopicNotFound, "topic %q was deleted", name)
-}
-
 // lookUp finds a topic, after a look at the log if it isn't known here.
 func (b *Broker) lookUp(ctx context.Context, name string) (id uint64, partitions int, err error) {
-	if err := CheckTopicName(name); err != nil {
+	if err := checkTopicName(name); err != nil {
 		return 0, 0, err
 	}
 	for looked := false; ; looked = true {
@@ -421,7 +417,7 @@ func (b *Broker) topicForAppend(ctx context.Context, name string, o appendOption
 		}
 		_, _, err = b.CreateTopic(ctx, name, TopicOptions{})
 		if err != nil && CodeOf(err) != CodeTopicExists {
-			return 0, 0, err
+			return 0, 0, withoutOutcome(err) // the topic may be there, but nothing was appended
 		}
 		id, partitions, err = b.lookUp(ctx, name)
 	}
@@ -443,7 +439,7 @@ func (b *Broker) describe(name string) (Topic, error) {
 func (b *Broker) describeChanged(name string) (Topic, error) {
 	t, err := b.describe(name)
 	if err != nil {
-		err = topicNotFound(name).withOutcome(Unknown)
+		err = topicNotFound(name).with(Unknown)
 	}
 	return t, err
 }

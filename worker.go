@@ -68,7 +68,8 @@ const (
 // Run works until ctx ends, waits for the handlers under way, and returns nil; or it
 // returns why it can't go on, such as that the queue was deleted. It asks for records only
 // as handlers are free.
-func (w *Worker) Run(ctx context.Context) error {
+func (w *Worker) Run(ctx context.Context) (err error) {
+	defer reads(&err)
 	c := *w
 	def(&c.Concurrency, 1)
 	def(&c.Lease, QueueLeaseDefault)
@@ -76,10 +77,10 @@ func (w *Worker) Run(ctx context.Context) error {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Concurrency < 0 || c.Source == nil || c.Handle == nil {
-		return refused(CodeInvalidRequest, "a worker needs a source, a handler and at least one place").withOutcome("")
+		return refused(CodeInvalidRequest, "a worker needs a source, a handler and at least one place")
 	}
 	if err := checkLease(c.Lease); err != nil {
-		return asRead(err)
+		return err
 	}
 	return c.run(ctx)
 }
