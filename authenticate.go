@@ -73,29 +73,29 @@ func (b *Broker) AuthenticateKnown(c Credential) (_ Access, err error) {
 
 // KeysExist tells whether the log ever had an API key, as far as this broker knows.
 func (b *Broker) KeysExist() bool {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.state.NextKeyID() > 1
+	b.live.RLock()
+	defer b.live.RUnlock()
+	return b.live.State.NextKeyID() > 1
 }
 
 func (b *Broker) authenticate(c Credential) (Access, error) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
+	b.live.RLock()
+	defer b.live.RUnlock()
 	var a Access
 	var err error
 	switch {
 	case c.KeyID != 0: // also where no key is known yet: there are some
-		a, err = authenticateID(b.state, c.KeyID)
-	case b.state.NextKeyID() == 1:
+		a, err = authenticateID(b.live.State, c.KeyID)
+	case b.live.State.NextKeyID() == 1:
 		return Access{open: true}, nil
 	case c.Secret != "":
-		a, err = authenticateSecret(b.state, c.Secret)
+		a, err = authenticateSecret(b.live.State, c.Secret)
 	case c.Token != "":
-		a, err = authenticateToken(b.state, c.Token, c.Topic)
+		a, err = authenticateToken(b.live.State, c.Token, c.Topic)
 	case c.empty():
 		return Access{}, needsKey()
 	default:
-		a, err = authenticateNames(b.state, c.Names)
+		a, err = authenticateNames(b.live.State, c.Names)
 	}
 	if err != nil {
 		return Access{}, err

@@ -214,14 +214,14 @@ func (b *Broker) dataLost(l state.Location, err error) error {
 
 // relocate finds the batch of l as the state is now, which is after so many loads.
 func (c *cursor) relocate(l state.Location) (now state.Location, loads uint64, err error) {
-	c.b.mu.RLock()
-	defer c.b.mu.RUnlock()
+	c.b.live.RLock()
+	defer c.b.live.RUnlock()
 	p, err := c.partitionLocked()
 	if err != nil {
 		return l, 0, err
 	}
 	// The partition may begin in the middle of the batch.
-	ls := c.b.state.Locate(nil, c.b.state.TopicByID(c.id), c.partition, max(l.Base, p.Start), 1, 1)
+	ls := c.b.live.State.Locate(nil, c.b.live.State.TopicByID(c.id), c.partition, max(l.Base, p.Start), 1, 1)
 	if len(ls) == 0 || ls[0].Base != l.Base {
 		return l, 0, outOfRange(c.topic, c.partition, max(l.Base, c.offset), p.Start, p.End)
 	}
@@ -287,8 +287,8 @@ func (b *Broker) covered(ctx context.Context, o objstore.Object, loads uint64) e
 }
 
 func (b *Broker) loadCount() uint64 {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
+	b.live.RLock()
+	defer b.live.RUnlock()
 	return b.loads
 }
 

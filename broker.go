@@ -85,10 +85,8 @@ type Broker struct {
 	copies  chan struct{} // a token for each record that is being copied to a dead-letter topic
 	turn    atomic.Uint32 // partition of the next append without a key
 
-	// mu guards the fold's state: written by the commit loop, read by all.
-	mu    sync.RWMutex
-	state *state.State
-	loads uint64 // checkpoints loaded
+	live  state.Live // the commit loop changes it
+	loads uint64     // checkpoints loaded; guarded by live
 
 	began   time.Time // Open, which was done at opened and had sent what opening says
 	opened  time.Time
@@ -143,7 +141,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, e
 	b := &Broker{
 		opts:     opts,
 		logger:   opts.Logger,
-		state:    state.New(),
+		live:     state.Live{State: state.New()},
 		uploads:  make(chan struct{}, uploadsMax),
 		copies:   make(chan struct{}, copiesMax),
 		loopDone: make(chan struct{}),
@@ -163,7 +161,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, e
 		return nil, err
 	}
 	b.dispatchers = dispatch.New(dispatchBroker{b}, dispatch.Options{
-		Memory: opts.Memory / prefetchShare, Session: b.session.public, Address: opts.Address, Logger: b.logger, Life: b.life,
+		State: &b.live, Memory: opts.Memory / prefetchShare, Session: b.session.public, Address: opts.Address, Logger: b.logger, Life: b.life,
 	})
 	b.observers, b.rider = []observer{&b.accesses, dispatching{b.dispatchers}, pushing{b.pushes}, &b.waiters}, b.dispatchers
 	if err := b.open(ctx); err != nil {
@@ -214,7 +212,7 @@ func (b *Broker) open(ctx context.Context) error {
 	b.tail.proven(begun)
 	applied, _ := b.log.Position()
 	b.logger.Info("recovered", "cluster", b.cluster.ID.String(), "commits", uint64(applied),
-		"topics", b.state.TopicCount(), "batches", b.state.Batches(), "took", time.Since(begun).Round(time.Millisecond))
+		"topics", b.live.State.TopicCount(), "batches", b.live.State.Batches(), "took", time.Since(begun).Round(time.Millisecond))
 	return nil
 }
 

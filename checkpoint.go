@@ -72,10 +72,10 @@ func (b *Broker) maybeCheckpoint(won format.Seq) {
 // snapshot returns the state and the hash of the head it stands on. Only the
 // commit loop moves either.
 func (b *Broker) snapshot() (*state.View, format.Hash) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
+	b.live.RLock()
+	defer b.live.RUnlock()
 	_, hash := b.log.Position()
-	return b.state.View(), hash
+	return b.live.State.View(), hash
 }
 
 // finalCheckpoint saves the next start the replay. The loop has ended.

@@ -46,22 +46,22 @@ func (b *Broker) shownConsumers() (sums []consumerSums) {
 }
 
 func (b *Broker) oldestConsumers() (ids []uint64) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for _, c := range b.state.OldestConsumers(consumersShown) {
+	b.live.RLock()
+	defer b.live.RUnlock()
+	for _, c := range b.live.State.OldestConsumers(consumersShown) {
 		ids = append(ids, c.ID)
 	}
 	return ids
 }
 
 func (b *Broker) sumConsumer(id uint64) (s consumerSums, ok bool) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	c := b.state.ConsumerByID(id)
+	b.live.RLock()
+	defer b.live.RUnlock()
+	c := b.live.State.ConsumerByID(id)
 	if c == nil {
 		return s, false
 	}
-	t := b.state.TopicByID(c.Topic)
+	t := b.live.State.TopicByID(c.Topic)
 	s = consumerSums{topic: t.Name, name: c.Name, moved: time.UnixMicro(c.Moved)}
 	for i := range t.Partitions {
 		p := positionOf(t, c, i)

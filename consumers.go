@@ -81,16 +81,16 @@ func (b *Broker) Consumers(ctx context.Context, topic string, o ListOptions) ite
 func (b *Broker) consumersOf(topic uint64) listing[string, ConsumerInfo] {
 	return listing[string, ConsumerInfo]{
 		next: func(after string) []string {
-			return names(b.state.ConsumersAfter(topic, after, listStep), func(c *state.Consumer) string { return c.Name })
+			return names(b.live.State.ConsumersAfter(topic, after, listStep), func(c *state.Consumer) string { return c.Name })
 		},
 		bytes: func(name string) (int64, bool) {
-			if b.state.Consumer(topic, name) == nil {
+			if b.live.State.Consumer(topic, name) == nil {
 				return 0, false
 			}
-			return int64(len(b.state.TopicByID(topic).Partitions)) * ConsumerPositionBytes, true
+			return int64(len(b.live.State.TopicByID(topic).Partitions)) * ConsumerPositionBytes, true
 		},
 		describe: func(name string) ConsumerInfo {
-			return describeConsumer(b.state.TopicByID(topic), b.state.Consumer(topic, name))
+			return describeConsumer(b.live.State.TopicByID(topic), b.live.State.Consumer(topic, name))
 		},
 	}
 }
@@ -119,13 +119,13 @@ func (c *Consumer) Describe(ctx context.Context) (_ ConsumerInfo, err error) {
 }
 
 func (c *Consumer) describe() (ConsumerInfo, error) {
-	c.b.mu.RLock()
-	defer c.b.mu.RUnlock()
-	t := c.b.state.Topic(c.topic)
+	c.b.live.RLock()
+	defer c.b.live.RUnlock()
+	t := c.b.live.State.Topic(c.topic)
 	if t == nil {
 		return ConsumerInfo{}, topicNotFound(c.topic)
 	}
-	found := c.b.state.Consumer(t.ID, c.name)
+	found := c.b.live.State.Consumer(t.ID, c.name)
 	if found == nil {
 		return ConsumerInfo{}, consumerNotFound(c.topic, c.name)
 	}

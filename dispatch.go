@@ -24,13 +24,6 @@ const (
 // dispatchBroker is the broker as dispatchers need it.
 type dispatchBroker struct{ b *Broker }
 
-// View implements dispatch.Broker.
-func (x dispatchBroker) View(f func(*state.State)) {
-	x.b.mu.RLock()
-	defer x.b.mu.RUnlock()
-	f(x.b.state)
-}
-
 // Commit implements dispatch.Broker.
 func (x dispatchBroker) Commit(ctx context.Context, c dispatch.Change) error {
 	return commitErrorOf(x.b.join(ctx, &request{looked: c.Synced, urgent: c.Urgent, change: func(d *state.Draft) ([]format.Item, *Error) {
@@ -71,9 +64,9 @@ func (x dispatchBroker) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, 
 }
 
 func (x dispatchBroker) config(queue uint64) (config QueueConfig, ok bool) {
-	x.b.mu.RLock()
-	defer x.b.mu.RUnlock()
-	q := x.b.state.QueueByID(queue)
+	x.b.live.RLock()
+	defer x.b.live.RUnlock()
+	q := x.b.live.State.QueueByID(queue)
 	if q == nil {
 		return config, false
 	}
@@ -158,7 +151,7 @@ func (b *Broker) releaseQueues(ctx context.Context) {
 	b.dispatchers.Release(ctx)
 }
 
-// tell adds what only the queue's owner knows. b.mu must not be held.
+// tell adds what only the queue's owner knows. the state's lock must not be held.
 func tell(d *dispatch.Dispatcher, info *QueueInfo) {
 	if d == nil || d.Epoch() != info.Epoch {
 		return

@@ -25,10 +25,10 @@ func PushPermits(b *Broker) (free, all int) {
 // NotBefore returns for how long records of partition 0 that were put back have to wait
 // from now on, by offset.
 func NotBefore(q *Queue) map[int64]time.Duration {
-	q.b.mu.RLock()
-	defer q.b.mu.RUnlock()
+	q.b.live.RLock()
+	defer q.b.live.RUnlock()
 	waits := map[int64]time.Duration{}
-	q.b.state.Queue(q.b.state.Topic(q.topic).ID, q.name).EachAttempt(0, func(offset int64, a state.Attempt) {
+	q.b.live.State.Queue(q.b.live.State.Topic(q.topic).ID, q.name).EachAttempt(0, func(offset int64, a state.Attempt) {
 		waits[offset] = time.UnixMicro(a.NotBefore).Sub(q.b.storeNow())
 	})
 	return waits
@@ -37,9 +37,9 @@ func NotBefore(q *Queue) map[int64]time.Duration {
 // OwnersBehind returns how many times a commit that appends to so many partitions of a topic would
 // look at the dispatch limits of its queues.
 func OwnersBehind(b *Broker, topic string, partitions int) int {
-	b.mu.RLock()
-	id := b.state.Topic(topic).ID
-	b.mu.RUnlock()
+	b.live.RLock()
+	id := b.live.State.Topic(topic).ID
+	b.live.RUnlock()
 	var items []format.Item
 	for i := range partitions {
 		items = append(items, &format.Batch{Topic: id, Partition: uint32(i)})
@@ -123,7 +123,7 @@ func HashOfKey(scope int64, key string, caller uint64) [16]byte { return hashKey
 
 // StateBytes is what the broker's state takes, by its own account.
 func (b *Broker) StateBytes() int64 {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.state.Memory()
+	b.live.RLock()
+	defer b.live.RUnlock()
+	return b.live.State.Memory()
 }

@@ -80,9 +80,9 @@ func (b *Broker) recreated(topic string, err error) bool {
 	if CodeOf(err) != CodeTopicNotFound {
 		return false
 	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.state.Topic(topic) != nil
+	b.live.RLock()
+	defer b.live.RUnlock()
+	return b.live.State.Topic(topic) != nil
 }
 
 // cursor reads one partition from an offset on.
@@ -149,8 +149,8 @@ func (c *cursor) key() partitionKey { return partitionKey{c.id, c.partition} }
 
 // bounds returns the partition's start and end as they are now.
 func (c *cursor) bounds() (start, end int64, err error) {
-	c.b.mu.RLock()
-	defer c.b.mu.RUnlock()
+	c.b.live.RLock()
+	defer c.b.live.RUnlock()
 	p, err := c.partitionLocked()
 	if err != nil {
 		return 0, 0, err
@@ -159,7 +159,7 @@ func (c *cursor) bounds() (start, end int64, err error) {
 }
 
 func (c *cursor) partitionLocked() (*state.Partition, error) {
-	t := c.b.state.TopicByID(c.id)
+	t := c.b.live.State.TopicByID(c.id)
 	if t == nil {
 		return nil, topicDeleted(c.topic)
 	}
@@ -171,14 +171,14 @@ func (c *cursor) partitionLocked() (*state.Partition, error) {
 
 // locate finds the batches from the cursor's offset on, and the partition's bounds.
 func (c *cursor) locate(bytes int64, records int) (start, end int64, err error) {
-	c.b.mu.RLock()
-	defer c.b.mu.RUnlock()
+	c.b.live.RLock()
+	defer c.b.live.RUnlock()
 	p, err := c.partitionLocked()
 	if err != nil {
 		return 0, 0, err
 	}
 	c.loads = c.b.loads
-	c.locations = c.b.state.Locate(c.locations[:0], c.b.state.TopicByID(c.id), c.partition, c.offset, bytes, records)
+	c.locations = c.b.live.State.Locate(c.locations[:0], c.b.live.State.TopicByID(c.id), c.partition, c.offset, bytes, records)
 	return p.Start, p.End, nil
 }
 

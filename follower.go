@@ -119,7 +119,7 @@ func (b *Broker) follower(ctx context.Context, topic string, partition int32) (*
 
 // partitionsLocked returns what is followed, as it is now.
 func (f *Follower) partitionsLocked() ([]state.Partition, error) {
-	t := f.b.state.TopicByID(f.id)
+	t := f.b.live.State.TopicByID(f.id)
 	switch {
 	case t == nil:
 		return nil, topicDeleted(f.topic)
@@ -152,8 +152,8 @@ func (f *Follower) cursor(i int) *cursor {
 
 // begin sets every partition to a position, all as they are at one moment.
 func (f *Follower) begin(from Position) error {
-	f.b.mu.RLock()
-	defer f.b.mu.RUnlock()
+	f.b.live.RLock()
+	defer f.b.live.RUnlock()
 	ps, err := f.partitionsLocked()
 	if err != nil {
 		return err
@@ -189,8 +189,8 @@ func (f *Follower) ready() (int, error) {
 	if f.round != nil {
 		return f.round.ready(f)
 	}
-	f.b.mu.RLock()
-	defer f.b.mu.RUnlock()
+	f.b.live.RLock()
+	defer f.b.live.RUnlock()
 	ps, err := f.partitionsLocked()
 	if err != nil {
 		return -1, err

@@ -141,22 +141,22 @@ func (d *digester) sum() format.Digest {
 // replay settles a request whose key the log knows at that time. It needs
 // confirm, on a state that is not older than the request.
 func (b *Broker) replay(r *request, at int64) bool {
-	b.mu.RLock()
+	b.live.RLock()
 	hashes := r.key.hashes
-	first, known := b.state.Keyed(hashes[0], at)
+	first, known := b.live.State.Keyed(hashes[0], at)
 	if !known && len(r.key.unscoped) > 0 {
 		hashes = r.key.unscoped
-		first, known = b.state.Keyed(hashes[0], at)
+		first, known = b.live.State.Keyed(hashes[0], at)
 		known = known && first.Print == r.key.print // else it was somebody else's
 	}
 	if known && first.Print == r.key.print {
 		r.results = make([]Appended, len(r.appends))
 		for i, a := range r.appends {
-			x, _ := b.state.Keyed(hashes[i], at) // as known as the first
+			x, _ := b.live.State.Keyed(hashes[i], at) // as known as the first
 			r.results[i] = appendedBefore(a.topic, x.Ranges)
 		}
 	}
-	b.mu.RUnlock()
+	b.live.RUnlock()
 	if !known {
 		return false
 	}
@@ -197,16 +197,16 @@ func (b *Broker) confirm(r *request, err error) {
 }
 
 func (b *Broker) hasTopic(id uint64) bool {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.state.TopicByID(id) != nil
+	b.live.RLock()
+	defer b.live.RUnlock()
+	return b.live.State.TopicByID(id) != nil
 }
 
 // foldTime returns the time of the log's last commit, by which the log forgets keys.
 func (b *Broker) foldTime() int64 {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.state.Time()
+	b.live.RLock()
+	defer b.live.RUnlock()
+	return b.live.State.Time()
 }
 
 // settle answers those requests of groups, which are finished, that no later commit may
@@ -215,12 +215,12 @@ func (b *Broker) foldTime() int64 {
 // that have waited for too long; and those for whose key there is no room. A caller whose
 // access ends in this very commit still has its appends in it.
 func (b *Broker) settle(groups []*group, at int64) {
-	room := b.opts.Limits.IdempotencyKeys - b.state.KeyedCount(at)
+	room := b.opts.Limits.IdempotencyKeys - b.live.State.KeyedCount(at)
 	for _, g := range groups {
 		changed := false
 		for _, r := range g.requests {
 			if len(r.appends) > 0 && !r.withdrawn && !r.settled {
-				if refusal := b.gather.allowed(r, b.state, b.storeNow()); refusal != nil {
+				if refusal := b.gather.allowed(r, b.live.State, b.storeNow()); refusal != nil {
 					r.settled, r.err = true, refusal
 					changed = true
 				}

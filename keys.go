@@ -70,9 +70,9 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 	if err != nil {
 		return Key{}, "", err
 	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if k := b.state.Key(s.ID); k != nil {
+	b.live.RLock()
+	defer b.live.RUnlock()
+	if k := b.live.State.Key(s.ID); k != nil {
 		return describeKey(k), s.Text(), nil
 	}
 	return Key{}, "", keyNotFound(s.ID).with(Unknown) // revoked since
@@ -147,15 +147,15 @@ func (o KeyOptions) item() *format.KeyCreated {
 // ends the iteration, and comes with no key.
 func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
 	l := listing[uint64, Key]{
-		next: func(after uint64) []uint64 { return b.state.KeysAfter(after, listStep) },
+		next: func(after uint64) []uint64 { return b.live.State.KeysAfter(after, listStep) },
 		bytes: func(id uint64) (int64, bool) {
-			k := b.state.Key(id)
+			k := b.live.State.Key(id)
 			if k == nil {
 				return 0, false
 			}
 			return int64(len(k.Topics)) * int64(unsafe.Sizeof("")), true
 		},
-		describe: func(id uint64) Key { return describeKey(b.state.Key(id)) },
+		describe: func(id uint64) Key { return describeKey(b.live.State.Key(id)) },
 	}
 	return reading(l.list(ctx, b, after, func(uint64) bool { return true }, nil))
 }
@@ -170,7 +170,7 @@ func (b *Broker) RevokeKey(ctx context.Context, id uint64) (_ Key, err error) {
 		if !d.HasKey(id) {
 			return nil, keyNotFound(id)
 		}
-		if k := b.state.Key(id); k != nil { // else it is created by the same commit
+		if k := b.live.State.Key(id); k != nil { // else it is created by the same commit
 			was = describeKey(k)
 		}
 		return []format.Item{&format.KeyRevoked{ID: id}}, nil

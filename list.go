@@ -38,9 +38,9 @@ type listing[K, T any] struct {
 func (l listing[K, T]) keys(b *Broker, after K) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		for {
-			b.mu.RLock()
+			b.live.RLock()
 			ks := l.next(after)
-			b.mu.RUnlock()
+			b.live.RUnlock()
 			for _, k := range ks {
 				if after = k; !yield(k) {
 					return
@@ -89,21 +89,21 @@ func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K)
 
 // item describes an item, with its memory reserved until release is called. ok is false if the item is gone.
 func (l listing[K, T]) item(ctx context.Context, b *Broker, k K, reserve reserveFunc) (item T, release func(), ok bool, _ error) {
-	b.mu.RLock()
+	b.live.RLock()
 	n, ok := l.bytes(k)
-	b.mu.RUnlock()
+	b.live.RUnlock()
 	for ok {
 		release, err := reserve(ctx, n)
 		if err != nil {
 			return item, nil, false, err
 		}
-		b.mu.RLock()
+		b.live.RLock()
 		now, still := l.bytes(k)
 		described := still && now <= n
 		if described {
 			item = l.describe(k)
 		}
-		b.mu.RUnlock()
+		b.live.RUnlock()
 		if described {
 			return item, release, true, nil
 		}
@@ -125,9 +125,9 @@ func names[T any](items []T, name func(T) string) []string {
 // PartitionCount returns how many partitions a topic has as far as this broker knows, 0 if
 // there is no such topic. An adapter reserves memory by it before it asks for what grows with partitions.
 func (b *Broker) PartitionCount(topic string) int {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if t := b.state.Topic(topic); t != nil {
+	b.live.RLock()
+	defer b.live.RUnlock()
+	if t := b.live.State.Topic(topic); t != nil {
 		return len(t.Partitions)
 	}
 	return 0

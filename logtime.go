@@ -14,13 +14,13 @@ const storeTimeError = time.Second
 // logTime is what the log's time was at a moment of this machine's monotonic clock.
 type logTime = dispatch.Time
 
-// logNow returns the log's time as it would be for a commit that is built now. b.mu is held.
-func (b *Broker) logNow() int64 { return max(b.state.Time(), b.storeNow().UnixMicro()) }
+// logNow returns the log's time as it would be for a commit that is built now. the state's lock is held.
+func (b *Broker) logNow() int64 { return max(b.live.State.Time(), b.storeNow().UnixMicro()) }
 
-// logTimeNow is [Broker.logNow] for callers that don't hold b.mu.
+// logTimeNow is [Broker.logNow] for callers that don't hold the state's lock.
 func (b *Broker) logTimeNow() int64 {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
+	b.live.RLock()
+	defer b.live.RUnlock()
 	return b.logNow()
 }
 

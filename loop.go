@@ -227,8 +227,8 @@ func (b *Broker) finish(groups []*group, outcome func(*request) error) {
 func (b *Broker) build(next commitlog.Next) (*format.Commit, [][]byte) {
 	var (
 		x       = b.building
-		c       = &format.Commit{Time: max(next.Now, b.state.Time())}
-		d       = b.state.Draft(c.Time).Measure()
+		c       = &format.Commit{Time: max(next.Now, b.live.State.Time())}
+		d       = b.live.State.Draft(c.Time).Measure()
 		payload [][]byte
 	)
 	rand.Read(c.Nonce[:])
@@ -449,7 +449,7 @@ func (b *Broker) buildDelayed(c *format.Commit, d *state.Draft, r *request) {
 // useless tells whether a group can't be committed with the data objects it has:
 // a sweep may have taken one, or they hold records that must not be committed.
 func (b *Broker) useless(g *group) bool {
-	return g.changed || slices.ContainsFunc(g.objects, func(o *dataObject) bool { return o.ref.Seq < b.state.DataFloor() })
+	return g.changed || slices.ContainsFunc(g.objects, func(o *dataObject) bool { return o.ref.Seq < b.live.State.DataFloor() })
 }
 
 // look follows the log to its end and answers those who asked for it.
@@ -506,13 +506,13 @@ func (f *fold) Load(c *format.Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Continues(f.state); err != nil {
+	if err := s.Continues(f.live.State); err != nil {
 		return fmt.Errorf("%w: %w", commitlog.ErrFork, err)
 	}
-	f.mu.Lock()
-	f.state = s
+	f.live.Lock()
+	f.live.State = s
 	f.loads++
-	f.mu.Unlock()
+	f.live.Unlock()
 	f.lastCheckpoint = c.Seq
 	f.recovery.loaded(c.Seq)
 	f.sound.Store(uint64(c.Seq))
@@ -535,9 +535,9 @@ func (f *fold) Apply(c *format.Commit, object []byte) error {
 	for _, o := range f.observers {
 		o.applying(c.Items, at)
 	}
-	f.mu.Lock()
-	err := f.state.Apply(c)
-	f.mu.Unlock()
+	f.live.Lock()
+	err := f.live.State.Apply(c)
+	f.live.Unlock()
 	if err != nil {
 		return err
 	}
@@ -545,7 +545,7 @@ func (f *fold) Apply(c *format.Commit, object []byte) error {
 		f.tail.proven(f.building.begun)
 	}
 	for _, o := range f.observers {
-		o.applied(f.state, c.Items, at)
+		o.applied(f.live.State, c.Items, at)
 	}
 	if !f.recovered {
 		f.recovery.applied(c.Seq)

@@ -104,16 +104,16 @@ func (m *metrics) storeFamilies() []metric.Family {
 
 // stateMetrics tell how much the state knows.
 func (b *Broker) stateMetrics() []metric.Family {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
+	b.live.RLock()
+	defer b.live.RUnlock()
 	return []metric.Family{
-		gauge("seb_state_bytes", "Memory taken by what the broker knows about the log.", b.state.Memory()),
+		gauge("seb_state_bytes", "Memory taken by what the broker knows about the log.", b.live.State.Memory()),
 		gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused a sixteenth before that.", b.opts.StateMemory),
-		gauge("seb_topics", "Topics.", b.state.TopicCount()),
-		gauge("seb_consumers", "Consumers of all topics.", b.state.ConsumerCount()),
-		gauge("seb_queues", "Queues of all topics.", b.state.QueueCount()),
-		gauge("seb_delayed_appends", "Appends with a delay whose time has not come.", b.state.DelayedCount(b.logNow())),
-		gauge("seb_batches", "Batches that the state knows.", b.state.Batches()),
+		gauge("seb_topics", "Topics.", b.live.State.TopicCount()),
+		gauge("seb_consumers", "Consumers of all topics.", b.live.State.ConsumerCount()),
+		gauge("seb_queues", "Queues of all topics.", b.live.State.QueueCount()),
+		gauge("seb_delayed_appends", "Appends with a delay whose time has not come.", b.live.State.DelayedCount(b.logNow())),
+		gauge("seb_batches", "Batches that the state knows.", b.live.State.Batches()),
 	}
 }
 

@@ -60,9 +60,9 @@ func (b *Broker) CheckAccess(ctx context.Context, a Access) (err error) {
 }
 
 func (b *Broker) holdsNow(a Access) error {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if e := a.caller().holds(b.state, b.storeNow()); e != nil {
+	b.live.RLock()
+	defer b.live.RUnlock()
+	if e := a.caller().holds(b.live.State, b.storeNow()); e != nil {
 		return e
 	}
 	return nil

@@ -132,9 +132,9 @@ func (b *Broker) checkConditions(ctx context.Context, r *request) error {
 
 // delayRoom refuses to delay more records than the broker should keep in mind.
 func (b *Broker) delayRoom() error {
-	b.mu.RLock()
-	n := b.state.DelayedCount(b.logNow())
-	b.mu.RUnlock()
+	b.live.RLock()
+	n := b.live.State.DelayedCount(b.logNow())
+	b.live.RUnlock()
 	if n < b.opts.Limits.Delayed {
 		return nil
 	}
@@ -155,9 +155,9 @@ func (b *Broker) checkCondition(ctx context.Context, r *request, a *piece) error
 		}
 	}
 	end := func() int64 {
-		b.mu.RLock()
-		defer b.mu.RUnlock()
-		if t := b.state.TopicByID(a.id); t != nil {
+		b.live.RLock()
+		defer b.live.RUnlock()
+		if t := b.live.State.TopicByID(a.id); t != nil {
 			return t.Partitions[p].End
 		}
 		return 0

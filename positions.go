@@ -190,13 +190,13 @@ func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, er
 
 // bookmark returns where the consumer is; false if there is none, or no such partition.
 func (c *Consumer) bookmark(partition int32) (Bookmark, bool) {
-	c.b.mu.RLock()
-	defer c.b.mu.RUnlock()
-	t := c.b.state.Topic(c.topic)
+	c.b.live.RLock()
+	defer c.b.live.RUnlock()
+	t := c.b.live.State.Topic(c.topic)
 	if t == nil {
 		return Bookmark{}, false
 	}
-	found := c.b.state.Consumer(t.ID, c.name)
+	found := c.b.live.State.Consumer(t.ID, c.name)
 	if found == nil || partition < AllPartitions {
 		return Bookmark{}, false
 	}

@@ -90,13 +90,13 @@ func (q *Queue) Push(ctx context.Context) (_ PushInfo, err error) {
 		return PushInfo{}, err
 	}
 	b := q.b
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	t := b.state.Topic(q.topic)
+	b.live.RLock()
+	defer b.live.RUnlock()
+	t := b.live.State.Topic(q.topic)
 	if t == nil {
 		return PushInfo{}, topicNotFound(q.topic)
 	}
-	found := b.state.Queue(t.ID, q.name)
+	found := b.live.State.Queue(t.ID, q.name)
 	switch {
 	case found == nil:
 		return PushInfo{}, queueNotFound(q.topic, q.name)

@@ -65,15 +65,15 @@ type pushBroker struct{ b *Broker }
 // Pushed implements push.Broker.
 func (x pushBroker) Pushed() map[uint64]push.Pushed {
 	found := map[uint64]push.Pushed{}
-	x.b.mu.RLock()
-	defer x.b.mu.RUnlock()
-	for q := range x.b.state.PushedQueues() {
+	x.b.live.RLock()
+	defer x.b.live.RUnlock()
+	for q := range x.b.live.State.PushedQueues() {
 		if q.Push.Stopped != "" || q.Config.Paused {
 			continue
 		}
 		d, o := x.b.dispatchers.Of(q.ID), ownerOf(q)
 		found[q.ID] = push.Pushed{
-			ID: q.ID, Topic: x.b.state.TopicByID(q.Topic).Name, Name: q.Name, TopicID: x.b.TopicTag(q.Topic), Target: targetOf(q.Push),
+			ID: q.ID, Topic: x.b.live.State.TopicByID(q.Topic).Name, Name: q.Name, TopicID: x.b.TopicTag(q.Topic), Target: targetOf(q.Push),
 			Epoch: o.epoch, Owned: o.owned, Owner: o.address, Seen: o.seen,
 			Here: d != nil && q.Owned && d.Epoch() == q.Epoch,
 			Mine: o.address != "" && o.address == x.b.opts.Address && !x.b.dispatchers.HasLost(o.queue),
@@ -137,9 +137,9 @@ func ifNoQueue(err error) error {
 
 // pushesStill tells whether a queue should be pushed as it was.
 func (b *Broker) pushesStill(q push.Pushed) bool {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	now := b.state.QueueByID(q.ID)
+	b.live.RLock()
+	defer b.live.RUnlock()
+	now := b.live.State.QueueByID(q.ID)
 	return now != nil && !now.Config.Paused && isPushedTo(now.Push, q.Target)
 }
 

@@ -402,19 +402,19 @@ func (q *Queue) mustExist(ctx context.Context) error {
 }
 
 func (q *Queue) exists() error {
-	q.b.mu.RLock()
-	defer q.b.mu.RUnlock()
+	q.b.live.RLock()
+	defer q.b.live.RUnlock()
 	_, _, err := q.inState()
 	return err
 }
 
 // inState returns the queue and its topic as the state, which is locked, has them.
 func (q *Queue) inState() (*state.Topic, *state.Queue, error) {
-	t := q.b.state.Topic(q.topic)
+	t := q.b.live.State.Topic(q.topic)
 	if t == nil {
 		return nil, nil, topicNotFound(q.topic)
 	}
-	found := q.b.state.Queue(t.ID, q.name)
+	found := q.b.live.State.Queue(t.ID, q.name)
 	if found == nil {
 		return nil, nil, queueNotFound(q.topic, q.name)
 	}
@@ -430,8 +430,8 @@ func (q *Queue) describe() (QueueInfo, error) {
 // known returns what the log says of the queue, and its dispatcher if there is one here.
 func (q *Queue) known() (QueueInfo, *dispatch.Dispatcher, error) {
 	b := q.b
-	b.mu.RLock()
-	defer b.mu.RUnlock()
+	b.live.RLock()
+	defer b.live.RUnlock()
 	t, found, err := q.inState()
 	if err != nil {
 		return QueueInfo{}, nil, err
@@ -439,7 +439,7 @@ func (q *Queue) known() (QueueInfo, *dispatch.Dispatcher, error) {
 	return b.describeQueue(t, found), b.dispatchers.Of(found.ID), nil
 }
 
-// describeQueue returns what the log says of a queue, as it is by the store's time. b.mu is held.
+// describeQueue returns what the log says of a queue, as it is by the store's time. the state's lock is held.
 func (b *Broker) describeQueue(t *state.Topic, q *state.Queue) QueueInfo {
 	now := b.logNow()
 	info := QueueInfo{
@@ -453,13 +453,13 @@ func (b *Broker) describeQueue(t *state.Topic, q *state.Queue) QueueInfo {
 		info.Dead += c.Parked
 		info.Delayed += c.Later
 		info.Ready += c.Left - c.Parked
-		if ms, ok := b.state.TimeAt(t, int32(i), c.First); ok && c.Left > c.Parked {
+		if ms, ok := b.live.State.TimeAt(t, int32(i), c.First); ok && c.Left > c.Parked {
 			if at := time.UnixMilli(ms).UTC(); info.Oldest.IsZero() || at.Before(info.Oldest) {
 				info.Oldest = at
 			}
 		}
 	}
-	for d := range b.state.DelayedOf(t.ID) {
+	for d := range b.live.State.DelayedOf(t.ID) {
 		if d.Due > now {
 			info.Delayed += int64(d.Count) - q.DoneCount(d)
 		}
@@ -478,7 +478,7 @@ func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.S
 			return
 		}
 		l := listing[string, QueueInfo]{next: func(after string) []string {
-			return names(b.state.QueuesAfter(id, after, listStep), func(q *state.Queue) string { return q.Name })
+			return names(b.live.State.QueuesAfter(id, after, listStep), func(q *state.Queue) string { return q.Name })
 		}}
 		for name := range l.keys(b, o.After) {
 			if ctx.Err() != nil { // a queue takes long where there are many delays

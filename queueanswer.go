@@ -234,13 +234,13 @@ func (q *Queue) lookUnlessLast(ctx context.Context, answers []*answer) error {
 }
 
 func (q *Queue) allLast(answers []*answer) bool {
-	q.b.mu.RLock()
-	defer q.b.mu.RUnlock()
-	t := q.b.state.Topic(q.topic)
+	q.b.live.RLock()
+	defer q.b.live.RUnlock()
+	t := q.b.live.State.Topic(q.topic)
 	if t == nil {
 		return false
 	}
-	found := q.b.state.Queue(t.ID, q.name)
+	found := q.b.live.State.Queue(t.ID, q.name)
 	if found == nil {
 		return false
 	}

@@ -109,8 +109,8 @@ func (q *Queue) readParked(ctx context.Context, topic uint64, run []DeadMessage,
 // parked returns up to limit parked records from a place on, in order, without their contents, and the
 // id of their topic.
 func (q *Queue) parked(from Place, limit int) (topic uint64, list []DeadMessage) {
-	q.b.mu.RLock()
-	defer q.b.mu.RUnlock()
+	q.b.live.RLock()
+	defer q.b.live.RUnlock()
 	t, found, err := q.inState()
 	if err != nil {
 		return 0, nil // deleted since
@@ -182,8 +182,8 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err 
 
 // parkedCount returns how many records are parked; 0 if the queue was deleted.
 func (q *Queue) parkedCount() int64 {
-	q.b.mu.RLock()
-	defer q.b.mu.RUnlock()
+	q.b.live.RLock()
+	defer q.b.live.RUnlock()
 	_, found, err := q.inState()
 	if err != nil {
 		return 0

@@ -61,7 +61,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 }
 
 func (b *Broker) hasQueue(id uint64) bool {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.state.QueueByID(id) != nil
+	b.live.RLock()
+	defer b.live.RUnlock()
+	return b.live.State.QueueByID(id) != nil
 }

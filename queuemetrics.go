@@ -53,20 +53,20 @@ func (b *Broker) shownQueues() (infos []QueueInfo) {
 }
 
 func (b *Broker) oldestQueues() (ids []uint64) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for _, q := range b.state.OldestQueues(queuesShown) {
+	b.live.RLock()
+	defer b.live.RUnlock()
+	for _, q := range b.live.State.OldestQueues(queuesShown) {
 		ids = append(ids, q.ID)
 	}
 	return ids
 }
 
 func (b *Broker) describeByID(id uint64) (info QueueInfo, d *dispatch.Dispatcher, ok bool) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	q := b.state.QueueByID(id)
+	b.live.RLock()
+	defer b.live.RUnlock()
+	q := b.live.State.QueueByID(id)
 	if q == nil {
 		return QueueInfo{}, nil, false
 	}
-	return b.describeQueue(b.state.TopicByID(q.Topic), q), b.dispatchers.Of(id), true
+	return b.describeQueue(b.live.State.TopicByID(q.Topic), q), b.dispatchers.Of(id), true
 }

@@ -58,8 +58,8 @@ func (r *round) ready(f *Follower) (int, error) {
 // step looks at up to roundStep partitions, beginning k after the one whose turn it is. It returns the index of
 // the first that has records, -1 if none has, and how many partitions there are.
 func (r *round) step(f *Follower, k int) (found, count int, _ error) {
-	f.b.mu.RLock()
-	defer f.b.mu.RUnlock()
+	f.b.live.RLock()
+	defer f.b.live.RUnlock()
 	t, c, err := r.inState(f)
 	if err != nil {
 		return -1, 0, err
@@ -81,11 +81,11 @@ func (r *round) step(f *Follower, k int) (found, count int, _ error) {
 // inState returns the topic and the consumer as the state, which is locked, has them. The
 // consumer must be the one that the first call found.
 func (r *round) inState(f *Follower) (*state.Topic, *state.Consumer, error) {
-	t := f.b.state.TopicByID(f.id)
+	t := f.b.live.State.TopicByID(f.id)
 	if t == nil {
 		return nil, nil, topicDeleted(f.topic)
 	}
-	c := f.b.state.Consumer(f.id, r.consumer)
+	c := f.b.live.State.Consumer(f.id, r.consumer)
 	if c == nil || r.id != 0 && r.id != c.ID {
 		return nil, nil, consumerNotFound(f.topic, r.consumer)
 	}
@@ -105,8 +105,8 @@ func (r *round) offset(c *state.Consumer, i int) int64 {
 
 // next returns the next offset to read in a partition; 0 if the consumer is gone, which the next call of ready tells.
 func (r *round) next(f *Follower, i int) int64 {
-	f.b.mu.RLock()
-	defer f.b.mu.RUnlock()
+	f.b.live.RLock()
+	defer f.b.live.RUnlock()
 	_, c, err := r.inState(f)
 	if err != nil {
 		return 0

@@ -38,15 +38,15 @@ func (c *cursor) seek(ctx context.Context, ms int64) error {
 // locateTime finds the first batch from the cursor on that reaches ms. If there
 // is none it moves the cursor to the end.
 func (c *cursor) locateTime(ms int64) (l state.Location, found bool, err error) {
-	c.b.mu.RLock()
-	defer c.b.mu.RUnlock()
+	c.b.live.RLock()
+	defer c.b.live.RUnlock()
 	p, err := c.partitionLocked()
 	if err != nil {
 		return l, false, err
 	}
 	c.loads = c.b.loads
 	c.offset = max(c.offset, p.Start)
-	l, found = c.b.state.LocateTime(c.b.state.TopicByID(c.id), c.partition, c.offset, ms)
+	l, found = c.b.live.State.LocateTime(c.b.live.State.TopicByID(c.id), c.partition, c.offset, ms)
 	if !found {
 		c.offset = max(c.offset, p.End)
 	}

@@ -64,9 +64,9 @@ func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err er
 }
 
 func (b *Broker) knowsSession(k SessionKey) bool {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.state.KnowsSession(format.SessionKey(k))
+	b.live.RLock()
+	defer b.live.RUnlock()
+	return b.live.State.KnowsSession(format.SessionKey(k))
 }
 
 // NameSession has the log name this broker's session, unless it has: other brokers believe

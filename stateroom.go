@@ -136,13 +136,13 @@ func (b *Broker) stateRoom(ctx context.Context) error {
 
 // stateUsed returns what the state takes, without what the next commit makes it forget.
 func (b *Broker) stateUsed() int64 {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	used := b.state.Memory()
+	b.live.RLock()
+	defer b.live.RUnlock()
+	used := b.live.State.Memory()
 	if used < b.opts.stateLimit(forRecords) {
 		return used
 	}
-	return used - b.state.Expiring(max(b.state.Time(), b.log.StoreNow().UnixMicro()))
+	return used - b.live.State.Expiring(max(b.live.State.Time(), b.log.StoreNow().UnixMicro()))
 }
 
 func (b *Broker) stateFull(use stateUse, used int64) *Error {

@@ -72,13 +72,13 @@ func ownerOf(q *state.Queue) owner {
 // ownedHere returns the dispatcher if this broker owns the queue, else who does.
 func (q *Queue) ownedHere() (*dispatch.Dispatcher, owner, error) {
 	b := q.b
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	t := b.state.Topic(q.topic)
+	b.live.RLock()
+	defer b.live.RUnlock()
+	t := b.live.State.Topic(q.topic)
 	if t == nil {
 		return nil, owner{}, topicNotFound(q.topic)
 	}
-	found := b.state.Queue(t.ID, q.name)
+	found := b.live.State.Queue(t.ID, q.name)
 	if found == nil {
 		return nil, owner{}, queueNotFound(q.topic, q.name)
 	}

@@ -216,10 +216,10 @@ type QueueName struct{ Topic, Queue string }
 // broker knows, the oldest first. When such a topic is deleted they go on: the next record that
 // is parked creates the topic again or, with [Options.NoAutoCreate], is parked without a copy.
 func (b *Broker) DeadLetteredTo(topic string) (names []QueueName) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for _, q := range b.state.DeadLetteredTo(topic) {
-		names = append(names, QueueName{b.state.TopicByID(q.Topic).Name, q.Name})
+	b.live.RLock()
+	defer b.live.RUnlock()
+	for _, q := range b.live.State.DeadLetteredTo(topic) {
+		names = append(names, QueueName{b.live.State.TopicByID(q.Topic).Name, q.Name})
 	}
 	return names
 }
@@ -338,16 +338,16 @@ func (b *Broker) Topic(ctx context.Context, name string) (_ Topic, err error) {
 func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, error] {
 	l := listing[string, Topic]{
 		next: func(after string) []string {
-			return names(b.state.TopicsAfter(after, listStep), func(t *state.Topic) string { return t.Name })
+			return names(b.live.State.TopicsAfter(after, listStep), func(t *state.Topic) string { return t.Name })
 		},
 		bytes: func(name string) (int64, bool) {
-			t := b.state.Topic(name)
+			t := b.live.State.Topic(name)
 			if t == nil {
 				return 0, false
 			}
 			return int64(len(t.Partitions)) * PartitionBytes, true
 		},
-		describe: func(name string) Topic { return describe(b.state.Topic(name)) },
+		describe: func(name string) Topic { return describe(b.live.State.Topic(name)) },
 	}
 	return reading(l.list(ctx, b, o.After, o.may, o.Reserve))
 }
@@ -370,12 +370,12 @@ func (b *Broker) lookUp(ctx context.Context, name string) (id uint64, partitions
 		return 0, 0, err
 	}
 	for looked := false; ; looked = true {
-		b.mu.RLock()
-		t := b.state.Topic(name)
+		b.live.RLock()
+		t := b.live.State.Topic(name)
 		if t != nil {
 			id, partitions = t.ID, len(t.Partitions)
 		}
-		b.mu.RUnlock()
+		b.live.RUnlock()
 		if t != nil {
 			return id, partitions, nil
 		}
@@ -425,9 +425,9 @@ func (b *Broker) topicForAppend(ctx context.Context, name string, o appendOption
 }
 
 func (b *Broker) describe(name string) (Topic, error) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	t := b.state.Topic(name)
+	b.live.RLock()
+	defer b.live.RUnlock()
+	t := b.live.State.Topic(name)
 	if t == nil {
 		return Topic{}, topicNotFound(name)
 	}

@@ -37,9 +37,9 @@ type Usage struct {
 // Usage tells what the broker has asked of its store, and what its log keeps there
 // as far as the broker knows. It sends no request.
 func (b *Broker) Usage() Usage {
-	b.mu.RLock()
-	objects, bytes := b.state.Objects(), b.state.ObjectBytes()
-	b.mu.RUnlock()
+	b.live.RLock()
+	objects, bytes := b.live.State.Objects(), b.live.State.ObjectBytes()
+	b.live.RUnlock()
 	return Usage{
 		Since: b.began, Store: b.use.load(), Opening: b.opening, Serving: time.Since(b.opened),
 		StoredObjects: int64(objects), StoredBytes: bytes,

@@ -24,8 +24,6 @@ var ErrNotOwner = errors.New("another broker has taken over the queue, or it was
 
 // Broker is what dispatchers need of the broker that they run in.
 type Broker interface {
-	// View calls f with the state, which stays as it is meanwhile. f must not call View.
-	View(f func(s *state.State))
 	// Commit has a change committed, and returns when it was applied. Its error is a *CommitError.
 	Commit(ctx context.Context, c Change) error
 	// DeadLetter ends the deliveries of a record, and puts a copy of it into the dead-letter topic

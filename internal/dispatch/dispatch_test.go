@@ -25,8 +25,7 @@ type fake struct {
 	keys []string
 
 	committing sync.Mutex // what the commit loop is elsewhere
-	mu         sync.RWMutex
-	state      *state.State
+	live       state.Live
 	seq        format.Seq
 
 	dead  []string // dead letters, as offset#attempt
@@ -35,8 +34,8 @@ type fake struct {
 
 func newFake(t *testing.T, config format.QueueConfig) *fake {
 	t.Helper()
-	f := &fake{t: t, state: state.New()}
-	f.all = dispatch.New(f, dispatch.Options{Memory: 1 << 20, Session: format.SessionKey{1}, Logger: slog.New(slog.DiscardHandler), Life: t.Context()})
+	f := &fake{t: t, live: state.Live{State: state.New()}}
+	f.all = dispatch.New(f, dispatch.Options{State: &f.live, Memory: 1 << 20, Session: format.SessionKey{1}, Logger: slog.New(slog.DiscardHandler), Life: t.Context()})
 	f.commit(
 		&format.TopicCreated{ID: 1, Partitions: 1, Name: "t"},
 		&format.QueueSet{ID: 1, Topic: 1, Name: "work", Config: config},
@@ -85,19 +84,12 @@ func (f *fake) open() *dispatch.Dispatcher {
 	return d
 }
 
-// View implements dispatch.Broker.
-func (f *fake) View(g func(*state.State)) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	g(f.state)
-}
-
 // Commit implements dispatch.Broker.
 func (f *fake) Commit(_ context.Context, c dispatch.Change) error {
 	f.committing.Lock()
 	defer f.committing.Unlock()
 	now := time.Now()
-	d := f.state.Draft(now.UnixMicro())
+	d := f.live.State.Draft(now.UnixMicro())
 	items, err := c.Entries(d)
 	if err != nil {
 		return &dispatch.CommitError{Err: err}
@@ -116,13 +108,13 @@ func (f *fake) Commit(_ context.Context, c dispatch.Change) error {
 	f.seq++
 	at := dispatch.Time{At: now, US: now.UnixMicro()}
 	f.all.Applying(items, at)
-	f.mu.Lock()
-	err = f.state.Apply(&format.Commit{Seq: f.seq, Time: now.UnixMicro(), Items: items, PayloadSize: 1})
-	f.mu.Unlock()
+	f.live.Lock()
+	err = f.live.State.Apply(&format.Commit{Seq: f.seq, Time: now.UnixMicro(), Items: items, PayloadSize: 1})
+	f.live.Unlock()
 	if err != nil {
 		return &dispatch.CommitError{Err: err}
 	}
-	f.all.Applied(f.state, items, at)
+	f.all.Applied(f.live.State, items, at)
 	return nil
 }
 
@@ -133,8 +125,8 @@ func (f *fake) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, last leas
 			Queue: d.Queue(), Partition: uint32(last.Partition), Attempt: format.Attempt{Offset: last.Offset, Number: last.Number}, NotBefore: dr.Time(), Parked: true,
 		}}, d.CheckOwner(dr)
 	}})
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.live.Lock()
+	defer f.live.Unlock()
 	f.dead = append(f.dead, fmt.Sprintf("%d#%d", last.Offset, attempts))
 	return err
 }
@@ -212,7 +204,7 @@ func TestAttemptsAreCountedBeforeRecordsGoOutAgain(t *testing.T) {
 		wantTaken(t, d, 1, "0#1")
 		time.Sleep(10 * time.Second) // the lease
 		wantTaken(t, d, 1, "0#2")
-		f.View(func(s *state.State) {
+		f.live.View(func(s *state.State) {
 			if a, ok := s.QueueByID(1).Last(0, 0); !ok || a.Number != 2 {
 				t.Errorf("the log has %+v, %v", a, ok)
 			}
@@ -290,7 +282,7 @@ func TestReleaseTellsWhatIsWithWorkers(t *testing.T) {
 		d := f.open()
 		wantTaken(t, d, 1, "0#1")
 		f.all.Release(t.Context())
-		f.View(func(s *state.State) {
+		f.live.View(func(s *state.State) {
 			q := s.QueueByID(1)
 			if a, listed := q.Last(0, 0); q.Owned || !listed || a.Number != 1 {
 				t.Errorf("owned: %v, offset 0: %+v, %v", q.Owned, a, listed)

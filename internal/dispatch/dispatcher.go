@@ -117,7 +117,7 @@ func (d *Dispatcher) Gone() <-chan struct{} { return d.gone }
 
 // view calls f with the topic and the queue unless they were deleted.
 func (d *Dispatcher) view(f func(t *state.Topic, q *state.Queue)) {
-	d.all.b.View(func(s *state.State) {
+	d.all.opts.State.View(func(s *state.State) {
 		if t, q := s.TopicByID(d.topic), s.QueueByID(d.queue); t != nil && q != nil {
 			f(t, q)
 		}

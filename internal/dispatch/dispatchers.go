@@ -19,6 +19,7 @@ const lossWarnEvery = time.Minute
 
 // Options are the options of dispatchers.
 type Options struct {
+	State *state.Live
 	// Memory bounds the records that are read ahead, in bytes.
 	Memory int64
 	// Session names this broker, for as long as it runs, as the owner of queues.
