@@ -161,9 +161,9 @@ func OutcomeOf(err error) Outcome {
 	return Unknown
 }
 
-// Inside of the package an error has the outcome Unknown where that is so, else none. What
-// callers are told is decided where a public method returns: each that returns an error
-// begins with one of the following two, deferred.
+// Inside the package an error has an outcome only if that is Unknown. What callers are told is
+// decided where a public method returns: each begins with one of the following two, deferred.
+// A test in internal/test/hygiene finds one that does not.
 
 // reads ends a method that commits nothing, or whose error is not about what it commits:
 // the error has no outcome.

@@ -518,3 +518,58 @@ func TestRefusedTokensTellTheirOutcomes(t *testing.T) {
 		}
 	})
 }
+
+// What was refused in a commit that may be in the log was not committed, whatever becomes of the others.
+func TestRefusedInACommitThatIsNotConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, store := newFaulty()
+		b := openOnly(t, store, seb.InVirtualTime(seb.Options{Batching: seb.Timed(time.Second, 1<<20)}))
+		defer kill(t, b)
+		mustCreateTopic(t, b, "t", 1)
+		taken, err := b.AppendAsync(t.Context(), "t", values("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused, err := b.AppendAsync(t.Context(), "t", values("b"), seb.ToPartition(0), seb.IfOffset(7))
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.On(objstore.VerbCreate, "", func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
+			return storetest.Answer{}, objstore.ErrStopped
+		})
+		_, err = taken.Wait(t.Context())
+		wantOutcome(t, err, seb.Unknown)
+		_, err = refused.Wait(t.Context())
+		wantCode(t, err, seb.CodeBrokerStopped)
+		wantOutcome(t, err, seb.NotCommitted)
+	})
+}
+
+// An owner that could not have the next attempt of a record counted, and knows that it was not, lets the
+// worker of the last one go on.
+func TestLeaseIsExtendedWhenTheNextAttemptWasNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, store := newFaulty()
+		opts := immediate()
+		opts.StaleMax = time.Hour
+		b := open(t, store, opts)
+		mustCreateTopic(t, b, "t", 1)
+		q := b.Queue("t", "work")
+		mustSet(t, q, seb.QueueUpdate{})
+		mustAppend(t, b, "t", "x")
+		first := mustReceive(t, q, 1, 0)
+		held := make(chan struct{})
+		store.On(objstore.VerbCreate, "log/", storetest.Hold(held))
+		if _, err := b.AppendAsync(t.Context(), "t", values("under way")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		go func() { _, _ = q.Receive(t.Context(), seb.ReceiveOptions{Wait: 61 * time.Second}) }()
+		time.Sleep(60*time.Second + 100*time.Millisecond) // the lease has ended, and the claim was withdrawn
+		if _, err := q.Extend(t.Context(), time.Minute, first[0].Token); err != nil {
+			t.Error(err)
+		}
+		close(held)
+		time.Sleep(time.Minute)
+	})
+}

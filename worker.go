@@ -68,8 +68,7 @@ const (
 // Run works until ctx ends, waits for the handlers under way, and returns nil; or it
 // returns why it can't go on, such as that the queue was deleted. It asks for records only
 // as handlers are free.
-func (w *Worker) Run(ctx context.Context) (err error) {
-	defer reads(&err)
+func (w *Worker) Run(ctx context.Context) error {
 	c := *w
 	def(&c.Concurrency, 1)
 	def(&c.Lease, QueueLeaseDefault)

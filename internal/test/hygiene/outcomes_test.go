@@ -19,6 +19,7 @@ var outcomesElsewhere = map[string]string{
 	"Consumer.Follower":   "it may create the consumer, and then has the outcome of that",
 	"Error.Unwrap":        "what it returns is a cause",
 	"RetryIn.Unwrap":      "what it returns is a cause",
+	"Worker.Run":          "its error is that of the source, which need not be a Queue",
 }
 
 // checkOutcomes reports exported functions of the root package that return an error, and do not
