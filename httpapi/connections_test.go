@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/httpconn"
 )
 
 func TestLimitListenerQueuesConnections(t *testing.T) {
@@ -122,7 +123,7 @@ func TestIdleConnectionGivesWay(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		second.get("/livez")
 		time.Sleep(2 * time.Second)
-		s.wantServed(t, idleMin-5*time.Second)
+		s.wantServed(t, httpconn.IdleMin-5*time.Second)
 		if _, err := first.in.ReadByte(); !errors.Is(err, io.EOF) {
 			t.Errorf("the longest idle connection is open: %v", err)
 		}
@@ -175,7 +176,7 @@ func TestWaitingReadKeepsItsPlace(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		s.wantServed(t, 40*time.Second+idleMin)
+		s.wantServed(t, 40*time.Second+httpconn.IdleMin)
 		<-read
 	})
 }
@@ -209,7 +210,7 @@ func TestHalfARequestKeepsItsPlace(t *testing.T) {
 	bubbleOf(t, seb.Options{}, 1, func(t *testing.T, s *server) {
 		first := s.newClient(t)
 		first.get("/livez")
-		time.Sleep(idleMin + time.Second)
+		time.Sleep(httpconn.IdleMin + time.Second)
 		if _, err := io.WriteString(first.conn, "GET /livez HTTP/1.1\r\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +260,7 @@ func TestIdleConnectionUnderTLSGivesWay(t *testing.T) {
 			_, err := l.Accept()
 			second <- err
 		}()
-		time.Sleep(idleMin)
+		time.Sleep(httpconn.IdleMin)
 		synctest.Wait()
 		if len(second) != 1 {
 			t.Error("who waits gets no place")

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"github.com/simple-event-broker/seb/internal/httpconn"
 )
 
 const (
@@ -48,7 +50,7 @@ func retryLine() string {
 
 // placeWanted tells whether it is time to give way to a client that waits for a connection.
 func (s *eventWriter) placeWanted(ctx context.Context) bool {
-	return placeWanted(ctx) && time.Since(s.began) > eventStreamTurn
+	return httpconn.PlaceWanted(ctx) && time.Since(s.began) > eventStreamTurn
 }
 
 // remark sends a comment if nothing else was sent for long.

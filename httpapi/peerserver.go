@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/httpconn"
 	"github.com/simple-event-broker/seb/internal/peer"
 )
 
@@ -91,7 +92,7 @@ func peerOf(r *http.Request) *peer.Conn {
 }
 
 func (h *Handler) servePeer(rw http.ResponseWriter, r *http.Request) {
-	if placeWanted(r.Context()) {
+	if httpconn.PlaceWanted(r.Context()) {
 		rw.Header().Set("Connection", "close")
 	}
 	h.ServeHTTP(rw, r)

@@ -2,8 +2,11 @@ package httpapi
 
 import (
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
+
+	"github.com/simple-event-broker/seb/internal/httpconn"
 )
 
 const (
@@ -27,11 +30,24 @@ func NewServer(h *Handler, log *slog.Logger) *http.Server {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytesMax,
-		ConnContext:       noticeLoss,
+		ConnContext:       httpconn.NoticeLoss,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		// h answers OPTIONS * itself, with the headers of all its answers.
 		DisableGeneralOptionsHandler: true,
 	}
 	s.RegisterOnShutdown(h.Drain)
 	return s
+}
+
+// LimitConnections returns a listener for s to serve in place of l, which has at
+// most n connections open at a time; n <= 0 means no limit. While n are open
+// further clients queue, one here and the others in the kernel's backlog, and are
+// served, late, instead of being refused.
+//
+// While somebody queues places are handed on: the longest idle connection is ended,
+// once it has been idle for 10 seconds, and a connection on which a request comes is
+// closed with the answer. For that the handler, the ConnState and the ConnContext of s
+// are wrapped, so they must be set before.
+func LimitConnections(s *http.Server, l net.Listener, n int) net.Listener {
+	return httpconn.Limit(s, l, n)
 }

@@ -73,6 +73,10 @@ var layers = []layer{
 		why: "it knows HTTP headers and bytes: which record they are of is its callers' business",
 	},
 	{
+		pkg: "internal/httpconn",
+		why: "it bounds connections of any HTTP server: what is said on them is not its business",
+	},
+	{
 		pkg: "internal/peer",
 		why: "it proves which session speaks: which sessions there are, and what they say, is not its business",
 	},
@@ -113,8 +117,8 @@ var layers = []layer{
 		why: "the broker must not depend on who speaks to it or on where its objects lie",
 	},
 	{
-		pkg: "httpapi", may: []string{".", "internal/httprecord", "internal/peer"},
-		why: "an adapter uses only what every embedder can use, so that the library is complete; how HTTP carries a record, or brokers' words to each other, is no part of that",
+		pkg: "httpapi", may: []string{".", "internal/httpconn", "internal/httprecord", "internal/peer"},
+		why: "an adapter uses only what every embedder can use, so that the library is complete; how HTTP carries a record, brokers' words to each other, and limits of connections are no part of that",
 	},
 	{
 		pkg: "cmd/seb", may: []string{".", "httpapi", "objstore", "objstore/s3store", "sebprom"},

@@ -1,4 +1,4 @@
-package httpapi
+package httpconn
 
 import (
 	"context"
@@ -16,9 +16,9 @@ const (
 	peerLostAfter = 25 * time.Second
 )
 
-// noticeLoss has a connection of a server end soon after its client is lost. It is a
+// NoticeLoss has a connection of a server end soon after its client is lost. It is a
 // ConnContext.
-func noticeLoss(ctx context.Context, c net.Conn) context.Context {
+func NoticeLoss(ctx context.Context, c net.Conn) context.Context {
 	for {
 		over, ok := c.(interface{ NetConn() net.Conn })
 		if !ok {

@@ -1,4 +1,7 @@
-package httpapi
+// Package httpconn bounds how many connections an HTTP server has, and for how long it has those of lost
+// clients. It knows connections and their states: what is said on them, and how slowly a body may come, is its
+// callers' business.
+package httpconn
 
 import (
 	"context"
@@ -10,21 +13,15 @@ import (
 	"time"
 )
 
-// idleMin is for how long an idle connection is kept even if others wait for
+// IdleMin is for how long an idle connection is kept even if others wait for
 // its place. Clients that let go of theirs before that never send a request
 // into a connection that is just being closed.
-const idleMin = 10 * time.Second
+const IdleMin = 10 * time.Second
 
-// LimitConnections returns a listener for s to serve in place of l, which has at
-// most n connections open at a time; n <= 0 means no limit. While n are open
-// further clients queue, one here and the others in the kernel's backlog, and are
-// served, late, instead of being refused.
-//
-// While somebody queues places are handed on: the longest idle connection is ended,
-// once it has been idle for 10 seconds, and a connection on which a request comes is
-// closed with the answer. For that the handler, the ConnState and the ConnContext of s
-// are wrapped, so they must be set before.
-func LimitConnections(s *http.Server, l net.Listener, n int) net.Listener {
+// Limit returns a listener for s to serve in place of l, which has at most n
+// connections open at a time; n <= 0 means no limit. The handler, the ConnState and
+// the ConnContext of s are wrapped, so they must be set before.
+func Limit(s *http.Server, l net.Listener, n int) net.Listener {
 	if n <= 0 {
 		return l
 	}
@@ -116,14 +113,14 @@ func (l *limitListener) expireIdle(now time.Time) time.Duration {
 			longest, since = conn, at
 		}
 	}
-	if left := idleMin - now.Sub(since); left > 0 {
+	if left := IdleMin - now.Sub(since); left > 0 {
 		return left
 	}
 	delete(l.idle, longest)
 	// As if its idle timeout were over: the server closes it, unless a request
 	// has come meanwhile, which is then answered.
 	_ = longest.SetReadDeadline(now) // or it is closed already
-	return idleMin
+	return IdleMin
 }
 
 // observe is told by the server of a connection's state.
@@ -168,8 +165,8 @@ func (l *limitListener) handOn(h http.Handler) http.Handler {
 
 type limitKey struct{}
 
-// placeWanted tells whether others wait for the place of ctx's connection.
-func placeWanted(ctx context.Context) bool {
+// PlaceWanted tells whether others wait for the place of ctx's connection.
+func PlaceWanted(ctx context.Context) bool {
 	l, ok := ctx.Value(limitKey{}).(*limitListener)
 	return ok && l.queued.Load() > 0
 }
