@@ -14,7 +14,7 @@ import (
 var (
 	simSeeds = flag.Uint64("sim.seeds", 200, "how many seeds are simulated")
 	simFirst = flag.Uint64("sim.first", 1, "the first of them")
-	simS3    = flag.Bool("sim.s3", false, "let all of them use the S3 client, instead of one in eight")
+	simS3    = flag.Bool("sim.s3", false, "let all of them use the S3 client, instead of one in 16")
 	simStory = flag.Bool("sim.story", false, "tell the story of every seed, also if all is well")
 )
 

@@ -12,15 +12,15 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// bucket is the store behind all links. It remembers what was first created
-// under each key, however long ago it was deleted.
+// bucket is the store behind all links. It keeps what was first created
+// under each key, even after its deletion.
 type bucket struct {
 	*objstore.Memory
 
 	mu     sync.Mutex
 	first  map[string][]byte
-	since  map[string]time.Time // when what stands there was created
-	firsts map[string]time.Time // when what was first created there was
+	since  map[string]time.Time // when the present object was created
+	firsts map[string]time.Time // when the first object was created
 	ghosts int                  // late creates of slots that had been deleted
 }
 
@@ -54,7 +54,7 @@ func (b *bucket) remove(key string) error {
 	return err
 }
 
-// keys returns what stands under a prefix, in order.
+// keys returns the keys under a prefix, in order.
 func (b *bucket) keys(prefix string) ([]string, error) {
 	var all []string
 	for after := ""; ; {
@@ -77,7 +77,7 @@ func (b *bucket) seqs(prefix string) ([]format.Seq, error) {
 	for _, key := range keys {
 		q, ok := format.ParseSeqKey(prefix, key)
 		if !ok {
-			return nil, fmt.Errorf("nobody should have created %s", key)
+			return nil, fmt.Errorf("an invalid key: %s", key)
 		}
 		seqs = append(seqs, q)
 	}
@@ -93,7 +93,7 @@ func (b *bucket) created(key string) time.Time {
 
 func (b *bucket) stands(key string) bool { return !b.created(key).IsZero() }
 
-// original returns what was first created under a key, nil if nothing was.
+// original returns what was first created under a key, or nil.
 func (b *bucket) original(key string) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +107,7 @@ func (b *bucket) visible(key string) time.Time {
 	return b.firsts[key]
 }
 
-// write lists what stands in the bucket, and what commits say.
+// write lists the objects of the bucket, with the entries of commits.
 func (b *bucket) write(w *strings.Builder) {
 	keys, err := b.keys("")
 	fmt.Fprintf(w, "the bucket holds %d objects (%v):\n", len(keys), err)

@@ -35,13 +35,13 @@ func (s *simulation) check(final *log) {
 	x.checkLinear(ops)
 }
 
-// checker holds what operations are compared with.
+// checker compares operations with the log.
 type checker struct {
 	sim     *simulation
 	history *history
 	final   *log
-	at      map[string][]position // where each id stands
-	lives   map[string]uint64     // in which topic
+	at      map[string][]position // of each id
+	lives   map[string]uint64     // the topic of each id
 }
 
 type position struct {
@@ -49,7 +49,7 @@ type position struct {
 	offset seb.Offset
 }
 
-// stays tells whether a topic was there from the first operation to the last.
+// stays reports whether a topic existed from the first operation to the last.
 func (x *checker) stays(name string) bool {
 	return slices.ContainsFunc(x.sim.plan.topics, func(t topic) bool { return t.name == name })
 }
@@ -62,7 +62,7 @@ func (x *checker) checkAppends(ops []*op) {
 		found := 0
 		for _, id := range o.values {
 			if len(x.at[id]) > 1 {
-				x.history.violate("AtMostOnce", "%s stands at %v", id, x.at[id])
+				x.history.violate("AtMostOnce", "%s is at %v", id, x.at[id])
 			}
 			if len(x.at[id]) > 0 {
 				found++
@@ -72,7 +72,7 @@ func (x *checker) checkAppends(ops []*op) {
 		case o.acked():
 			x.checkAcked(o)
 		case o.outcome == seb.NotCommitted && found > 0:
-			x.history.violate("NoPhantom", "in the log, though it was said that it isn't: %v", o)
+			x.history.violate("NoPhantom", "in the log, although the answer was that it isn't: %v", o)
 		case found > 0 && found < len(o.values):
 			x.history.violate("AckDurable", "%d of %d records of one append are in the log: %v", found, len(o.values), o)
 		case !o.acked() && o.outcome == "":
@@ -81,7 +81,7 @@ func (x *checker) checkAppends(ops []*op) {
 	}
 }
 
-// checkAcked expects the records of an append to stand where it was told.
+// checkAcked expects the records of an append to have the offsets that its answer told.
 func (x *checker) checkAcked(o *op) {
 	count := 0
 	told := map[position]bool{}
@@ -96,25 +96,25 @@ func (x *checker) checkAcked(o *op) {
 	}
 	for _, id := range o.values {
 		if len(x.at[id]) != 1 || !told[x.at[id][0]] {
-			x.history.violate("AckDurable", "%s, which was acknowledged, stands at %v: %v", id, x.at[id], o)
+			x.history.violate("AckDurable", "%s, which was acknowledged, is at %v: %v", id, x.at[id], o)
 		}
 	}
 }
 
 // checkOrder expects the records of an append in its order, and a client's
 // appends in the order in which it sent them, if it sent the second after the
-// answer to the first. Where there was none, the first may still be on its way,
+// answer to the first. An append without an answer may still be on its way,
 // unless both are calls of one life of a broker.
 func (x *checker) checkOrder(ops []*op) {
 	type author struct {
 		client string
 		place
 	}
-	type standing struct {
+	type latest struct {
 		op *op
 		at seb.Offset
 	}
-	last := map[author]standing{}
+	last := map[author]latest{}
 	for _, o := range ops {
 		if o.kind != appends || !x.stays(o.topic) {
 			continue
@@ -128,19 +128,19 @@ func (x *checker) checkOrder(ops []*op) {
 			before, ok := last[a]
 			after := before.op == o || ok && before.op.ret <= o.call && (before.op.acked() || direct(before.op, o))
 			if after && p.offset < before.at {
-				x.history.violate("Order", "%s stands before a record that was sent before it: %v, %v", id, before.op, o)
+				x.history.violate("Order", "%s is before a record that was sent earlier: %v, %v", id, before.op, o)
 			}
 			if !ok || p.offset > before.at {
-				last[a] = standing{o, p.offset}
+				last[a] = latest{o, p.offset}
 			}
 		}
 	}
 }
 
-// direct tells whether two operations are calls of the same life's library.
+// direct reports whether two operations are calls of the same life's library.
 func direct(a, b *op) bool { return a.broker == b.broker && a.via == viaLibrary && b.via == viaLibrary }
 
-// checkReads expects every read to have found what stands there in the end, and
+// checkReads expects every read to have found what the log has in the end, and
 // no less than its broker must have known.
 func (x *checker) checkReads(ops []*op) {
 	for i, o := range ops {
@@ -175,7 +175,7 @@ func (x *checker) checkFound(o *op, log []string) {
 			x.history.violate("DenseOffsets", "offset %d follows %d: %v", r.offset, o.records[i-1].offset, o)
 		}
 		if int(r.offset) >= len(log) || log[r.offset] != r.id {
-			x.history.violate("DenseOffsets", "%s was read at %d, and does not stand there in the end: %v", r.id, r.offset, o)
+			x.history.violate("DenseOffsets", "%s was read at %d, and is not there in the end: %v", r.id, r.offset, o)
 		}
 	}
 	if !o.acked() {
@@ -202,9 +202,9 @@ func (x *checker) asked(o *op) (seb.Offset, bool) {
 	return 0, false
 }
 
-// known returns the bounds of a partition that the broker of a read must have
-// known when it was asked, at least: those that anybody was told of before then,
-// or through that life of the broker.
+// known returns the least bounds of a partition that the broker of a read must have
+// known when it was asked: those that any client was told before the broker's last sync,
+// or that this life of the broker told.
 func (x *checker) known(before []*op, o *op, p place) (known bounds) {
 	fresh := x.freshSince(o)
 	for _, b := range before {
@@ -215,12 +215,12 @@ func (x *checker) known(before []*op, o *op, p place) (known bounds) {
 	return known
 }
 
-// staleMax is more than brokers are configured with, and than a look takes.
+// staleMax is more than the StaleMax of every broker and the time of a sync.
 const staleMax = time.Second + 10*time.Millisecond
 
-// freshSince returns as of when a read's broker must have known the log: when
-// its life began, or, if the read told where the log ends and nothing fails, or
-// any more, just before it was asked.
+// freshSince returns the time whose log a read's broker must have known. That is when
+// its life began or, if the read told where the log ends and there are no faults,
+// just before the broker was asked.
 func (x *checker) freshSince(o *op) time.Duration {
 	began := x.sim.began(o.broker)
 	if (x.sim.plan.calm || o.client == atEnd) && o.next == o.end {
@@ -229,7 +229,7 @@ func (x *checker) freshSince(o *op) time.Duration {
 	return began
 }
 
-// acknowledged returns how many records of a partition anybody was told of before then.
+// acknowledged returns how many records of a partition any client had been told of by then.
 func (x *checker) acknowledged(ops []*op, p place, then time.Duration) (end seb.Offset) {
 	for _, o := range ops {
 		if o.ret <= then {
@@ -239,8 +239,7 @@ func (x *checker) acknowledged(ops []*op, p place, then time.Duration) (end seb.
 	return end
 }
 
-// told returns the bounds of a partition that an operation's answer speaks of, at
-// least.
+// told returns the least bounds of a partition that follow from an operation's answer.
 func told(o *op, p place) (b bounds) {
 	if o.topic != p.topic {
 		return b

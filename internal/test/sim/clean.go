@@ -8,8 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// clean deletes, now and then, all that the log's rules allow anybody to delete,
-// as brokers of a version to come will do.
+// clean deletes, now and then, all that the log's rules allow a broker to delete.
 func (s *simulation) clean() {
 	r := stream(s.cfg.Seed, "clean")
 	for !s.healed() {

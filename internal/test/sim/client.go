@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// client does one operation after the other, through whatever broker it picks.
+// client does one operation after the other, each through a broker that it picks.
 type client struct {
 	sim  *simulation
 	name string
@@ -21,16 +21,16 @@ type client struct {
 	http *http.Client
 
 	sent         int
-	starts, ends map[place]seb.Offset // as far as it knows
-	churn, free  []string             // topics of its own, which may be there, and which it deleted
-	grown        map[string]int       // to how many partitions, by topic
-	versions     map[subject]string   // of consumers, that it was told last
+	starts, ends map[place]seb.Offset   // as far as the client knows
+	churn, free  []string               // topics of its own: those that may exist, and those it deleted
+	grown        map[string]int         // to how many partitions, by topic
+	versions     map[consumerRef]string // of consumers, the last that it was told
 
-	works bool      // on queues, and does little else
-	held  []message // that it has received, and not answered for
-	past  []message // that it has answered for
+	queueWorker bool      // it works on queues, and does little else
+	held        []message // received, and not answered for
+	past        []message // answered for
 
-	crafted []message // of which it has made something last
+	committed []message // those whose results it committed last
 }
 
 // place names a partition.
@@ -46,12 +46,12 @@ func newClient(s *simulation, index int) *client {
 func (s *simulation) newClient(name string, rng *rand.Rand) *client {
 	c := &client{
 		sim: s, name: name, rng: rng,
-		starts: map[place]seb.Offset{}, ends: map[place]seb.Offset{}, grown: map[string]int{}, versions: map[subject]string{},
+		starts: map[place]seb.Offset{}, ends: map[place]seb.Offset{}, grown: map[string]int{}, versions: map[consumerRef]string{},
 	}
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			for _, n := range s.nodes {
-				// A host is a life: nobody answers for another.
+				// A host is one life: no other life answers for it.
 				if l := n.current(); l != nil && l.name+":80" == addr {
 					return l.listen.dial(ctx, c.brittleness())
 				}
@@ -97,8 +97,8 @@ func (c *client) operate() {
 		return
 	}
 	stays := c.sim.plan.topics[c.rng.IntN(len(c.sim.plan.topics))]
-	if c.works {
-		c.labor(l, stays)
+	if c.queueWorker {
+		c.workOnQueue(l, stays)
 		return
 	}
 	partitions := c.partitionsOf(stays)
@@ -130,8 +130,7 @@ func (c *client) operate() {
 	}
 }
 
-// call runs an operation with a caller of a kind that chance decides, for as
-// long as chance lets it wait.
+// call runs an operation through the library or HTTP, with a random timeout.
 func (c *client) call(l *life, o *op, do func(context.Context, caller)) {
 	c.send(l, o, do)
 	c.sim.history.add(o)
@@ -161,7 +160,7 @@ func (c *client) append(l *life, topic string, partitions int) {
 	c.deliver(l, o, key, c.compose(o))
 }
 
-// compose makes up the records of an append.
+// compose makes the records of an append.
 func (c *client) compose(o *op) (values []string) {
 	for range pick(c.rng, 1, 1, 2, 5) {
 		c.sent++
@@ -192,14 +191,14 @@ func (c *client) deliver(l *life, o *op, key string, values []string) {
 	}
 }
 
-// insist does an append with an idempotency key until it is acknowledged, or some
-// times, and then perhaps once more, through whatever brokers. All of that is one
-// operation, which may succeed once.
+// insist does an append with an idempotency key until it is acknowledged, a few times
+// at most, and then perhaps once more, through any broker. All of that is one
+// operation, which may take effect once.
 func (c *client) insist(l *life, o *op, key string, values []string) {
 	o.client = c.name
 	begun := c.sim.now()
 	for range pick(c.rng, 1, 3, 6) {
-		if c.try(l, o, key, values); o.acked() && chance(c.rng, 0.7) {
+		if c.attempt(l, o, key, values); o.acked() && chance(c.rng, 0.7) {
 			break
 		}
 		c.think()
@@ -211,16 +210,16 @@ func (c *client) insist(l *life, o *op, key string, values []string) {
 	c.sim.history.add(o)
 }
 
-// try sends an append with its idempotency key, and notes in o what is known of it after that.
-func (c *client) try(l *life, o *op, key string, values []string) {
+// try sends an append with its idempotency key, and notes in o what the client knows after that.
+func (c *client) attempt(l *life, o *op, key string, values []string) {
 	t := &op{kind: appends, topic: o.topic, partition: o.partition, values: o.values, key: o.key, ifOffset: o.ifOffset, delay: o.delay}
 	c.send(l, t, func(ctx context.Context, by caller) { by.append(ctx, t, key, values) })
 	switch {
 	case t.failure == seb.CodeIdempotencyKeyReused:
 		c.sim.history.violate("AtMostOnce", "a retry is taken for another append: %v", t)
-	case o.acked() && o.broker != "": // by an earlier try
+	case o.acked() && o.broker != "": // by an earlier attempt
 		if t.acked() && !slices.Equal(t.ranges, o.ranges) || t.conflicts() {
-			c.sim.history.violate("AtMostOnce", "a retry is answered otherwise: %v, then %v", o, t)
+			c.sim.history.violate("AtMostOnce", "a retry got another answer: %v, then %v", o, t)
 		}
 	case o.passed() && t.acked():
 		c.sim.history.violate("Condition", "a conflict became a success: %v, then %v", o, t)

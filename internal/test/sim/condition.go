@@ -6,8 +6,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// appendIf appends where the client believes the partition to end, as one does who
-// has read it and decided: again from where it is told that it ends, or not.
+// appendIf appends where the client believes the partition to end, as a client does that
+// decides by what it has read. After a conflict it may try again with the end that it was told.
 func (c *client) appendIf(l *life, p place) {
 	for range pick(c.rng, 1, 2, 3) {
 		end := c.ends[p]
@@ -23,19 +23,19 @@ func (c *client) appendIf(l *life, p place) {
 	}
 }
 
-// conflicts tells whether an append was refused for its condition.
+// conflicts reports whether an append was refused for its condition.
 func (o *op) conflicts() bool { return o.kind == appends && o.failure == seb.CodeOffsetConflict }
 
-// passed tells whether a conflict says that the condition can't come true any more.
+// passed reports whether a conflict tells an end beyond the condition, which can never hold then.
 func (o *op) passed() bool { return o.conflicts() && o.ifOffset != nil && o.end > *o.ifOffset }
 
-// checkConditions expects appends with a condition to stand where it says, or
-// nowhere, and conflicts to be some. That the partition had the end they tell when
-// they were told, checkLinear looks at.
+// checkConditions expects the records of an append with a condition at the offset of the
+// condition, or not in the log, and conflicts only where the condition does not hold. checkLinear
+// checks that the partition had the end that a conflict tells.
 func (x *checker) checkConditions(ops []*op) {
 	for _, o := range ops {
 		if o.conflicts() && (o.ifOffset == nil || o.end == *o.ifOffset) {
-			x.history.violate("Condition", "it is no conflict: %v", o)
+			x.history.violate("Condition", "this is not a conflict: %v", o)
 		}
 		if o.ifOffset == nil || !x.stays(o.topic) {
 			continue
@@ -43,7 +43,7 @@ func (x *checker) checkConditions(ops []*op) {
 		for i, id := range o.values {
 			want := position{place{o.topic, o.partition}, *o.ifOffset + seb.Offset(i)}
 			if at := x.at[id]; len(at) > 0 && !slices.Contains(at, want) {
-				x.history.violate("Condition", "%s stands at %v: %v", id, at, o)
+				x.history.violate("Condition", "%s is at %v: %v", id, at, o)
 			}
 		}
 	}

@@ -11,16 +11,16 @@ import (
 // checkConsumers expects consumers to have moved by what clients asked for, and by
 // nothing else, and every answer to tell where they stood.
 func (x *checker) checkConsumers(ops []*op) {
-	for _, s := range x.subjects(ops) {
-		was := x.final.all.standings(s)
-		var deeds []deed
+	for _, s := range x.consumers(ops) {
+		history := x.final.all.positionHistory(s)
+		var effects []effect
 		for i, o := range ops {
 			if o.topic == s.topic {
-				deeds = append(deeds, x.deeds(ops[:i], o, s)...)
+				effects = append(effects, x.effects(ops[:i], o, s)...)
 			}
 		}
-		x.checkMoves(s, was, deeds)
-		x.checkStandings(s, was, deeds)
+		x.checkMoves(s, history, effects)
+		x.checkPositionHistory(s, history, effects)
 	}
 	for i, o := range ops {
 		x.checkConsumed(ops[:i], o)
@@ -30,42 +30,42 @@ func (x *checker) checkConsumers(ops []*op) {
 	}
 }
 
-// subjects returns all consumers that clients spoke of, or that the log knows.
-func (x *checker) subjects(ops []*op) []subject {
-	all := map[subject]bool{}
+// consumers returns all consumers that operations or the log name.
+func (x *checker) consumers(ops []*op) []consumerRef {
+	all := map[consumerRef]bool{}
 	for _, o := range ops {
 		if o.consumer != "" {
-			all[subject{o.topic, o.consumer}] = true
+			all[consumerRef{o.topic, o.consumer}] = true
 		}
 	}
 	for _, in := range x.final.all {
 		for _, c := range in.consumers {
-			all[subject{in.name, c.name}] = true
+			all[consumerRef{in.name, c.name}] = true
 		}
 	}
-	return slices.SortedFunc(maps.Keys(all), func(a, b subject) int {
+	return slices.SortedFunc(maps.Keys(all), func(a, b consumerRef) int {
 		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.consumer, b.consumer))
 	})
 }
 
-// checkMoves looks at every move by itself, so that what is wrong has a name.
-func (x *checker) checkMoves(s subject, was []*standing, deeds []deed) {
-	for i := range len(was) - 1 {
-		from, to := was[i], was[i+1]
-		if !slices.ContainsFunc(deeds, func(d deed) bool { return d.takes != nil && d.takes(from, to) }) {
+// checkMoves checks every move by itself, so that a violation names the wrong move.
+func (x *checker) checkMoves(s consumerRef, history []*positions, effects []effect) {
+	for i := range len(history) - 1 {
+		from, to := history[i], history[i+1]
+		if !slices.ContainsFunc(effects, func(d effect) bool { return d.changes != nil && d.changes(from, to) }) {
 			x.history.violate("ConsumerAsAsked", "%v went from %v to %v, which nobody asked for", s, from, to)
 		}
 	}
 	winners := map[string]*op{}
-	for _, d := range deeds {
+	for _, d := range effects {
 		o := d.op
-		if d.finds != nil && !slices.ContainsFunc(was, d.finds) {
-			x.history.violate("ConsumerAsAsked", "it never stood so: %v", o)
+		if d.finds != nil && !slices.ContainsFunc(history, d.finds) {
+			x.history.violate("ConsumerAsAsked", "it never had these positions: %v", o)
 		}
 		if o.kind != commits || !o.acked() || o.with != nil {
 			continue
 		}
-		if !slices.ContainsFunc(was, func(s *standing) bool { return s != nil && s.is(o.told[0]) && maps.Equal(s.moved, o.offsets) }) {
+		if !slices.ContainsFunc(history, func(s *positions) bool { return s != nil && s.is(o.told[0]) && maps.Equal(s.moved, o.offsets) }) {
 			x.history.violate("AckDurable", "a commit that was acknowledged is not in the log: %v", o)
 		}
 		if won := winners[o.version]; o.version != "" && won != nil {

@@ -27,7 +27,7 @@ func (p *past) moved(id uint64, to seb.Offset) {
 // consumer adds an operation on consumer "k" through life A1, from a second to the next.
 // A failure ends with the outcome it has, if it has one.
 func (p *past) consumer(at int, what kind, failure seb.Code, outcome seb.Outcome) *op {
-	o := subject{"t", "k"}.op(what)
+	o := consumerRef{"t", "k"}.op(what)
 	o.client, o.broker, o.via, o.failure, o.outcome = fmt.Sprint("k", at), "A1", viaLibrary, failure, outcome
 	o.call = time.Duration(at) * time.Second
 	o.ret = o.call + time.Second
@@ -45,7 +45,7 @@ func (p *past) created(at int, id uint64) {
 
 // tells1 lets an answer tell of consumer "k".
 func (o *op) tells1(id uint64, count int, at seb.Offset) {
-	o.told = []standing{{consumer: "k", version: fmt.Sprintf("%d.%d", id, count), at: []seb.Offset{at}}}
+	o.told = []positions{{consumer: "k", version: fmt.Sprintf("%d.%d", id, count), at: []seb.Offset{at}}}
 }
 
 // describe adds an answer that tells of consumer "k".
@@ -58,7 +58,7 @@ func (p *past) describe(at int, id uint64, count int, offset seb.Offset) *op {
 // commit adds a commit that was acknowledged, but not what it did.
 func (p *past) commit(at int, to seb.Offset, told string) *op {
 	o := p.consumer(at, commits, "", "")
-	o.offsets, o.told = seb.Offsets{0: to}, []standing{{version: told}}
+	o.offsets, o.told = seb.Offsets{0: to}, []positions{{version: told}}
 	return o
 }
 

@@ -30,7 +30,7 @@ func (l library) commit(ctx context.Context, o *op) {
 	}
 	version, err := l.of(o).Commit(ctx, o.offsets, opts...)
 	if err == nil {
-		o.told = []standing{{version: version}}
+		o.told = []positions{{version: version}}
 	}
 	o.fail(err)
 }
@@ -69,11 +69,11 @@ func (o *op) tell(info seb.ConsumerInfo, err error) {
 		o.fail(err)
 		return
 	}
-	o.told = append(o.told, standingOf(info))
+	o.told = append(o.told, positionsOf(info))
 }
 
-func standingOf(info seb.ConsumerInfo) standing {
-	s := standing{consumer: info.Name, version: info.Version}
+func positionsOf(info seb.ConsumerInfo) positions {
+	s := positions{consumer: info.Name, version: info.Version}
 	for _, p := range info.Positions {
 		s.at, s.bounds = append(s.at, p.Next), append(s.bounds, bounds{p.Start, p.End})
 	}

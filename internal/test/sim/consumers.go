@@ -8,16 +8,16 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Names of consumers. With those of players everything is done that can be done with
-// one; see [client.work] for that of workers.
+// Names of consumers. Clients use the free ones in every possible way; see [client.work] for
+// that of workers.
 const (
-	workers = "works"
-	playerA = "plays-a"
-	playerB = "plays-b"
+	workConsumer = "works"
+	freeA        = "plays-a"
+	freeB        = "plays-b"
 )
 
-// subject names a consumer, or all that had that name one after the other.
-type subject struct{ topic, consumer string }
+// consumerRef names a consumer, or all consumers that had that name one after the other.
+type consumerRef struct{ topic, consumer string }
 
 // useConsumer does something with a consumer of a topic that stays or is the client's own.
 func (c *client) useConsumer(l *life, stays topic) {
@@ -29,14 +29,14 @@ func (c *client) useConsumer(l *life, stays topic) {
 	if len(c.churn) > 0 && chance(c.rng, 0.3) {
 		topic, partitions = c.churn[len(c.churn)-1], 1
 	}
-	s := subject{topic, pick(c.rng, playerA, playerA, playerB)}
+	s := consumerRef{topic, pick(c.rng, freeA, freeA, freeB)}
 	for range pick(c.rng, 1, 2, 3) {
-		c.play(l, s, partitions)
+		c.useFreely(l, s, partitions)
 	}
 }
 
-// play does anything with a consumer.
-func (c *client) play(l *life, s subject, partitions int) {
+// useFreely does any operation with a consumer.
+func (c *client) useFreely(l *life, s consumerRef, partitions int) {
 	switch what := c.rng.IntN(16); {
 	case what < 4:
 		c.set(l, s, pick(c.rng, "", "earliest", "latest", "offsets"), partitions)
@@ -56,11 +56,11 @@ func (c *client) play(l *life, s subject, partitions int) {
 }
 
 // op returns an operation about the consumer.
-func (s subject) op(what kind) *op {
+func (s consumerRef) op(what kind) *op {
 	return &op{kind: what, topic: s.topic, consumer: s.consumer, partition: -1}
 }
 
-// someOffsets returns offsets in some partitions, seldom such as are not there yet.
+// someOffsets returns offsets in some partitions, seldom beyond the end that the client knows.
 func (c *client) someOffsets(topic string, partitions int) seb.Offsets {
 	offsets := seb.Offsets{}
 	for range 1 + c.rng.IntN(partitions) {
@@ -75,8 +75,8 @@ func (c *client) someOffsets(topic string, partitions int) seb.Offsets {
 	return offsets
 }
 
-// set creates or resets a consumer: to is "" if one that exists stays where it is.
-func (c *client) set(l *life, s subject, to string, partitions int) {
+// set creates or resets a consumer. If to is "", an existing consumer keeps its positions.
+func (c *client) set(l *life, s consumerRef, to string, partitions int) {
 	o := s.op(sets)
 	o.to = to
 	if to == "offsets" {
@@ -86,14 +86,14 @@ func (c *client) set(l *life, s subject, to string, partitions int) {
 	c.hear(o)
 }
 
-func (c *client) describe(l *life, s subject) {
+func (c *client) describe(l *life, s consumerRef) {
 	o := s.op(describes)
 	c.call(l, o, func(ctx context.Context, by caller) { by.describe(ctx, o) })
 	c.hear(o)
 }
 
 // consume reads with a consumer, from all partitions if partition is -1.
-func (c *client) consume(l *life, s subject, partition int) *op {
+func (c *client) consume(l *life, s consumerRef, partition int) *op {
 	o := s.op(consumes)
 	o.partition = partition
 	opts := seb.FetchOptions{Limit: pick(c.rng, 1, 3, 100), MaxBytes: pick(c.rng, int64(1), 10_000, 1<<20), Wait: pick(c.rng, 0, 0, 3*time.Second)}
@@ -101,9 +101,10 @@ func (c *client) consume(l *life, s subject, partition int) *op {
 	return o
 }
 
-// commit moves a consumer: if it insists, only from the version of which the client was
-// told last, or anybody. What became of it unknown, it may say the same again, to whatever broker.
-func (c *client) commit(l *life, s subject, offsets seb.Offsets, insists bool) {
+// commit moves a consumer. If it insists, the commit has a condition: the version that this
+// client, or any client, was told last. After an unknown outcome it may repeat the commit, through
+// any broker.
+func (c *client) commit(l *life, s consumerRef, offsets seb.Offsets, insists bool) {
 	var version string
 	if insists {
 		version = c.versionOf(s)
@@ -122,9 +123,9 @@ func (c *client) commit(l *life, s subject, offsets seb.Offsets, insists bool) {
 	}
 }
 
-// versionOf returns the version of a consumer of which the client was told last, or
-// anybody, so that several insist on the same; "" if nobody was.
-func (c *client) versionOf(s subject) string {
+// versionOf returns the version of a consumer that this client or any client was told last, so
+// that several clients insist on the same one; "" if no client was told any.
+func (c *client) versionOf(s consumerRef) string {
 	if chance(c.rng, 0.5) && c.versions[s] != "" {
 		return c.versions[s]
 	}
@@ -133,23 +134,22 @@ func (c *client) versionOf(s subject) string {
 	return c.sim.versions[s]
 }
 
-// hear remembers the version that an answer told.
+// hear keeps the version that an answer told.
 func (c *client) hear(o *op) {
 	if len(o.told) == 0 || o.told[0].version == "" {
 		return
 	}
-	s := subject{o.topic, o.consumer}
+	s := consumerRef{o.topic, o.consumer}
 	c.versions[s] = o.told[0].version
 	c.sim.mu.Lock()
 	defer c.sim.mu.Unlock()
 	c.sim.versions[s] = o.told[0].version
 }
 
-// finalLists lists all consumers when all is well, and has been for longer than a
-// broker may be behind.
+// finalLists lists all consumers when the store has been well for longer than StaleMax.
 func (s *simulation) finalLists(l *life) {
 	for _, t := range s.plan.topics {
-		o := subject{topic: t.name}.op(lists)
+		o := consumerRef{topic: t.name}.op(lists)
 		s.do(l, o, func(ctx context.Context, by caller) { by.list(ctx, o) })
 		if !o.acked() {
 			s.history.violate("Liveness", "on a store that is well: %v", o)

@@ -58,7 +58,7 @@ func (w wire) commit(ctx context.Context, o *op) {
 	}
 	answer := w.do(ctx, o, http.MethodPost, pathOf(o)+"/commit", "application/json", fmt.Appendf(nil, `{"offsets":%s}`, offsets))
 	if answer != nil {
-		o.told = []standing{{version: answer.etag()}}
+		o.told = []positions{{version: answer.etag()}}
 	}
 }
 
@@ -104,7 +104,7 @@ func (w wire) list(ctx context.Context, o *op) {
 		return
 	}
 	for _, c := range a.Consumers {
-		o.told = append(o.told, c.standing())
+		o.told = append(o.told, c.positions())
 	}
 }
 
@@ -115,9 +115,9 @@ func (w wire) tell(o *op, from *answer) {
 		o.lose(err)
 		return
 	}
-	s := a.standing()
+	s := a.positions()
 	s.version = from.etag()
-	o.told = []standing{s}
+	o.told = []positions{s}
 }
 
 // consumerAnswer is how an answer describes a consumer.
@@ -131,8 +131,8 @@ type consumerAnswer struct {
 	}
 }
 
-func (a consumerAnswer) standing() standing {
-	s := standing{consumer: a.Name}
+func (a consumerAnswer) positions() positions {
+	s := positions{consumer: a.Name}
 	for _, p := range a.Positions {
 		s.at, s.bounds = append(s.at, p.Offset), append(s.bounds, bounds{p.StartOffset, p.EndOffset})
 	}

@@ -21,12 +21,11 @@ const frontBucket = "bucket"
 // tokenPrefix makes a continuation token of a key, so that it isn't one.
 const tokenPrefix = "after:"
 
-// front is what one process sees of S3: a front end that serves what the S3
-// client sends. What the weather does to a request becomes what S3 and the
-// network would answer.
+// front is the S3 front end of one process. It serves what the S3
+// client sends. A fault of the network becomes what a client of S3 would see.
 type front struct {
 	link   *link
-	store  objstore.Store // the bucket, behind the weather
+	store  objstore.Store // the bucket, behind the network
 	listen *listener
 	server *http.Server
 	ledger *ledger
@@ -157,14 +156,14 @@ func (f *front) list(w http.ResponseWriter, r *http.Request) {
 	if goesOn {
 		after = token
 	}
-	limit, _ := strconv.Atoi(query.Get("max-keys")) // 0 if there is none
+	limit, _ := strconv.Atoi(query.Get("max-keys")) // 0 without the parameter
 	page, err := f.store.List(r.Context(), prefix, after, limit)
 	if !f.answer(w, r, call{objstore.VerbList, prefix, page.Time, err}, http.StatusOK) {
 		return
 	}
 	result := listResult{IsTruncated: page.More}
 	if !goesOn && chance(f.link.draw("empty page "+prefix), 0.1) {
-		page.Keys, result.IsTruncated = nil, true // S3 may, if it has looked at a lot
+		page.Keys, result.IsTruncated = nil, true // S3 may, after it has scanned many keys
 	}
 	for _, key := range page.Keys {
 		result.Contents, after = append(result.Contents, listedObject{key}), key
@@ -175,7 +174,7 @@ func (f *front) list(w http.ResponseWriter, r *http.Request) {
 	_ = xml.NewEncoder(w).Encode(result) // to a connection that may be broken
 }
 
-// call is what came of a request at the bucket.
+// call is the result of a request at the bucket.
 type call struct {
 	verb objstore.Verb
 	key  string
@@ -183,7 +182,7 @@ type call struct {
 	err  error
 }
 
-// answer sends a status and all headers, and tells whether it is that of success.
+// answer sends a status and all headers, and reports whether the status is that of success.
 func (f *front) answer(w http.ResponseWriter, r *http.Request, c call, success int) bool {
 	exists, missing := errors.Is(c.err, objstore.ErrExists), errors.Is(c.err, objstore.ErrNotFound)
 	if c.err != nil && !exists && !missing {
@@ -209,7 +208,7 @@ func (f *front) answer(w http.ResponseWriter, r *http.Request, c call, success i
 }
 
 // fail answers as S3 does when it was too busy to execute a request, or has
-// executed it and can't tell.
+// executed it and does not know.
 func (f *front) fail(w http.ResponseWriter, r *http.Request, c call) {
 	how := f.link.draw("answer " + string(c.verb) + " " + stableKey(c.key)).IntN(5)
 	switch lost := errors.Is(c.err, errLost); {
@@ -232,5 +231,5 @@ func (f *front) fail(w http.ResponseWriter, r *http.Request, c call) {
 func refuse(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code><Message>as the weather has it</Message></Error>", code)
+	_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code><Message>an injected fault</Message></Error>", code)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// newTestFront returns a front end of an empty bucket in fair weather.
+// newTestFront returns a front end of an empty bucket with a healthy network.
 func newTestFront(t *testing.T) *front {
 	t.Helper()
 	s := &simulation{bucket: newBucket(), history: newHistory(func() time.Duration { return 0 })}
@@ -24,8 +24,8 @@ func newTestFront(t *testing.T) *front {
 	return f
 }
 
-// The S3 client and the front end make a store of the bucket, so that what goes
-// wrong between them is the weather.
+// The S3 client and the front end make a store of the bucket, so that every fault
+// between them comes from the network.
 func TestFrontEndIsAStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) objstore.Store {
 		f := newTestFront(t)

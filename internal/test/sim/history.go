@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// kind is what an operation was to do.
+// kind is what an operation does.
 type kind string
 
 const (
@@ -45,48 +45,48 @@ const (
 	dissolves kind = "dissolve"
 )
 
-// How an operation was done.
+// How a client sent an operation.
 const (
 	viaLibrary = "library"
 	viaHTTP    = "http"
 )
 
-// op is one operation of one client, and all that the client learned.
+// op is one operation of one client, and all that the client learned from its answer.
 type op struct {
 	client string
 	broker string // the life it was sent to
 	via    string
 	kind   kind
 	topic  string
-	// partition of a read or trim; of an append -1 if its records may go anywhere;
-	// of an update how many there are to be, 0 if as many as there are; of what is
-	// done with a consumer -1, or that of the records that were wanted, or came
+	// partition is that of a read or trim. For an append it is -1 if the broker chooses;
+	// for an update the new number of partitions, 0 if that stays; for a read with a
+	// consumer that of the records, or -1 if any will do.
 	partition int
 	call, ret time.Duration
 
 	values []string // ids of what an append sends, in order
 	key    string   // its idempotency key, "" if it has none
-	// ifOffset is the end that an append insists on, nil if on none.
+	// ifOffset is the end that an append insists on, or nil.
 	ifOffset *seb.Offset
 
-	// What came back. A failure is an error's code, "" if the answer was
-	// useful; a write's outcome tells what became of it.
+	// The answer. A failure is an error's code, "" if the operation succeeded;
+	// outcome is that of a failed write.
 	failure seb.Code
 	outcome seb.Outcome
 	detail  string
 	ranges  []seb.Range // of an append
 
 	consumer string
-	to       string      // where it is set to, "" if it is only created
-	offsets  seb.Offsets // that are committed, or that it is set to
-	version  string      // that the commit insists on, "" if on none
-	created  bool        // it was, as the answer to a set tells
-	told     []standing  // what an answer tells of consumers
+	to       string      // where a set moves it, "" if it only creates it
+	offsets  seb.Offsets // that are committed or set
+	version  string      // that the commit insists on, or ""
+	created  bool        // the answer to a set tells that it created the consumer
+	told     []positions // what an answer tells of consumers
 
 	before seb.Offset // to which a trim moves the start
 	apiKey uint64     // its id
-	config int64      // the retention in bytes that an update sets, each another one
-	is     shape      // of a topic, as the answer to an update tells
+	config int64      // the retention in bytes that an update sets; no two set the same
+	is     shape      // of a topic, from the answer to an update
 
 	from      seb.Position
 	records   []seen // of a read
@@ -97,12 +97,12 @@ type op struct {
 	delay    *time.Duration // of an append, or a nack
 	reason   string         // of a nack
 	lease    time.Duration  // that a receive or an extension asks for
-	tokens   []message      // that it answers for
-	verdicts []seb.Code     // for each of them, "" if it was taken
-	until    time.Duration  // to when leases were extended
+	tokens   []message      // the messages that it answers for
+	verdicts []seb.Code     // one for each token, "" if the broker took it
+	until    time.Duration  // the end of the extended leases
 	messages []message      // that were received
 	touched  int64          // how many records were purged or redriven
-	with     *together      // the commit that it is a part of, nil if it is none
+	with     *together      // the commit that it is a part of, or nil
 }
 
 // seen is a record that a read found.
@@ -113,7 +113,7 @@ type seen struct {
 
 func (o *op) acked() bool { return o.failure == "" }
 
-// asks tells whether an operation has no outcome but its answer.
+// asks reports whether an operation only asks, so that it has no outcome.
 func (o *op) asks() bool {
 	return o.kind == reads || o.kind == consumes || o.kind == describes || o.kind == lists || o.kind == receives || o.kind == extends
 }
@@ -187,7 +187,7 @@ func (o *op) String() string {
 	return s.String()
 }
 
-// history is what happened: operations, events, and what should not have.
+// history has the operations, events and violations of a run.
 type history struct {
 	now   func() time.Duration
 	begun time.Time
@@ -220,7 +220,7 @@ func (h *history) note(format string, args ...any) {
 	h.notes = append(h.notes, note{h.now(), fmt.Sprintf(format, args...)})
 }
 
-// violate notes that an invariant does not hold.
+// violate adds that an invariant does not hold.
 func (h *history) violate(invariant, format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -244,7 +244,7 @@ func (h *history) identify(value string) (id string, ok bool) {
 	return id, h.values[id] == value
 }
 
-// write tells the story in order.
+// write writes operations and notes in the order of their times.
 func (h *history) write(w *strings.Builder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

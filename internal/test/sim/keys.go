@@ -15,19 +15,18 @@ type apiKey struct {
 	secret string
 }
 
-// setUpKeys creates the key by which clients of a log with API keys do everything
-// over HTTP.
+// setUpKeys creates the API key that clients use over HTTP, in a log with API keys.
 func (s *simulation) setUpKeys() {
-	for try := 0; s.plan.keys && s.secret == ""; try++ {
-		s.sleep(between(stream(s.cfg.Seed, "keys", try), time.Millisecond, time.Second))
+	for attempt := 0; s.plan.keys && s.secret == ""; attempt++ {
+		s.sleep(between(stream(s.cfg.Seed, "keys", attempt), time.Millisecond, time.Second))
 		if s.now() > lifetimeMax {
 			s.giveUp("no broker creates an API key")
 		}
-		l := s.nodes[try%len(s.nodes)].current()
+		l := s.nodes[attempt%len(s.nodes)].current()
 		if l == nil {
 			continue
 		}
-		opts := seb.KeyOptions{Name: fmt.Sprintf("ops-%d", try), Scopes: seb.ScopeAdmin}
+		opts := seb.KeyOptions{Name: fmt.Sprintf("ops-%d", attempt), Scopes: seb.ScopeAdmin}
 		if _, secret, err := l.broker.CreateKey(context.Background(), opts); err == nil {
 			s.secret, s.secretSince = secret, s.now()
 		}
@@ -75,7 +74,7 @@ func (c *client) createKey(l *life, name string) {
 	}
 }
 
-// callLibrary runs an operation that only the library is asked for.
+// callLibrary runs an operation that clients do through the library only.
 func (c *client) callLibrary(l *life, o *op, do func(context.Context, *seb.Broker) error) {
 	o.client, o.broker, o.via, o.call = c.name, l.name, viaLibrary, c.sim.now()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -85,8 +84,7 @@ func (c *client) callLibrary(l *life, o *op, do func(context.Context, *seb.Broke
 	c.sim.history.add(o)
 }
 
-// finalShows shows every key to a broker when all is well, and has been for longer
-// than it may be behind.
+// finalShows shows every key to a broker when the store has been well for longer than StaleMax.
 func (s *simulation) finalShows(l *life) {
 	for _, key := range s.keys {
 		o := &op{kind: shows, apiKey: key.id, client: atEnd, broker: l.name, via: viaLibrary, call: s.now()}
@@ -97,12 +95,12 @@ func (s *simulation) finalShows(l *life) {
 	}
 }
 
-// checkKeys expects no key to be accepted by a broker that must have known that it was
-// revoked, and none to be refused that nobody can have revoked.
+// checkKeys expects a broker to refuse a key that it must have known to be revoked, and to accept
+// a key that no client can have revoked.
 func (x *checker) checkKeys(ops []*op) {
 	for _, o := range ops {
-		// A life that began before may have let somebody in without a key, and ends that
-		// when it learns that there are keys.
+		// A life that began earlier may have served a request without a key, and refuses the
+		// rest of it when it learns that there are keys.
 		if o.failure == seb.CodeUnauthorized && o.via == viaHTTP && x.sim.began(o.broker) >= x.sim.secretSince {
 			x.history.violate("KeyAsAsked", "its key was never revoked: %v", o)
 		}

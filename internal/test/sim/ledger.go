@@ -9,13 +9,13 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// ledger compares what a process asks of its S3 client and hears from it with
-// what the front end is asked and answers. The log survives a client that
-// repeats a Create, or that takes a conflict for a key that is taken; the
-// contract of [objstore.Store] does not allow it all the same.
+// ledger compares the requests of a process to its S3 client, and the answers that it gets,
+// with the requests to the front end and its answers. The log survives a client that
+// repeats a Create, or that takes a conflict for an existing key. The
+// contract of [objstore.Store] allows neither.
 type ledger struct {
 	mu    sync.Mutex
-	lines map[line]int // how often it may still be seen on the other side
+	lines map[line]int // how often the other side may still see it
 }
 
 type line struct{ what, key string }
@@ -28,7 +28,7 @@ func (g *ledger) credit(what, key string) {
 	g.lines[line{what, key}]++
 }
 
-// debit tells whether there was a credit for it.
+// debit reports whether there was a credit for it.
 func (g *ledger) debit(what, key string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -36,7 +36,7 @@ func (g *ledger) debit(what, key string) bool {
 	return g.lines[line{what, key}] >= 0
 }
 
-// verdict names what an answer decides, "" if that is nothing.
+// verdict names what an answer decides, or "".
 func verdict(verb objstore.Verb, err error) string {
 	switch {
 	case errors.Is(err, objstore.ErrExists):

@@ -11,9 +11,9 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// bounds are what a partition is to porcupine: an append moves its end, a trim its
-// start, and answers tell both. What stands at an offset the other checks compare
-// with the log, which also knows where an append of unknown outcome ended up;
+// bounds are the model of a partition for porcupine: an append moves its end, a trim its
+// start, and answers tell both. Other checks compare the record at an offset
+// with the log. The log also has the offsets of appends with an unknown outcome;
 // those that are not in it never happened.
 type bounds struct{ start, end seb.Offset }
 
@@ -41,9 +41,9 @@ type step struct {
 	call, ret time.Duration // between which it takes effect
 
 	startMin, startMax seb.Offset
-	end                seb.Offset // -1 = whatever it is
+	end                seb.Offset // -1 = any
 	count              seb.Offset // by which it moves the end
-	trim               seb.Offset // to which it moves the start, unless that is there
+	trim               seb.Offset // to which it moves the start, unless that is beyond it already
 }
 
 const linearTimeout = time.Minute
@@ -52,7 +52,7 @@ const linearTimeout = time.Minute
 // every answer and lies between each operation's call and its return. A write of
 // unknown outcome may take effect at any later time; a read may tell what its
 // broker knew before it was asked, and a refusal tells bounds that the partition
-// had since it was asked for.
+// had after the request.
 func (x *checker) checkLinear(ops []*op) {
 	for p := range x.final.partitions {
 		if !x.stays(p.topic) {
@@ -105,8 +105,8 @@ func (x *checker) steps(o *op, p place) []step {
 	return nil
 }
 
-// startsBetween returns between what a read says that the partition starts: at its
-// first record, if it was to begin there, and before it in any case.
+// startsBetween returns the bounds of a partition's start that follow from a read: its
+// first record if it read from the start, at most that otherwise.
 func (o *op) startsBetween() (low, high seb.Offset) {
 	if o.from == seb.Earliest {
 		return o.first(), o.first()
@@ -122,7 +122,7 @@ func (o *op) first() seb.Offset {
 	return o.next
 }
 
-// appendStep returns where an append's records stand, if they do.
+// appendStep returns the step of an append, or none if its records are not in the log.
 func (x *checker) appendStep(o *op, p place) []step {
 	first, count := seb.Offset(-1), 0
 	for _, id := range o.values {

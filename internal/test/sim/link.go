@@ -16,20 +16,20 @@ import (
 
 var (
 	errCut     = errors.New("the process is dead")
-	errRefused = errors.New("refused by the weather")
+	errRefused = errors.New("refused by the network")
 	errLost    = errors.New("the answer was lost")
 )
 
-// bendsMax is how often a process gets bent answers about one key: what it reads
-// so five times it takes to be damaged in the store.
-const bendsMax = 2
+// damagedMax is how often a process gets damaged answers about one key. A process that reads
+// damaged bytes five times takes the object in the store for damaged.
+const damagedMax = 2
 
-// proofsMax is how many creates may be answered so that a probe proves nothing:
-// a broker tries three times, and then takes it for the store's way.
+// proofsMax is how many answers to creates may be such that a probe proves nothing. A broker
+// probes three times, and then refuses the store.
 const proofsMax = 8
 
-// link is the way of one process to the store. Requests on it go through the
-// weather; when the process dies, it is cut.
+// link is the way of one process to the store. Its network injects faults into requests.
+// When the process dies, the link is cut.
 type link struct {
 	sim   *simulation
 	name  string // of the process
@@ -40,21 +40,21 @@ type link struct {
 	front *front            // nil if requests go straight to the bucket
 
 	mu      sync.Mutex
-	weather weather
-	stopped time.Time     // until when the process is stopped
+	network network
+	stopped time.Time     // the process is stopped until then
 	changed chan struct{} // closed when stopped changes
 	counts  map[string]int
-	bent    map[string]int
+	damaged map[string]int
 	sent    int
-	crashAt int // the process dies at its so manieth request, 0 = it doesn't
+	crashAt int // the process dies at this request, counted from 1; 0 = it doesn't
 	isCut   bool
 }
 
 // newLink returns the way of a new process to the bucket.
-func newLink(s *simulation, name string, w weather, skew time.Duration, crash func()) *link {
+func newLink(s *simulation, name string, w network, skew time.Duration, crash func()) *link {
 	l := &link{
-		sim: s, name: name, weather: w, skew: skew, crash: crash,
-		cut: make(chan struct{}), changed: make(chan struct{}), counts: map[string]int{}, bent: map[string]int{},
+		sim: s, name: name, network: w, skew: skew, crash: crash,
+		cut: make(chan struct{}), changed: make(chan struct{}), counts: map[string]int{}, damaged: map[string]int{},
 	}
 	reached := storetest.NewFaulty(s.bucket)
 	reached.On("", "", l.travel)
@@ -71,7 +71,7 @@ func newLink(s *simulation, name string, w weather, skew time.Duration, crash fu
 }
 
 // travel is the [storetest.Fault] between a request that was sent and the
-// bucket. It goes on when the sender has stopped to wait.
+// bucket. It continues after the sender has stopped waiting.
 func (l *link) travel(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 	f, dies, err := l.begin(r)
 	if err != nil {
@@ -87,24 +87,24 @@ func (l *link) travel(ctx context.Context, r storetest.Request, next storetest.N
 	return answer, err
 }
 
-// begin draws the fate of a request. dies tells that the process does not live
-// to see the answer.
-func (l *link) begin(r storetest.Request) (f fate, dies bool, err error) {
+// begin draws the outcome of a request. dies reports that the process dies before it
+// gets the answer.
+func (l *link) begin(r storetest.Request) (f outcome, dies bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isCut {
-		return fate{}, false, errCut
+		return outcome{}, false, errCut
 	}
 	l.sent++
 	what := string(r.Verb) + " " + stableKey(r.Key)
 	rng := l.drawLocked(what)
-	f = l.weather.draw(rng, r.Verb, l.sim.plan.delay*3)
-	if l.weather.throttles(stream(l.sim.cfg.Seed, "throttle", r.Key), r.Key) {
+	f = l.network.draw(rng, r.Verb, l.sim.plan.delay*3)
+	if l.network.throttles(stream(l.sim.cfg.Seed, "throttle", r.Key), r.Key) {
 		f.refused = true
 	}
-	if f.bend != nil {
-		if l.bent[r.Key]++; l.bent[r.Key] > bendsMax {
-			f.bend = nil
+	if f.damage != nil {
+		if l.damaged[r.Key]++; l.damaged[r.Key] > damagedMax {
+			f.damage = nil
 		}
 	}
 	if stableKey(r.Key) == format.ProbePrefix {
@@ -112,28 +112,28 @@ func (l *link) begin(r storetest.Request) (f fate, dies bool, err error) {
 	}
 	if l.sent == l.crashAt {
 		if chance(rng, 0.3) {
-			f.refused = true // it dies before it has sent it
+			f.refused = true // the process dies before it has sent the request
 		}
 		return f, true, nil
 	}
 	return f, false, nil
 }
 
-// drawLocked returns the random numbers of what happens on the link, which
-// depend on how often it has happened before.
+// drawLocked returns the random numbers for a kind of event on the link. They
+// depend on how often the event has happened before.
 func (l *link) drawLocked(what string) *rand.Rand {
 	l.counts[what]++
 	return stream(l.sim.cfg.Seed, l.name, what, l.counts[what])
 }
 
-// draw is [link.drawLocked] for what happens outside of the lock.
+// draw is [link.drawLocked] for callers without the lock.
 func (l *link) draw(what string) *rand.Rand {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.drawLocked(what)
 }
 
-// stableKey leaves out what is random in a key.
+// stableKey returns a key without its random part.
 func stableKey(key string) string {
 	if strings.HasPrefix(key, format.DataPrefix) || strings.HasPrefix(key, format.ProbePrefix) {
 		key, _, _ = strings.Cut(key, "-")
@@ -145,9 +145,9 @@ func stableKey(key string) string {
 }
 
 // carry takes a request to the store and back.
-func (l *link) carry(ctx context.Context, r storetest.Request, next storetest.Next, f fate) (storetest.Answer, error) {
+func (l *link) carry(ctx context.Context, r storetest.Request, next storetest.Next, f outcome) (storetest.Answer, error) {
 	time.Sleep(f.before)
-	if f.refused || f.mortal && l.dead() {
+	if f.refused || f.diesWithSender && l.dead() {
 		return storetest.Answer{}, fmt.Errorf("%s %s: %w", r.Verb, r.Key, errRefused)
 	}
 	if f.pages > 0 && (r.Limit <= 0 || r.Limit > f.pages) {
@@ -161,8 +161,10 @@ func (l *link) carry(ctx context.Context, r storetest.Request, next storetest.Ne
 		l.later(f.again, func() { _, _ = next(ctx, r) })
 	}
 	bent := next
-	if f.bend != nil {
-		bent = func(ctx context.Context, r storetest.Request) (storetest.Answer, error) { return f.bend(ctx, r, next) }
+	if f.damage != nil {
+		bent = func(ctx context.Context, r storetest.Request) (storetest.Answer, error) {
+			return f.damage(ctx, r, next)
+		}
 	}
 	answer, err := bent(ctx, r)
 	if f.retried {
@@ -176,12 +178,12 @@ func (l *link) carry(ctx context.Context, r storetest.Request, next storetest.Ne
 		answer.Time = time.Time{}
 	}
 	if !answer.Time.IsZero() {
-		answer.Time = answer.Time.Add(l.skew + time.Duration(f.swing*float64(l.sim.plan.swing))).Truncate(time.Second) // as in a Date header
+		answer.Time = answer.Time.Add(l.skew + time.Duration(f.dateJitter*float64(l.sim.plan.dateJitter))).Truncate(time.Second) // as in a Date header
 	}
 	return answer, err
 }
 
-// later lets something happen at the store when nobody waits for it any more.
+// later sends a request to the store when its sender has stopped waiting.
 func (l *link) later(after time.Duration, do func()) {
 	l.sim.flights.Go(func() {
 		time.Sleep(after)
@@ -189,20 +191,20 @@ func (l *link) later(after time.Duration, do func()) {
 	})
 }
 
-func (l *link) setWeather(w weather) {
+func (l *link) setNetwork(w network) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.weather = w
+	l.network = w
 }
 
-// clear ends all that befalls the link.
+// clear ends all faults of the link.
 func (l *link) clear() {
 	l.stop(0)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.weather, l.crashAt = fair, 0
+	l.network, l.crashAt = healthy, 0
 	if l.front != nil {
-		l.front.listen.hangUp() // the connections of fair weather don't break
+		l.front.listen.hangUp() // connections that may break; new ones don't
 	}
 }
 
@@ -211,7 +213,7 @@ func (l *link) brittleness() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	rng := l.drawLocked("dial")
-	if !chance(rng, l.weather.refuse) {
+	if !chance(rng, l.network.refuse) {
 		return 0
 	}
 	return 1 + rng.IntN(pick(rng, 1500, 20_000))

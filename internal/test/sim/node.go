@@ -18,10 +18,10 @@ import (
 
 const (
 	openTimeout  = 2 * time.Minute
-	leaveTimeout = 30 * time.Second // serve's is ten, and a stopped link takes its time
+	leaveTimeout = 30 * time.Second // longer than the 10 s of serve, because a stopped link delays it
 )
 
-// node is a machine on which a broker runs, with its disk. It lives many lives.
+// node is a machine with its disk. Brokers run on it one after the other: its lives.
 type node struct {
 	sim  *simulation
 	name string
@@ -30,7 +30,7 @@ type node struct {
 
 	mu   sync.Mutex
 	life *life // nil while it is down
-	link *link // of the life that is, or begins
+	link *link // of the life that runs or starts
 	born int
 }
 
@@ -43,14 +43,14 @@ type life struct {
 	listen *listener
 }
 
-// current returns the life that clients can talk to, nil if there is none.
+// current returns the life that clients can talk to, nil if the node is down.
 func (n *node) current() *life {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.life
 }
 
-// present returns the link of the life that is, or begins; nil before the first.
+// present returns the link of the life that runs or starts; nil before the first.
 func (n *node) present() *link {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,7 +66,7 @@ func (n *node) run() {
 			continue
 		}
 		<-l.link.cut
-		n.bury(l)
+		n.cleanUp(l)
 		n.sim.sleep(between(n.rng, time.Millisecond, n.sim.plan.delay))
 		n.spoilCache()
 	}
@@ -78,9 +78,9 @@ func (n *node) newLife() *life {
 	l := &life{name: fmt.Sprintf("%s%d", n.name, n.born), listen: newListener()}
 	n.sim.begin(l.name)
 	// Front ends disagree by less than half the margin, whole seconds and swings included.
-	most := n.sim.plan.margin/4 - n.sim.plan.swing - time.Second
+	most := n.sim.plan.margin/4 - n.sim.plan.dateJitter - time.Second
 	skew := time.Duration(n.rng.Int64N(int64(2*most))) - most
-	l.link = newLink(n.sim, l.name, n.sim.weather(n.name), skew, func() { n.crash(l) })
+	l.link = newLink(n.sim, l.name, n.sim.network(n.name), skew, func() { n.crash(l) })
 	n.mu.Lock()
 	n.link = l.link
 	n.mu.Unlock()
@@ -90,7 +90,7 @@ func (n *node) newLife() *life {
 	return l
 }
 
-// start opens the bucket; it returns nil if that did not work out.
+// start opens the bucket. It returns nil if that failed.
 func (n *node) start() *life {
 	l := n.newLife()
 	opts := n.sim.plan.options(n.rng)
@@ -128,10 +128,10 @@ func (n *node) start() *life {
 	return l
 }
 
-// wallJumps is how often somebody sets a machine's wall clock.
+// wallJumps is how often a machine's wall clock is set.
 const wallJumps = time.Minute
 
-// wall returns a wall clock that is hours off, and now and then by others.
+// wall returns a wall clock that is hours off, by a new amount each wallJumps.
 func (n *node) wall() func() time.Time {
 	return func() time.Time {
 		r := stream(n.sim.cfg.Seed, "wall", n.name, n.sim.now()/wallJumps)
@@ -139,7 +139,7 @@ func (n *node) wall() func() time.Time {
 	}
 }
 
-// dialPeer returns how a life reaches others: by their names.
+// dialPeer returns a function by which a life connects to other lives, by their names.
 func (s *simulation) dialPeer(l *life) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
 		rng := l.link.draw("peer")
@@ -169,7 +169,7 @@ func (n *node) watch(l *life) {
 	}
 }
 
-// leave takes the life from the node, so that no new client finds it.
+// leave takes the life off the node, so that no new client finds it.
 func (n *node) leave(l *life) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -178,7 +178,7 @@ func (n *node) leave(l *life) {
 	}
 }
 
-// crash ends a life as kill -9 does: from this instant on nothing it does
+// crash ends a life as kill -9 does: from this instant on nothing that it does
 // reaches the store or a client.
 func (n *node) crash(l *life) {
 	n.leave(l)
@@ -187,8 +187,8 @@ func (n *node) crash(l *life) {
 	l.listen.hangUp()
 }
 
-// bury clears away what is left of a life that has ended.
-func (n *node) bury(l *life) {
+// cleanUp closes the server and the broker of a life that has ended.
+func (n *node) cleanUp(l *life) {
 	n.leave(l)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -196,7 +196,7 @@ func (n *node) bury(l *life) {
 		_ = l.server.Close() // the errors of a dead process reach nobody
 		_ = l.broker.Shutdown(ctx)
 	})
-	n.sim.remember(l)
+	n.sim.keepEnded(l)
 }
 
 // stop ends a life as SIGTERM does.
@@ -228,7 +228,7 @@ func (n *node) within(d time.Duration, complaint string, do func()) {
 	}
 }
 
-// spoilCache does to the cache on disk what may happen while nobody watches.
+// spoilCache deletes or damages the cache on disk, or leaves it as it is.
 func (n *node) spoilCache() {
 	if n.dir == "" {
 		return

@@ -14,22 +14,22 @@ import (
 type plan struct {
 	brokers, clients, ops int
 
-	// calm: nothing fails, so that reads must be fresh.
+	// calm: nothing fails, so that the checker can expect fresh reads.
 	calm bool
-	// clock: the clock since boot follows the bubble; otherwise it stands
-	// still, as that of a virtual machine that was restored from a snapshot.
+	// clock: the clock since boot follows the bubble. Otherwise it stands
+	// still, as in a virtual machine that was restored from a snapshot.
 	clock bool
 	cache bool
-	// swing is by how much the dates differ, at most, that one front end tells.
-	swing time.Duration
+	// dateJitter is by how much the dates of one front end differ at most.
+	dateJitter time.Duration
 	// walls: the wall clocks of machines are hours off, and jump.
 	walls bool
-	// deletes: what the rules allow is deleted.
+	// deletes: a deleter removes what the log's rules allow.
 	deletes       bool
 	delay, margin time.Duration
 	// s3: brokers reach the bucket through the S3 client, by HTTP.
 	s3 bool
-	// keys: the log has API keys, without one of which nobody does anything over HTTP.
+	// keys: the log has API keys, so that every HTTP request needs one.
 	keys bool
 
 	topics []topic // that stay
@@ -42,7 +42,7 @@ type plan struct {
 	reach reach
 }
 
-// reach is what brokers say of where they are: nothing, all the same, or where they are.
+// reach is which address brokers advertise: none, all the same one, or each its own.
 type reach string
 
 const (
@@ -54,11 +54,11 @@ const (
 // skew is more than the clocks of front ends differ from the true one.
 func (p *plan) skew() time.Duration { return p.margin/4 + time.Second }
 
-// astray is by how much the times that two brokers know may differ: what a delay may lose, or
-// gain, when another broker takes a queue over.
-func (p *plan) astray() time.Duration { return 2 * p.skew() }
+// skewBetween is by how much the times that two brokers know may differ. A delay may get this
+// much shorter or longer when another broker takes a queue over.
+func (p *plan) skewBetween() time.Duration { return 2 * p.skew() }
 
-// address returns where a life says that it is.
+// address returns the address that a life advertises.
 func (p *plan) address(life string) string {
 	switch p.reach {
 	case reachable:
@@ -119,7 +119,7 @@ func newPlan(seed uint64) plan {
 func (p *plan) planClocks(r *rand.Rand) {
 	p.walls = chance(r, 0.7)
 	if chance(r, 0.5) {
-		p.swing = p.margin / 16
+		p.dateJitter = p.margin / 16
 	}
 }
 
@@ -133,7 +133,7 @@ func (p *plan) planQueues(r *rand.Rand) {
 	p.queue.BackoffMax = 8 * p.queue.BackoffMin
 }
 
-// options returns what a broker is configured with. It may change when it restarts.
+// options returns a configuration for a broker. A restarted broker may get another one.
 func (p *plan) options(r *rand.Rand) seb.Options {
 	return seb.Options{
 		Batching:          pick(r, seb.Immediate(), seb.Immediate(), seb.Each(), seb.Timed(pick(r, time.Millisecond, 250*time.Millisecond), 64<<10)),

@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// process is the [storetest.Fault] between a process and all that it sends: it
-// does nothing while it is stopped, and learns nothing once it is dead.
+// process is the [storetest.Fault] between a process and all that it sends: a stopped
+// process sends and gets nothing, and a dead one never does.
 func (l *link) process(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 	l.whileStopped()
 	if l.dead() {
@@ -49,7 +49,7 @@ func (l *link) process(ctx context.Context, r storetest.Request, next storetest.
 	return got.answer, got.err
 }
 
-// sever makes the process dead to the world.
+// sever ends the process: it sends and gets nothing after that.
 func (l *link) sever() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *link) dead() bool {
 	return l.isCut
 }
 
-// whileStopped returns when the process is not stopped, or dead.
+// whileStopped waits until the process runs or is dead.
 func (l *link) whileStopped() {
 	for {
 		l.mu.Lock()

@@ -7,19 +7,19 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// seenDelivery is one that some client got.
+// seenDelivery is a delivery that some client got.
 type seenDelivery struct {
 	message
 	op *op
 }
 
-// answering is an operation that says what became of a delivery.
+// answering is an operation that answers for a delivery.
 type answering struct {
 	op    *op
 	index int // of its token
 }
 
-// queueChecker holds what operations with queues are compared with.
+// queueChecker compares operations with queues with the log.
 type queueChecker struct {
 	*checker
 	seen    map[delivery]seenDelivery
@@ -27,8 +27,8 @@ type queueChecker struct {
 	ops     []*op
 }
 
-// checkQueues expects queues to have handed out records as they must, and what clients said
-// of them, and nothing else, to be what the log says.
+// checkQueues expects queues to have handed out records by their rules, and the log to say what
+// clients did with them, and nothing else.
 func (x *checker) checkQueues(ops []*op) {
 	q := &queueChecker{checker: x, seen: map[delivery]seenDelivery{}, answers: map[delivery][]answering{}, ops: ops}
 	for _, o := range ops {
@@ -72,9 +72,9 @@ func (x *checker) checkQueues(ops []*op) {
 // known returns the queue of a delivery, nil if the delivery makes no sense.
 func (q *queueChecker) known(d seenDelivery) *work {
 	w := q.final.all.workOf(d.queue)
-	if w == nil || w.name != d.line || w.of.name != d.topic || d.partition >= len(w.of.partitions) ||
+	if w == nil || w.name != d.queueName || w.of.name != d.topic || d.partition >= len(w.of.partitions) ||
 		int(d.offset) >= len(w.of.partitions[d.partition].ids) || w.of.partitions[d.partition].ids[d.offset] != d.id {
-		q.history.violate("QueueAsAsked", "%v is not what stands there: %v", d.message, d.op)
+		q.history.violate("QueueAsAsked", "the log has another record there than %v: %v", d.message, d.op)
 		return nil
 	}
 	return w
@@ -86,18 +86,18 @@ func (q *queueChecker) checkDelivery(w *work, d seenDelivery) {
 	var base uint32
 	durable := false
 	for _, e := range w.events(d.spot) {
-		if e.what == wasAttempted && e.number == d.number && e.at.Duration <= d.op.ret {
-			durable, base = true, e.base
+		if e.what == wasAttempted && e.attempt == d.attempt && e.at.Duration <= d.op.ret {
+			durable, base = true, e.attemptsBefore
 		}
 	}
-	if d.number == 1 {
-		durable, base = reached(w.part(d.partition).windows, d.offset, d.op.ret), 0
+	if d.attempt == 1 {
+		durable, base = reached(w.part(d.partition).limits, d.offset, d.op.ret), 0
 	}
 	if !durable {
 		q.history.violate("OwnNumber", "%v was handed out before the log said so: %v", d.message, d.op)
 	}
-	if tries := int(d.number - base); d.attempt != tries || tries > int(w.config.Attempts) {
-		q.history.violate("AtMost", "%v is try %d of %d, and told as %d: %v", d.message, tries, w.config.Attempts, d.attempt, d.op)
+	if attempts := int(d.attempt - base); d.toldAttempt != attempts || attempts > int(w.config.Attempts) {
+		q.history.violate("AtMost", "%v is attempt %d of %d, and was told as %d: %v", d.message, attempts, w.config.Attempts, d.toldAttempt, d.op)
 	}
 	if due, delayed := w.of.delayed[d.spot]; delayed && due.until() > d.op.ret+q.early(w, due, d.op.ret) {
 		q.history.violate("NotBeforeDue", "%v is not due before %v: %v", d.message, due.until(), d.op)
@@ -116,8 +116,8 @@ func (q *queueChecker) checkDelay(o *op) {
 	}
 }
 
-// early returns by how much a delay may be cut short that an owner has waited for by then. One
-// that has committed it itself waits for all of it; others have to know how late it is.
+// early returns by how much an owner may have cut a delay short by then. An owner that committed
+// the delay itself waits for all of it. Another one depends on the skew of the store's clocks.
 func (q *queueChecker) early(w *work, d delaying, then time.Duration) time.Duration {
 	alone := q.sim.plan.brokers == 1
 	for _, o := range w.owners {
@@ -126,30 +126,30 @@ func (q *queueChecker) early(w *work, d delaying, then time.Duration) time.Durat
 	if alone {
 		return slack
 	}
-	return q.sim.plan.astray()
+	return q.sim.plan.skewBetween()
 }
 
-// slack is what times lose on the way.
+// slack is how much times lose by rounding.
 const slack = time.Millisecond
 
-// checkClaim expects a delivery to follow the one before it only when that had failed, or
+// checkClaim expects a delivery to follow the one before it only when that one had failed or
 // its lease had run out.
 func (q *queueChecker) checkClaim(w *work, d seenDelivery) {
-	before, got := q.seen[delivery{d.queue, d.spot, d.number - 1}]
+	before, got := q.seen[delivery{d.queue, d.spot, d.attempt - 1}]
 	var at time.Duration // when it was claimed
 	free, early := time.Duration(-1), time.Duration(0)
 	for _, e := range w.events(d.spot) {
 		switch {
-		case e.what == wasAttempted && e.number == d.number:
+		case e.what == wasAttempted && e.attempt == d.attempt:
 			at = e.at.Duration
-		case e.number != d.number-1:
+		case e.attempt != d.attempt-1:
 		case e.what == wasPutBack:
 			free, early = e.rest.until(), q.early(w, e.rest, d.op.ret)
 		case e.what == wasRedriven:
 			free, early = 0, 0
 		}
 	}
-	if d.number == 1 {
+	if d.attempt == 1 {
 		return
 	}
 	if free < 0 {
@@ -159,12 +159,12 @@ func (q *queueChecker) checkClaim(w *work, d seenDelivery) {
 		free = q.leaseEnd(w, before, at)
 	}
 	if at+max(slack, early) < free {
-		q.history.violate("NotBeforeDue", "at %v delivery %d of %v was claimed, and the one before had it until %v: %v, %v", at, d.number, d.spot, free, before.op, d.op)
+		q.history.violate("NotBeforeDue", "at %v delivery %d of %v was claimed, and the one before had its lease until %v: %v, %v", at, d.attempt, d.spot, free, before.op, d.op)
 	}
 }
 
-// leaseEnd returns until when a delivery that was not answered for keeps its record at
-// least, as seen at a time.
+// leaseEnd returns the earliest time at which the lease of an unanswered delivery may end,
+// given what happened until then.
 func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) time.Duration {
 	end, owned := d.until, time.Duration(-1)
 	for _, o := range w.owners {
@@ -182,10 +182,10 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 		switch o := a.op; {
 		case o.kind != extends || o.call > then:
 		case !o.acked():
-			return 0 // who knows
-		case !o.taken(a.index) || o.ret < owned: // what an owner said is lost with it
+			return 0 // the outcome is unknown
+		case !o.taken(a.index) || o.ret < owned: // extensions are lost with their owner
 		case o.call < owned+staleMax:
-			end = min(end, o.until) // who knows whose word it is: the owner before may not have heard of the next
+			end = min(end, o.until) // the previous owner may have answered, before it knew of the next
 		default:
 			end = o.until
 		}
@@ -193,34 +193,34 @@ func (q *queueChecker) leaseEnd(w *work, d seenDelivery, then time.Duration) tim
 	return end
 }
 
-// follows tells whether a delivery may be of an owner before this one, which takes it over
-// then: also one that the owner before made before its next look at the log.
+// follows reports whether a delivery may be of an earlier owner, so that this one took it over.
+// That includes one that the earlier owner made before its next sync.
 func (w *work) follows(o owning, d seenDelivery) bool {
 	switch at := o.at.Duration; {
 	case at >= d.op.call:
 		return true
 	case at < d.op.call-staleMax:
 		return false
-	case d.number == 1:
-		return reached(w.part(d.partition).windows, d.offset, at-1)
+	case d.attempt == 1:
+		return reached(w.part(d.partition).limits, d.offset, at-1)
 	default:
 		return slices.ContainsFunc(w.events(d.spot), func(e event) bool {
-			return e.what == wasAttempted && e.number == d.number && e.at.Duration < at
+			return e.what == wasAttempted && e.attempt == d.attempt && e.at.Duration < at
 		})
 	}
 }
 
-// checkKeyOrder expects nothing of a key to be handed out while there is something to be
-// done for an earlier record of it.
+// checkKeyOrder expects no record of a key to be handed out before all earlier records of that
+// key are settled.
 func (q *queueChecker) checkKeyOrder(w *work, d seenDelivery) {
 	p := w.of.partitions[d.partition]
-	if !w.config.Ordered || p.facts[d.offset].key == "" || w.redrivenBy(d.spot, d.op.ret) {
+	if !w.config.Ordered || p.info[d.offset].key == "" || w.redrivenBy(d.spot, d.op.ret) {
 		return
 	}
 	for o := range d.offset {
 		at := spot{d.partition, o}
-		if p.facts[o].key == p.facts[d.offset].key && !w.settledBy(at, d.op.ret) {
-			q.history.violate("KeysInOrder", "%v was handed out, and %s, at %v, is of the same key and was not done: %v", d.message, p.ids[o], at, d.op)
+		if p.info[o].key == p.info[d.offset].key && !w.settledBy(at, d.op.ret) {
+			q.history.violate("KeysInOrder", "%v was handed out before %s, at %v, which has the same key and was not done: %v", d.message, p.ids[o], at, d.op)
 		}
 	}
 }
@@ -234,25 +234,24 @@ func (w *work) redrivenBy(at spot, then time.Duration) bool {
 	return false
 }
 
-// settledBy tells whether the log had said by then that nothing more was to be done for a
-// record, be it for a while.
+// settledBy reports whether a record was done, a dead letter or gone by then, in the log.
 func (w *work) settledBy(at spot, then time.Duration) bool {
 	for _, e := range w.events(at) {
-		if (e.what == wasDone || e.what == wasParked) && e.at.Duration <= then {
+		if (e.what == wasDone || e.what == wasDeadLettered) && e.at.Duration <= then {
 			return true
 		}
 	}
 	return w.gone(at, then)
 }
 
-// checkRested expects a broker that said that a queue is paused, or purged, to hand out
-// nothing of it after that. Another one, to which it passes a request on, may not know yet.
+// checkRested expects a broker that acknowledged a pause or a purge to hand out nothing of it
+// after that. Another broker, to which it forwards a request, may not know of it yet.
 func (q *queueChecker) checkRested(w *work, d seenDelivery) {
 	if d.op.via == viaHTTP && q.sim.plan.reach == reachable {
 		return
 	}
 	for _, o := range q.ops {
-		if o.queue != d.line || o.topic != d.topic || o.broker != d.op.broker || !o.acked() || o.ret > d.op.call {
+		if o.queue != d.queueName || o.topic != d.topic || o.broker != d.op.broker || !o.acked() || o.ret > d.op.call {
 			continue
 		}
 		switch {
@@ -264,7 +263,7 @@ func (q *queueChecker) checkRested(w *work, d seenDelivery) {
 	}
 }
 
-// mayRun tells whether a queue was not paused for a moment between two times.
+// mayRun reports whether a queue was resumed between two times.
 func (q *queueChecker) mayRun(w *work, from, to time.Duration) bool {
 	for _, p := range w.paused {
 		if !p.is && p.at.Duration >= from && p.at.Duration <= to {
@@ -274,39 +273,39 @@ func (q *queueChecker) mayRun(w *work, from, to time.Duration) bool {
 	return false
 }
 
-// lost tells whether some delivery did not count any more at some time.
+// lost reports whether a delivery was no longer the current one at some time.
 func (w *work) lost(d delivery, by time.Duration) bool {
-	parked := time.Duration(-1)
+	dead := time.Duration(-1)
 	for _, e := range w.events(d.spot) {
 		switch at := e.at.Duration; {
-		case e.what == wasRedriven && d.number > e.number:
-			parked = -1 // what was handed out before never counts again
-		case e.what == wasParked && parked < 0:
-			parked = at
-		case e.what == wasDone && at <= by, e.number > d.number && at <= by:
+		case e.what == wasRedriven && d.attempt > e.attempt:
+			dead = -1 // what was handed out before never counts again
+		case e.what == wasDeadLettered && dead < 0:
+			dead = at
+		case e.what == wasDone && at <= by, e.attempt > d.attempt && at <= by:
 			return true
 		}
 	}
-	return parked >= 0 && parked <= by || w.gone(d.spot, by)
+	return dead >= 0 && dead <= by || w.gone(d.spot, by)
 }
 
-// checkAnswers expects an answer that was taken to be in the log, and one that was refused
-// not to count any more.
+// checkAnswers expects each answer that a broker took to be in the log, and each delivery whose
+// answer was refused to be no longer the current one.
 func (q *queueChecker) checkAnswers(o *op) {
 	for i, m := range o.tokens {
 		w := q.final.all.workOf(m.queue)
 		if w == nil {
-			continue // that was told
+			continue // known has reported that
 		}
 		switch {
 		case o.kind != extends && o.taken(i):
 			if !q.inLog(w, o, m) {
-				q.history.violate("AckDurable", "%v was answered for, and the log does not say so: %v", m, o)
+				q.history.violate("AckDurable", "the answer for %v was taken, and is not in the log: %v", m, o)
 			}
 		case len(o.verdicts) > 0 && o.verdicts[i] == seb.CodeLeaseLost && !w.lost(m.delivery, o.ret) && (o.kind != extends || !q.leftAlone(w, m, o)):
-			q.history.violate("LastCounts", "%v was refused, and is the last delivery: %v", m, o)
+			q.history.violate("LastCounts", "%v was refused, and is the current delivery: %v", m, o)
 		case o.failure == seb.CodeLeaseLost && len(o.tokens) == 1 && !w.lost(m.delivery, o.ret):
-			q.history.violate("LastCounts", "%v was refused, and is the last delivery: %v", m, o)
+			q.history.violate("LastCounts", "%v was refused, and is the current delivery: %v", m, o)
 		}
 	}
 	if !o.asks() && !o.acked() && o.outcome == "" {
@@ -314,7 +313,7 @@ func (q *queueChecker) checkAnswers(o *op) {
 	}
 }
 
-// leftAlone tells whether an extension may have been refused for its lease's end.
+// leftAlone reports whether an extension may have been refused because its lease had ended.
 func (q *queueChecker) leftAlone(w *work, m message, o *op) bool {
 	d, ok := q.seen[m.delivery]
 	if !ok {
@@ -326,21 +325,21 @@ func (q *queueChecker) leftAlone(w *work, m message, o *op) bool {
 		}
 	}
 	for _, e := range w.events(m.spot) {
-		if e.what == wasPutBack && e.number == m.number {
+		if e.what == wasPutBack && e.attempt == m.attempt {
 			return true
 		}
 	}
 	return q.leaseEnd(w, d, o.ret) <= o.ret
 }
 
-// inLog tells whether the log has said by the answer to an operation what that says.
+// inLog reports whether the log had what an operation says of a delivery when it was answered.
 func (q *queueChecker) inLog(w *work, o *op, m message) bool {
 	for _, e := range w.events(m.spot) {
 		switch {
-		case e.number != m.number || e.at.Duration > o.ret:
+		case e.attempt != m.attempt || e.at.Duration > o.ret:
 		case o.kind == acks && e.what == wasDone:
 			return true
-		case o.kind == nacks && (e.what == wasPutBack || e.what == wasParked) && e.reason == o.reason:
+		case o.kind == nacks && (e.what == wasPutBack || e.what == wasDeadLettered) && e.reason == o.reason:
 			return true
 		}
 	}

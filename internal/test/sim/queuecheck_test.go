@@ -20,7 +20,7 @@ type shift struct {
 func newShift() *shift {
 	p := &past{history: newHistory(func() time.Duration { return 0 }), log: []string{"a", "b", "c"}, lives: map[string]time.Duration{"A1": 0}}
 	p.append("c", 1, "", 0, "a", "b", "c")
-	p.topic = incarnation{name: "t", partitions: []partition{{ids: p.log, facts: []fact{{key: "k"}, {key: "k"}, {}}}}, queues: map[uint64]*work{}, delayed: map[spot]delaying{}}
+	p.topic = incarnation{name: "t", partitions: []partition{{ids: p.log, info: []recordInfo{{key: "k"}, {key: "k"}, {}}}}, queues: map[uint64]*work{}, delayed: map[spot]delaying{}}
 	s := &shift{past: p, run: &simulation{history: p.history, begun: time.UnixMicro(0)}}
 	config := format.QueueConfig{LeaseMS: 10_000, Attempts: 2, Ordered: true, DeadLetterTopic: dead}
 	s.log(2, &format.QueueSet{ID: 1, Topic: 1, Name: jobs, Config: config})
@@ -31,11 +31,11 @@ func newShift() *shift {
 // log adds items to the log, in one commit at a second.
 func (s *shift) log(at int, items ...format.Item) {
 	s.slots++
-	g := &graves{sim: s.run}
+	g := &deadLetters{sim: s.run}
 	m := moment{time.Duration(at) * time.Second, format.Seq(s.slots)}
 	for _, item := range items {
 		if _, copied := item.(*format.Batch); copied {
-			g.copies = append(g.copies, grave{"t", jobs, spot{0, 0}})
+			g.copies = append(g.copies, deadLetter{"t", jobs, spot{0, 0}})
 			continue
 		}
 		s.run.tellQueue(truth{1: &s.topic}, item, m, m.Microseconds(), g)
@@ -45,7 +45,7 @@ func (s *shift) log(at int, items ...format.Item) {
 
 // do adds an operation with the queue, from a second to the next.
 func (s *shift) do(at int, what kind) *op {
-	o := backlog{"t", jobs}.op(what)
+	o := queueRef{"t", jobs}.op(what)
 	o.client, o.broker, o.via, o.call = "w", "A1", viaLibrary, time.Duration(at)*time.Second
 	o.ret = o.call + time.Second
 	s.add(o)
@@ -53,7 +53,7 @@ func (s *shift) do(at int, what kind) *op {
 }
 
 func handed(offset seb.Offset, number uint32) message {
-	return message{delivery: delivery{1, spot{0, offset}, number}, topic: "t", line: jobs, id: string(rune('a' + offset)), attempt: int(number)}
+	return message{delivery: delivery{1, spot{0, offset}, number}, topic: "t", queueName: jobs, id: string(rune('a' + offset)), toldAttempt: int(number)}
 }
 
 // get adds that a delivery was handed out, for ten seconds.
@@ -80,8 +80,8 @@ func (s *shift) attempted(at int, epoch uint64, offset int64, number uint32) {
 	s.log(at, &format.RecordsAttempted{Queue: 1, Epoch: epoch, Attempts: []format.Attempt{{Offset: offset, Number: number}}})
 }
 
-func putBack(offset int64, number uint32, parked bool, reason string) *format.RecordPutBack {
-	return &format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: offset, Number: number}, NotBefore: 7e6, Parked: parked, Reason: reason}
+func putBack(offset int64, number uint32, dead bool, reason string) *format.RecordPutBack {
+	return &format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: offset, Number: number}, NotBefore: 7e6, Parked: dead, Reason: reason}
 }
 
 // work has a record handed out and done.
@@ -124,13 +124,13 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 		"one delivery twice":         {func(s *shift) { s.get(4, 0, 1); s.get(30, 0, 1) }, "OwnNumber"},
 		"one before the log has it":  {func(s *shift) { s.get(4, 0, 1); s.get(30, 0, 2) }, "OwnNumber"},
 		"one beyond the window": {func(s *shift) {
-			s.topic.queues[1].parts[0].windows[0].upTo = 0
+			s.topic.queues[1].parts[0].limits[0].upTo = 0
 			s.get(4, 0, 1)
 		}, "OwnNumber"},
 		"one that the log passes over":     {func(s *shift) { s.attempted(8, 1, 0, 3) }, "OwnNumber"},
 		"one of a record that is done":     {func(s *shift) { s.work(4, 0); s.attempted(8, 1, 0, 2) }, "OwnNumber"},
 		"one too many":                     {func(s *shift) { s.fails(); s.attempted(40, 1, 0, 3) }, "AtMost"},
-		"one that is told as another try":  {func(s *shift) { s.get(4, 0, 1).messages[0].attempt = 2 }, "AtMost"},
+		"one that is told as another try":  {func(s *shift) { s.get(4, 0, 1).messages[0].toldAttempt = 2 }, "AtMost"},
 		"one while another has the record": {func(s *shift) { s.get(4, 0, 1); s.attempted(9, 1, 0, 2); s.get(9, 0, 2) }, "NotBeforeDue"},
 		"one when its lease ended":         {func(s *shift) { s.get(4, 0, 1); s.attempted(15, 1, 0, 2); s.get(15, 0, 2) }, ""},
 		"one when that was extended": {func(s *shift) {
@@ -171,8 +171,8 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 			s.get(17, 0, 2)
 		}, "NotBeforeDue"},
 		"one of the next owner itself that comes too soon": {func(s *shift) {
-			s.topic.queues[1].parts[0].windows[0].upTo = 0
-			s.topic.queues[1].parts[0].window = 0
+			s.topic.queues[1].parts[0].limits[0].upTo = 0
+			s.topic.queues[1].parts[0].limit = 0
 			s.log(7, &format.QueueOwned{Queue: 1, Epoch: 2, Windows: []int64{100}})
 			s.get(8, 0, 1)
 			s.attempted(17, 2, 0, 2)
@@ -219,17 +219,17 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 		"a refusal of the one before": {func(s *shift) { s.fails(); s.say(10, acks, 0, 1, seb.CodeLeaseLost) }, ""},
 		"a refusal of an extension":   {func(s *shift) { s.get(4, 0, 1); s.say(5, extends, 0, 1, seb.CodeLeaseLost) }, "LastCounts"},
 		"a nack for another reason":   {func(s *shift) { s.get(4, 0, 1); s.say(5, nacks, 0, 1, ""); s.log(5, putBack(0, 1, false, "x")) }, "AckDurable"},
-		"a record parked":             {func(s *shift) { s.fails(); s.log(30, putBack(0, 2, true, reasonLeaseLost), &format.Batch{}) }, ""},
-		"one parked without a copy":   {func(s *shift) { s.fails(); s.log(30, putBack(0, 2, true, reasonLeaseLost)) }, "ParkedOnce"},
+		"a dead letter":               {func(s *shift) { s.fails(); s.log(30, putBack(0, 2, true, reasonLeaseLost), &format.Batch{}) }, ""},
+		"one without a copy":          {func(s *shift) { s.fails(); s.log(30, putBack(0, 2, true, reasonLeaseLost)) }, "ParkedOnce"},
 		"one with its copy later":     {func(s *shift) { s.log(30, &format.Batch{}) }, "ParkedOnce"},
-		"one parked too early":        {func(s *shift) { s.get(4, 0, 1); s.log(30, putBack(0, 1, true, reasonLeaseLost), &format.Batch{}) }, "AtMost"},
+		"one too early":               {func(s *shift) { s.get(4, 0, 1); s.log(30, putBack(0, 1, true, reasonLeaseLost), &format.Batch{}) }, "AtMost"},
 		"one that is tried for ever":  {func(s *shift) { s.fails(); s.log(30, putBack(0, 2, false, "x")) }, "AtMost"},
 		"a redrive that nobody wanted": {func(s *shift) {
 			s.fails()
 			s.log(30, putBack(0, 2, true, reasonLeaseLost), &format.Batch{})
 			s.log(31, &format.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
 			s.attempted(32, 1, 0, 3)
-			s.get(32, 0, 3).messages[0].attempt = 1
+			s.get(32, 0, 3).messages[0].toldAttempt = 1
 		}, "QueueAsAsked"},
 		"an answer from before a redrive that is refused": {func(s *shift) {
 			s.fails()
@@ -238,9 +238,9 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 			s.do(31, redrives).touched = 1
 			s.say(40, acks, 0, 2, seb.CodeLeaseLost)
 			s.attempted(42, 1, 0, 3)
-			s.get(42, 0, 3).messages[0].attempt = 1
+			s.get(42, 0, 3).messages[0].toldAttempt = 1
 			s.attempted(60, 1, 0, 4)
-			s.get(60, 0, 4).messages[0].attempt = 2
+			s.get(60, 0, 4).messages[0].toldAttempt = 2
 			s.log(80, putBack(0, 4, true, reasonLeaseLost), &format.Batch{})
 		}, ""},
 		"one from after it that is refused": {func(s *shift) {
@@ -249,7 +249,7 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 			s.log(31, &format.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
 			s.do(31, redrives).touched = 1
 			s.attempted(32, 1, 0, 3)
-			s.get(32, 0, 3).messages[0].attempt = 1
+			s.get(32, 0, 3).messages[0].toldAttempt = 1
 			s.say(40, acks, 0, 3, seb.CodeLeaseLost)
 		}, "LastCounts"},
 		"an answer from before a redrive": {func(s *shift) {
@@ -266,7 +266,7 @@ func TestShiftsThatDoNotAddUpAreFound(t *testing.T) {
 			s.log(31, &format.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
 			s.do(31, redrives).touched = 1
 			s.attempted(32, 1, 0, 3)
-			s.get(32, 0, 3).messages[0].attempt = 1
+			s.get(32, 0, 3).messages[0].toldAttempt = 1
 		}, ""},
 		"a purge":                         {func(s *shift) { s.log(5, &format.QueuePurged{Queue: 1, Before: 3}); s.do(5, purges).touched = 3 }, ""},
 		"a purge that nobody wanted":      {func(s *shift) { s.log(5, &format.QueuePurged{Queue: 1, Before: 3}) }, "QueueAsAsked"},
@@ -314,7 +314,7 @@ func (s *shift) together(slot format.Seq) {
 	a.with = &together{append: o, ack: a}
 	s.past.log = append(s.past.log, "d")
 	s.topic.partitions[0].ids = s.past.log
-	s.topic.partitions[0].facts = append(s.topic.partitions[0].facts, fact{at: moment{5 * time.Second, slot}})
+	s.topic.partitions[0].info = append(s.topic.partitions[0].info, recordInfo{at: moment{5 * time.Second, slot}})
 	s.done(5, 0, 1)
 	s.work(20, 3)
 }
@@ -344,15 +344,15 @@ func TestThingsThatAreMadeInVainAreFound(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := &incarnation{name: "t", partitions: []partition{{ids: []string{"a", "b"}}}}
-			w := &work{id: 1, name: crafts, of: in}
+			w := &work{id: 1, name: exactlyOnce, of: in}
 			w.job(spot{0, 0}).done = true
 			in.queues = map[uint64]*work{1: w}
 			x := &checker{
-				sim: &simulation{makes: map[string]delivery{}}, history: newHistory(func() time.Duration { return 0 }),
+				sim: &simulation{sources: map[string]delivery{}}, history: newHistory(func() time.Duration { return 0 }),
 				final: &log{all: truth{1: in}}, at: map[string][]position{},
 			}
 			for id, of := range test.made {
-				x.sim.makes[id] = delivery{1, spot{0, of}, 1}
+				x.sim.sources[id] = delivery{1, spot{0, of}, 1}
 			}
 			for i, id := range test.log {
 				x.at[id] = append(x.at[id], position{place{made, 0}, seb.Offset(i)})

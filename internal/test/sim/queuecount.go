@@ -9,7 +9,7 @@ func (o *op) countQueue(c *Counts) {
 	}
 	for _, m := range o.messages {
 		c.Received++
-		if m.number > 1 {
+		if m.attempt > 1 {
 			c.Retried++
 		}
 	}
@@ -33,7 +33,7 @@ func (all truth) countQueues(c *Counts) {
 	for _, in := range all {
 		for _, w := range in.queues {
 			c.Owners += len(w.owners)
-			c.Parked += w.count(wasParked)
+			c.DeadLettered += w.count(wasDeadLettered)
 			c.Redriven += w.count(wasRedriven)
 		}
 	}

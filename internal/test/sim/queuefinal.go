@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// finalWait is how long workers wait for records in the end: more than any owner may be
-	// silent before another takes over.
+	// finalWait is how long workers wait for records in the end. It is longer than an owner may be
+	// silent before another broker takes over.
 	finalWait = 35 * time.Second
 	// finalRounds is more receives than the work of a queue takes in the end.
 	finalRounds = 200
-	// finalLate is how often work is not taken in time: where each request is a commit it
-	// comes behind all records that are being parked.
+	// finalLate is how often an acknowledgement may time out: with a commit for each request it
+	// waits for the commits of all dead letters.
 	finalLate = 5
-	// finalDelay is more than anything is delayed or leased for.
+	// finalDelay is longer than all delays and leases.
 	finalDelay = 2 * time.Minute
 )
 
-// finalDrains does the work of all queues that there are when all is well.
+// finalDrains does the work of all queues when all is well.
 func (s *simulation) finalDrains(lives []*life) {
 	if s.plan.workers == 0 || len(lives) == 0 {
 		return
@@ -38,13 +38,13 @@ func (s *simulation) finalDrains(lives []*life) {
 				s.history.violate("Liveness", "on a store that is well: %v", err)
 				return
 			}
-			s.finalDrain(lives[i%len(lives)], backlog{t.Name, info.Name})
+			s.finalDrain(lives[i%len(lives)], queueRef{t.Name, info.Name})
 		}
 	}
 }
 
-// finalDrain does the work of a queue until there is none.
-func (s *simulation) finalDrain(l *life, q backlog) {
+// finalDrain does the work of a queue until none is left.
+func (s *simulation) finalDrain(l *life, q queueRef) {
 	o := q.op(resumes)
 	s.do(l, o, func(ctx context.Context, by caller) { by.pause(ctx, o) })
 	late := 0
@@ -73,7 +73,7 @@ func (s *simulation) finalDrain(l *life, q backlog) {
 			if info.Exact && info.Ready+info.Held+info.Delayed+info.Leased == 0 {
 				return
 			}
-			if most := finalDelay + s.plan.astray() + 2*finalWait; s.now()-idle > most {
+			if most := finalDelay + s.plan.skewBetween() + 2*finalWait; s.now()-idle > most {
 				s.history.violate("DueInTime", "nothing of %v is handed out for more than %v: %+v", q, most, info)
 				return
 			}
@@ -81,8 +81,8 @@ func (s *simulation) finalDrain(l *life, q backlog) {
 			idle = s.now()
 			a := q.op(acks)
 			a.tokens = o.messages
-			if q.queue == crafts {
-				a = s.finalCraft(l, o.messages)
+			if q.queue == exactlyOnce {
+				a = s.finalTransform(l, o.messages)
 			} else {
 				s.do(l, a, func(ctx context.Context, by caller) { by.ack(ctx, a) })
 			}
@@ -107,12 +107,12 @@ func (s *simulation) compareQueues(b *seb.Broker, topic string, in *incarnation)
 			s.history.violate("LossIsLoud", "a recovery in the end knows no queues of %s: %v", topic, err)
 			return
 		}
-		parked, _, _, err := b.Queue(topic, info.Name).Dead(context.Background(), seb.DeadOptions{Limit: 1000, MaxBytes: 64 << 20})
+		letters, _, _, err := b.Queue(topic, info.Name).Dead(context.Background(), seb.DeadOptions{Limit: 1000, MaxBytes: 64 << 20})
 		if err != nil {
-			s.history.violate("LossIsLoud", "a recovery in the end can't read what is parked: %v", err)
+			s.history.violate("LossIsLoud", "a recovery in the end can't read dead letters: %v", err)
 		}
 		var at []spot
-		for _, m := range parked {
+		for _, m := range letters {
 			at = append(at, spot{int(m.Partition), m.Offset})
 		}
 		known[info.Name] = fmt.Sprint(info.Ready+info.Held+info.Delayed+info.Leased, info.Epoch, at)
@@ -120,8 +120,8 @@ func (s *simulation) compareQueues(b *seb.Broker, topic string, in *incarnation)
 	left := map[string]string{}
 	for _, w := range in.queues {
 		if w.ended == nil {
-			undone, parked := w.left()
-			left[w.name] = fmt.Sprint(len(undone), len(w.owners), parked)
+			undone, letters := w.left()
+			left[w.name] = fmt.Sprint(len(undone), len(w.owners), letters)
 		}
 	}
 	if fmt.Sprint(known) != fmt.Sprint(left) {
@@ -129,20 +129,20 @@ func (s *simulation) compareQueues(b *seb.Broker, topic string, in *incarnation)
 	}
 }
 
-// left returns which records are neither done nor done away with: those to be handed out,
-// and those that are parked.
-func (w *work) left() (undone, parked []spot) {
+// left returns the records that are neither done nor gone: those to be handed out, and the dead
+// letters.
+func (w *work) left() (undone, dead []spot) {
 	for p := range w.of.partitions {
 		for o := range seb.Offset(len(w.of.partitions[p].ids)) {
 			at := spot{p, o}
 			switch j := w.job(at); {
 			case j.done || w.gone(at, lifetimeMax) || o < w.of.partitions[p].start():
-			case j.parked:
-				parked = append(parked, at)
+			case j.deadLettered:
+				dead = append(dead, at)
 			default:
 				undone = append(undone, at)
 			}
 		}
 	}
-	return undone, parked
+	return undone, dead
 }

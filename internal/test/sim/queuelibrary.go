@@ -21,13 +21,13 @@ type queuer interface {
 	dissolve(ctx context.Context, o *op)
 }
 
-func (l library) line(o *op) *seb.Queue { return l.broker.Queue(o.topic, o.queue) }
+func (l library) queue(o *op) *seb.Queue { return l.broker.Queue(o.topic, o.queue) }
 
 func (l library) receive(ctx context.Context, o *op, opts seb.ReceiveOptions) {
 	opts.Lease = o.lease
-	messages, err := l.line(o).Receive(ctx, opts)
+	messages, err := l.queue(o).Receive(ctx, opts)
 	for _, m := range messages {
-		o.receive(l.history, message{token: m.Token, attempt: m.Attempt, until: l.history.since(m.LeasedUntil)}, string(m.Value))
+		o.receive(l.history, message{token: m.Token, toldAttempt: m.Attempt, until: l.history.since(m.LeasedUntil)}, string(m.Value))
 	}
 	o.fail(err)
 }
@@ -40,7 +40,7 @@ func (o *op) rawTokens() []string {
 	return tokens
 }
 
-// judge notes what became of each token.
+// judge notes the error of each token.
 func (o *op) judge(err error) {
 	var some *seb.TokensError
 	if !errors.As(err, &some) {
@@ -53,14 +53,14 @@ func (o *op) judge(err error) {
 	}
 }
 
-func (l library) ack(ctx context.Context, o *op) { o.judge(l.line(o).Ack(ctx, o.rawTokens()...)) }
+func (l library) ack(ctx context.Context, o *op) { o.judge(l.queue(o).Ack(ctx, o.rawTokens()...)) }
 
 func (l library) nack(ctx context.Context, o *op) {
-	o.judge(l.line(o).Nack(ctx, seb.NackOptions{Delay: o.delay, Reason: o.reason}, o.rawTokens()...))
+	o.judge(l.queue(o).Nack(ctx, seb.NackOptions{Delay: o.delay, Reason: o.reason}, o.rawTokens()...))
 }
 
 func (l library) extend(ctx context.Context, o *op) {
-	until, err := l.line(o).Extend(ctx, o.lease, o.rawTokens()...)
+	until, err := l.queue(o).Extend(ctx, o.lease, o.rawTokens()...)
 	if !until.IsZero() {
 		o.until = l.history.since(until)
 	}
@@ -73,28 +73,28 @@ func (l library) open(ctx context.Context, o *op, p *plan) {
 		from = seb.Latest
 	}
 	var err error
-	_, o.created, err = l.line(o).Set(ctx, p.queueUpdate(), from)
+	_, o.created, err = l.queue(o).Set(ctx, p.queueUpdate(), from)
 	o.fail(err)
 }
 
 func (l library) pause(ctx context.Context, o *op) {
-	_, err := l.line(o).Update(ctx, seb.QueueUpdate{Paused: new(o.kind == pauses)})
+	_, err := l.queue(o).Update(ctx, seb.QueueUpdate{Paused: new(o.kind == pauses)})
 	o.fail(err)
 }
 
 func (l library) redrive(ctx context.Context, o *op) {
-	n, err := l.line(o).Redrive(ctx, seb.RedriveOptions{})
+	n, err := l.queue(o).Redrive(ctx, seb.RedriveOptions{})
 	o.touched = int64(n.Records)
 	o.fail(err)
 }
 
 func (l library) purge(ctx context.Context, o *op) {
-	n, err := l.line(o).Purge(ctx)
+	n, err := l.queue(o).Purge(ctx)
 	o.touched = n
 	o.fail(err)
 }
 
-func (l library) dissolve(ctx context.Context, o *op) { o.fail(l.line(o).Delete(ctx)) }
+func (l library) dissolve(ctx context.Context, o *op) { o.fail(l.queue(o).Delete(ctx)) }
 
 // since returns when a time is, from when the run began.
 func (h *history) since(t time.Time) time.Duration { return t.Sub(h.begun) }

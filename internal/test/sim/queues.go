@@ -9,53 +9,53 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Names of queues. That for jobs is there from the beginning to the end; that for play is
-// created and deleted again and again, and so are those of topics that come and go.
+// Names of queues. That for jobs exists from the beginning to the end. The short-lived one is
+// created and deleted again and again, and so are the queues of topics that clients delete.
 const (
-	jobs  = "jobs"
-	plays = "plays"
-	// dead is the dead-letter topic. It stays, too, and nobody else writes to it.
+	jobs       = "jobs"
+	shortLived = "short"
+	// dead is the dead-letter topic. It stays, and no client writes to it.
 	dead = "dead"
 )
 
-// spot is where a record is.
+// spot is the place of a record in its topic.
 type spot struct {
 	partition int
 	offset    seb.Offset
 }
 
-// delivery is one of a record by a queue, with the number that its token has.
+// delivery is one delivery of a record by a queue, with the attempt that its token has.
 type delivery struct {
 	queue uint64 // its id
 	spot
-	number uint32
+	attempt uint32
 }
 
 // message is a record that was received.
 type message struct {
 	delivery
-	token   string
-	topic   string
-	line    string // the queue's name
-	id      string // of the record
-	attempt int
-	until   time.Duration // its lease's end
+	token       string
+	topic       string
+	queueName   string // the queue's name
+	id          string // of the record
+	toldAttempt int
+	until       time.Duration // its lease's end
 }
 
 // String tells a message in a story.
 func (m message) String() string {
-	return fmt.Sprintf("%s at %d/%d by %d.%d", m.id, m.partition, m.offset, m.queue, m.number)
+	return fmt.Sprintf("%s at %d/%d by %d.%d", m.id, m.partition, m.offset, m.queue, m.attempt)
 }
 
 // receive notes a record that was received.
 func (o *op) receive(h *history, m message, value string) {
 	var cluster string
-	m.topic, m.line = o.topic, o.queue
+	m.topic, m.queueName = o.topic, o.queue
 	if at := strings.IndexByte(m.token, '.'); at >= 0 {
 		cluster = m.token[:at]
 	}
 	rest := strings.TrimPrefix(m.token, cluster+".")
-	if n, err := fmt.Sscanf(rest, "%d/%d:%d.%d", &m.queue, &m.partition, &m.offset, &m.number); err != nil || n != 4 {
+	if n, err := fmt.Sscanf(rest, "%d/%d:%d.%d", &m.queue, &m.partition, &m.offset, &m.attempt); err != nil || n != 4 {
 		h.violate("QueueAsAsked", "a token that can't be read: %q", m.token)
 	}
 	id, ok := h.identify(value)
@@ -66,7 +66,7 @@ func (o *op) receive(h *history, m message, value string) {
 	o.messages = append(o.messages, m)
 }
 
-// refusedToken tells whether an answer of a token says that it does not count.
+// refusedToken reports whether an answer of a token says that it does not count.
 func (o *op) refusedToken(i int) bool {
 	if len(o.verdicts) > 0 {
 		return o.verdicts[i] == seb.CodeLeaseLost
@@ -74,7 +74,7 @@ func (o *op) refusedToken(i int) bool {
 	return o.outcome == seb.NotCommitted || o.failure == seb.CodeLeaseLost
 }
 
-// taken tells whether an answer of a token says that it was taken.
+// taken reports whether an answer of a token says that it was taken.
 func (o *op) taken(i int) bool {
 	return o.acked() && (len(o.verdicts) == 0 || o.verdicts[i] == "")
 }
@@ -101,7 +101,7 @@ func (o *op) writeQueue(s *strings.Builder) {
 		fmt.Fprintf(s, ": until %v", o.until)
 	}
 	for _, m := range o.messages {
-		fmt.Fprintf(s, ": %v, try %d, until %v", m, m.attempt, m.until)
+		fmt.Fprintf(s, ": %v, attempt %d, until %v", m, m.toldAttempt, m.until)
 	}
 	if o.touched > 0 {
 		fmt.Fprintf(s, ": %d", o.touched)
@@ -134,7 +134,7 @@ func (s *simulation) setUpQueue(l *life, topic string) error {
 	if _, _, err := l.broker.CreateTopic(context.Background(), made, seb.TopicOptions{Partitions: 1}); err != nil {
 		return err
 	}
-	for _, name := range []string{jobs, crafts} {
+	for _, name := range []string{jobs, exactlyOnce} {
 		if _, _, err := l.broker.Queue(topic, name).Set(context.Background(), s.plan.queueUpdate(), seb.Earliest); err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (s *simulation) setUpQueue(l *life, topic string) error {
 	return nil
 }
 
-// queueUpdate returns what makes a queue what all are.
+// queueUpdate returns the configuration of all queues.
 func (p *plan) queueUpdate() seb.QueueUpdate {
 	q := &p.queue
 	return seb.QueueUpdate{

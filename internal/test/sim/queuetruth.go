@@ -7,9 +7,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// work is a queue from its creation to its end, as the log tells it. It knows nothing of
-// the fold: what the log says of each record, one thing after the other, and what may
-// follow what.
+// work is a queue from its creation to its end, as the log tells it: what happened to each
+// record, in order. It checks which event may follow which, without the fold.
 type work struct {
 	id     uint64
 	name   string
@@ -33,15 +32,15 @@ type owning struct {
 	epoch uint64
 }
 
-// workPart is what it knows of a partition.
+// workPart is the part of a queue that is about one partition.
 type workPart struct {
-	window, doubt seb.Offset
-	windows       []reaching
-	passed        []reaching // without that the work was done: purged, or deleted
-	jobs          map[seb.Offset]*job
+	limit, uncertain seb.Offset
+	limits           []reaching
+	passed           []reaching // purged or trimmed although the work was not done
+	jobs             map[seb.Offset]*job
 }
 
-// reaching is an offset that something reached.
+// reaching is a moment at which something reached an offset.
 type reaching struct {
 	at   moment
 	upTo seb.Offset
@@ -49,33 +48,33 @@ type reaching struct {
 
 // job is one record's way through a queue.
 type job struct {
-	number       uint32 // of the last delivery that the log names, 0 if it names none
-	base         uint32 // what it was when the record was redriven
-	parked, done bool
-	events       []event
+	attempt            uint32 // the last one that the log names, or 0
+	attemptsBefore     uint32 // when the record was redriven
+	deadLettered, done bool
+	events             []event
 }
 
 type happening string
 
 const (
-	wasAttempted happening = "attempted"
-	wasDone      happening = "done"
-	wasPutBack   happening = "put back"
-	wasParked    happening = "parked"
-	wasRedriven  happening = "redriven"
+	wasAttempted    happening = "attempted"
+	wasDone         happening = "done"
+	wasPutBack      happening = "put back"
+	wasDeadLettered happening = "dead-lettered"
+	wasRedriven     happening = "redriven"
 )
 
 // event is what happened to a record.
 type event struct {
-	at     moment
-	what   happening
-	number uint32
-	base   uint32 // the number when it had been redriven before
-	rest   delaying
-	reason string
+	at             moment
+	what           happening
+	attempt        uint32
+	attemptsBefore uint32 // when the record was last redriven
+	rest           delaying
+	reason         string
 }
 
-// workOf returns the queue with an id, nil if there never was one.
+// workOf returns the queue with an id, nil if no commit created it.
 func (all truth) workOf(id uint64) *work {
 	for _, in := range all {
 		if w := in.queues[id]; w != nil {
@@ -125,7 +124,7 @@ func (w *work) pass(partition int, before seb.Offset, at moment) {
 	p.passed = append(p.passed, reaching{at, before})
 }
 
-// gone tells whether a record's work was done away with by then.
+// gone reports whether a record was purged or trimmed, or its queue deleted, by then.
 func (w *work) gone(at spot, then time.Duration) bool {
 	if w.ended != nil && w.ended.Duration <= then {
 		return true
@@ -133,7 +132,7 @@ func (w *work) gone(at spot, then time.Duration) bool {
 	return at.partition < len(w.parts) && reached(w.parts[at.partition].passed, at.offset, then)
 }
 
-// reached tells whether an offset was reached by then.
+// reached reports whether an offset was reached by then.
 func reached(all []reaching, offset seb.Offset, then time.Duration) bool {
 	for _, r := range all {
 		if r.upTo > offset && r.at.Duration <= then {
@@ -143,34 +142,35 @@ func reached(all []reaching, offset seb.Offset, then time.Duration) bool {
 	return false
 }
 
-// last tells which deliveries may be a record's last: the one that the log names, or
-// what the window and the doubt say.
-func (w *work) last(at spot) (number uint32, maybe bool) {
+// last returns the attempt of a record's last delivery: the one that the log names, or what
+// follows from the dispatch limit and the uncertain range. With maybe, a first delivery may have
+// followed it.
+func (w *work) last(at spot) (attempt uint32, maybe bool) {
 	p, j := w.part(at.partition), w.job(at)
 	switch {
-	case j.number > 0:
-		return j.number, false
-	case at.offset < p.doubt:
+	case j.attempt > 0:
+		return j.attempt, false
+	case at.offset < p.uncertain:
 		return 1, false
 	default:
-		return 0, at.offset < p.window
+		return 0, at.offset < p.limit
 	}
 }
 
-// isLast tells whether a delivery may be the last of a record, made since it was redriven.
-func (w *work) isLast(at spot, number uint32) bool {
+// isLast reports whether an attempt may be the last of a record, made after its last redrive.
+func (w *work) isLast(at spot, attempt uint32) bool {
 	last, maybe := w.last(at)
-	return number > w.job(at).base && (number == last || maybe && number == 1)
+	return attempt > w.job(at).attemptsBefore && (attempt == last || maybe && attempt == 1)
 }
 
-// over tells whether the log has said that nothing more is to be done for a record.
+// over reports whether the log has a record as done, dead-lettered or gone.
 func (w *work) over(at spot) bool {
 	j := w.job(at)
-	return j.done || j.parked || w.gone(at, lifetimeMax)
+	return j.done || j.deadLettered || w.gone(at, lifetimeMax)
 }
 
-// tellQueue adds what an item says of a queue, if it does; commit is the time of its commit.
-func (s *simulation) tellQueue(all truth, item format.Item, at moment, commit int64, graves *graves) {
+// tellQueue adds an entry that is about a queue; commit is the time of its commit.
+func (s *simulation) tellQueue(all truth, item format.Item, at moment, commit int64, dead *deadLetters) {
 	switch x := item.(type) {
 	case *format.QueueSet:
 		s.tellSet(all[x.Topic], x, at)
@@ -183,7 +183,7 @@ func (s *simulation) tellQueue(all truth, item format.Item, at moment, commit in
 		s.expectOwner(w, x.Epoch, item)
 		w.owned = false
 		for i := range w.parts {
-			w.parts[i].window = 0
+			w.parts[i].limit = 0
 		}
 	case *format.WindowMoved:
 		w := all.workOf(x.Queue)
@@ -194,7 +194,7 @@ func (s *simulation) tellQueue(all truth, item format.Item, at moment, commit in
 	case *format.RecordsDone:
 		s.tellDone(all.workOf(x.Queue), x, at)
 	case *format.RecordPutBack:
-		s.tellPutBack(all.workOf(x.Queue), x, at, after(at, commit, x.NotBefore), graves)
+		s.tellPutBack(all.workOf(x.Queue), x, at, after(at, commit, x.NotBefore), dead)
 	case *format.RecordsRedriven:
 		s.tellRedriven(all.workOf(x.Queue), x, at)
 	case *format.QueuePurged:
@@ -206,7 +206,7 @@ func (s *simulation) tellQueue(all truth, item format.Item, at moment, commit in
 	}
 }
 
-// delaying is for how long something has to wait that the log tells, and until when.
+// delaying is a delay in the log, and the moment of its commit.
 type delaying struct {
 	from  moment
 	delay time.Duration
@@ -214,7 +214,7 @@ type delaying struct {
 
 func (d delaying) until() time.Duration { return d.from.Duration + d.delay }
 
-// after returns the delay of a commit that came at a moment, by its time and the time until when.
+// after returns the delay between the time of a commit that came at a moment and a later time.
 func after(at moment, commit, until int64) delaying {
 	return delaying{at, time.Duration(until-commit) * time.Microsecond}
 }
@@ -229,8 +229,8 @@ func (s *simulation) tellSet(in *incarnation, x *format.QueueSet, at moment) {
 	w.paused = append(w.paused, pausing{at, x.Config.Paused})
 }
 
-// tellOwned adds that a queue has another owner. What the one before may have handed out
-// once is in doubt.
+// tellOwned adds that a queue has a new owner. It is uncertain which records the previous owner
+// has handed out once.
 func (s *simulation) tellOwned(w *work, x *format.QueueOwned, at moment) {
 	if n := uint64(len(w.owners)); x.Epoch != n+1 {
 		s.history.violate("Fenced", "slot %d: queue %d has its owner %d after %d", at.seq, w.id, x.Epoch, n)
@@ -238,22 +238,22 @@ func (s *simulation) tellOwned(w *work, x *format.QueueOwned, at moment) {
 	w.owners, w.owned = append(w.owners, owning{at, x.Epoch}), true
 	for i := range w.of.partitions {
 		p := w.part(i)
-		p.doubt = max(p.doubt, min(p.window, seb.Offset(len(w.of.partitions[i].ids))))
-		p.window = 0
+		p.uncertain = max(p.uncertain, min(p.limit, seb.Offset(len(w.of.partitions[i].ids))))
+		p.limit = 0
 	}
-	for i, window := range x.Windows {
-		w.open(i, seb.Offset(window), at)
+	for i, limit := range x.Windows {
+		w.open(i, seb.Offset(limit), at)
 	}
 }
 
-// open adds that an owner may hand out further fresh records.
-func (w *work) open(partition int, window seb.Offset, at moment) {
+// open adds that an owner may hand out new records up to a dispatch limit.
+func (w *work) open(partition int, limit seb.Offset, at moment) {
 	p := w.part(partition)
-	p.window = window
-	p.windows = append(p.windows, reaching{at, window})
+	p.limit = limit
+	p.limits = append(p.limits, reaching{at, limit})
 }
 
-// expectOwner expects what only the owner may say to be of the one there is.
+// expectOwner expects an entry of an owner to be of the current one.
 func (s *simulation) expectOwner(w *work, epoch uint64, item format.Item) {
 	if !w.owned || epoch != uint64(len(w.owners)) {
 		s.history.violate("Fenced", "queue %d has its owner %d (%v): %T%+v", w.id, len(w.owners), w.owned, item, item)
@@ -269,11 +269,11 @@ func (s *simulation) tellAttempted(w *work, x *format.RecordsAttempted, at momen
 		if next := a.Number == last+1 || maybe && a.Number == 2; !next || w.over(p) {
 			s.history.violate("OwnNumber", "slot %d: delivery %d of %v in queue %d is to follow %d (%v); over: %v", at.seq, a.Number, p, w.id, last, maybe, w.over(p))
 		}
-		if a.Number-j.base > w.config.Attempts {
-			s.history.violate("AtMost", "slot %d: delivery %d of %v in queue %d, which was redriven after %d and allows %d", at.seq, a.Number, p, w.id, j.base, w.config.Attempts)
+		if a.Number-j.attemptsBefore > w.config.Attempts {
+			s.history.violate("AtMost", "slot %d: delivery %d of %v in queue %d, which was redriven after %d and allows %d", at.seq, a.Number, p, w.id, j.attemptsBefore, w.config.Attempts)
 		}
-		j.number = a.Number
-		j.events = append(j.events, event{at: at, what: wasAttempted, number: a.Number, base: j.base})
+		j.attempt = a.Number
+		j.events = append(j.events, event{at: at, what: wasAttempted, attempt: a.Number, attemptsBefore: j.attemptsBefore})
 	}
 }
 
@@ -286,28 +286,28 @@ func (s *simulation) tellDone(w *work, x *format.RecordsDone, at moment) {
 				s.history.violate("LastCounts", "slot %d: delivery %d of %v did the work of queue %d; the last was %d; over: %v", at.seq, r.Number, p, w.id, last, w.over(p))
 			}
 			j := w.job(p)
-			j.done, j.number = true, r.Number
-			j.events = append(j.events, event{at: at, what: wasDone, number: r.Number, base: j.base})
+			j.done, j.attempt = true, r.Number
+			j.events = append(j.events, event{at: at, what: wasDone, attempt: r.Number, attemptsBefore: j.attemptsBefore})
 		}
 	}
 }
 
-func (s *simulation) tellPutBack(w *work, x *format.RecordPutBack, at moment, rest delaying, graves *graves) {
+func (s *simulation) tellPutBack(w *work, x *format.RecordPutBack, at moment, rest delaying, dead *deadLetters) {
 	p := spot{int(x.Partition), seb.Offset(x.Offset)}
 	if !w.isLast(p, x.Number) || w.over(p) {
 		last, _ := w.last(p)
 		s.history.violate("LastCounts", "slot %d: delivery %d of %v is put back in queue %d; the last was %d; over: %v", at.seq, x.Number, p, w.id, last, w.over(p))
 	}
 	j := w.job(p)
-	e := event{at: at, what: wasPutBack, number: x.Number, base: j.base, rest: rest, reason: x.Reason}
+	e := event{at: at, what: wasPutBack, attempt: x.Number, attemptsBefore: j.attemptsBefore, rest: rest, reason: x.Reason}
 	if x.Parked {
-		e.what = wasParked
-		graves.park(w, p)
+		e.what = wasDeadLettered
+		dead.add(w, p)
 	}
-	if tries := x.Number - j.base; x.Parked != (tries >= w.config.Attempts) {
-		s.history.violate("AtMost", "slot %d: try %d of %v in queue %d of %d, and parked is %v", at.seq, tries, p, w.id, w.config.Attempts, x.Parked)
+	if attempts := x.Number - j.attemptsBefore; x.Parked != (attempts >= w.config.Attempts) {
+		s.history.violate("AtMost", "slot %d: attempt %d of %v in queue %d of %d, and dead-lettered is %v", at.seq, attempts, p, w.id, w.config.Attempts, x.Parked)
 	}
-	j.number, j.parked = x.Number, x.Parked
+	j.attempt, j.deadLettered = x.Number, x.Parked
 	j.events = append(j.events, e)
 }
 
@@ -315,10 +315,10 @@ func (s *simulation) tellRedriven(w *work, x *format.RecordsRedriven, at moment)
 	for _, o := range x.Offsets {
 		p := spot{int(x.Partition), seb.Offset(o)}
 		j := w.job(p)
-		if !j.parked || w.gone(p, lifetimeMax) {
-			s.history.violate("QueueAsAsked", "slot %d: %v of queue %d is redriven, and was not parked", at.seq, p, w.id)
+		if !j.deadLettered || w.gone(p, lifetimeMax) {
+			s.history.violate("QueueAsAsked", "slot %d: %v of queue %d is redriven, and was not a dead letter", at.seq, p, w.id)
 		}
-		j.parked, j.base = false, j.number
-		j.events = append(j.events, event{at: at, what: wasRedriven, number: j.number, base: j.base})
+		j.deadLettered, j.attemptsBefore = false, j.attempt
+		j.events = append(j.events, event{at: at, what: wasRedriven, attempt: j.attempt, attemptsBefore: j.attemptsBefore})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-func (w wire) line(o *op, verb string) string { return "/queues/" + o.queue + verb }
+func (w wire) queuePath(o *op, verb string) string { return "/queues/" + o.queue + verb }
 
 // post sends fields to a queue, and reads the answer into to.
 func (w wire) post(ctx context.Context, o *op, verb string, fields map[string]any, to any) bool {
@@ -18,7 +18,7 @@ func (w wire) post(ctx context.Context, o *op, verb string, fields map[string]an
 	if err != nil {
 		panic(err) // they are strings and numbers
 	}
-	answer := w.do(ctx, o, http.MethodPost, w.line(o, verb), "application/json", body)
+	answer := w.do(ctx, o, http.MethodPost, w.queuePath(o, verb), "application/json", body)
 	if answer == nil {
 		return false
 	}
@@ -46,7 +46,7 @@ func (w wire) receive(ctx context.Context, o *op, opts seb.ReceiveOptions) {
 		return
 	}
 	for _, m := range a.Messages {
-		o.receive(w.history, message{token: m.Token, attempt: m.Attempt, until: w.history.since(m.LeasedUntil)}, m.Value)
+		o.receive(w.history, message{token: m.Token, toldAttempt: m.Attempt, until: w.history.since(m.LeasedUntil)}, m.Value)
 	}
 }
 
@@ -68,7 +68,7 @@ func (o *op) judged(h *history, results []tokenAnswer) {
 	for i, r := range results {
 		o.verdicts[i] = r.Code
 		if r.Token != o.tokens[i].token || r.OK != (r.Code == "") {
-			h.violate("QueueAsAsked", "a result of another token, or none: %+v, %v", r, o)
+			h.violate("QueueAsAsked", "a result of another token, or one that contradicts itself: %+v, %v", r, o)
 		}
 		if r.OK && !r.LeasedUntil.IsZero() {
 			o.until = h.since(r.LeasedUntil)
@@ -111,7 +111,7 @@ func (w wire) open(ctx context.Context, o *op, p *plan) {
 	}
 	config := fmt.Appendf(nil, `{"from":%q,"lease":%q,"max_attempts":%d,"backoff":"%v..%v","order":%q,"dead_letter_topic":%q}`,
 		from, q.Lease.String(), q.MaxAttempts, q.BackoffMin, q.BackoffMax, q.Order, q.DeadLetterTopic)
-	if answer := w.do(ctx, o, http.MethodPut, w.line(o, ""), "application/json", config); answer != nil {
+	if answer := w.do(ctx, o, http.MethodPut, w.queuePath(o, ""), "application/json", config); answer != nil {
 		o.created = answer.status == http.StatusCreated
 	}
 }
@@ -136,5 +136,5 @@ func (w wire) purge(ctx context.Context, o *op) {
 }
 
 func (w wire) dissolve(ctx context.Context, o *op) {
-	w.do(ctx, o, http.MethodDelete, w.line(o, ""), "", nil)
+	w.do(ctx, o, http.MethodDelete, w.queuePath(o, ""), "", nil)
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// reasonLeaseLost is why an owner parks a record whose worker was not heard of.
+// reasonLeaseLost is the reason of dead letters whose lease ran out without an answer.
 const reasonLeaseLost = "its lease ran out"
 
-// checkWork expects all that a queue's log says to have been asked for by somebody, and in
-// the end nothing to be left.
+// checkWork expects a client to have asked for everything that the log says of a queue, and no
+// work to be left in the end.
 func (q *queueChecker) checkWork(w *work) {
 	for p := range w.parts {
 		for offset, j := range w.parts[p].jobs {
@@ -21,7 +21,7 @@ func (q *queueChecker) checkWork(w *work) {
 		}
 		for _, r := range w.parts[p].passed {
 			if !q.mayPass(w, p, r) {
-				q.history.violate("QueueAsAsked", "slot %d does away with the work of queue %d before %d/%d, which nobody asked for", r.at.seq, w.id, p, r.upTo)
+				q.history.violate("QueueAsAsked", "slot %d drops the work of queue %d before %d/%d, which nobody asked for", r.at.seq, w.id, p, r.upTo)
 			}
 		}
 	}
@@ -36,24 +36,24 @@ func (q *queueChecker) checkWork(w *work) {
 	}
 }
 
-// asked tells whether somebody may have had something done to a queue at a time.
+// asked reports whether an operation of a kind may have changed a queue at a time.
 func (q *queueChecker) asked(w *work, what kind, at time.Duration) bool {
 	return slices.ContainsFunc(q.ops, func(o *op) bool {
 		return o.kind == what && o.queue == w.name && o.topic == w.of.name && o.call <= at && (o.acked() && o.ret >= at || o.outcome == seb.Unknown)
 	})
 }
 
-// mayPass tells whether somebody had work done away with: by a purge, or a trim; or the
-// queue was to begin there.
+// mayPass reports whether work may have been dropped: by a purge, a trim, or because the queue
+// begins there.
 func (q *queueChecker) mayPass(w *work, partition int, r reaching) bool {
 	return r.at.seq == w.made.seq || q.asked(w, purges, r.at.Duration) ||
 		slices.Contains(w.of.partitions[partition].starts, r.upTo)
 }
 
-// checkEvent expects what happened to a record to have been asked for, and no delivery to
-// have been done after which another was made.
+// checkEvent expects the owner or a client to have asked for what happened to a record, and no
+// delivery to be done after a client got a later one.
 func (q *queueChecker) checkEvent(w *work, at spot, e event) {
-	d := delivery{w.id, at, e.number}
+	d := delivery{w.id, at, e.attempt}
 	by := func(what kind) bool {
 		return slices.ContainsFunc(q.answers[d], func(a answering) bool {
 			o := a.op
@@ -62,28 +62,28 @@ func (q *queueChecker) checkEvent(w *work, at spot, e event) {
 	}
 	good := e.what == wasAttempted || // by the owner
 		e.what == wasDone && by(acks) ||
-		e.what == wasParked && e.reason == reasonLeaseLost ||
-		(e.what == wasPutBack || e.what == wasParked) && by(nacks) ||
+		e.what == wasDeadLettered && e.reason == reasonLeaseLost ||
+		(e.what == wasPutBack || e.what == wasDeadLettered) && by(nacks) ||
 		e.what == wasRedriven && q.asked(w, redrives, e.at.Duration)
 	if !good {
-		q.history.violate("QueueAsAsked", "slot %d: %v of queue %d was %s by delivery %d, which nobody asked for", e.at.seq, at, w.id, e.what, e.number)
+		q.history.violate("QueueAsAsked", "slot %d: %v of queue %d was %s by delivery %d, which nobody asked for", e.at.seq, at, w.id, e.what, e.attempt)
 	}
 	if e.what != wasDone {
 		return
 	}
-	for number := e.number + 1; number <= e.number+w.config.Attempts+1; number++ {
-		if later, made := q.seen[delivery{w.id, at, number}]; made && later.op.ret <= e.at.Duration {
-			q.history.violate("LastCounts", "slot %d: delivery %d of %v did the work of queue %d after this: %v", e.at.seq, e.number, at, w.id, later.op)
+	for attempt := e.attempt + 1; attempt <= e.attempt+w.config.Attempts+1; attempt++ {
+		if later, made := q.seen[delivery{w.id, at, attempt}]; made && later.op.ret <= e.at.Duration {
+			q.history.violate("LastCounts", "slot %d: delivery %d of %v did the work of queue %d after this: %v", e.at.seq, e.attempt, at, w.id, later.op)
 		}
 	}
 }
 
-// rests tells whether a record that was put back rests as long as was asked for.
+// rests reports whether a record that was put back is delayed for as long as was asked for.
 func (o *op) rests(e event) bool {
-	return o.delay == nil || e.what == wasParked || (e.rest.delay-*o.delay).Abs() <= slack || !o.acked()
+	return o.delay == nil || e.what == wasDeadLettered || (e.rest.delay-*o.delay).Abs() <= slack || !o.acked()
 }
 
-// checkOversight expects what was acknowledged about a queue to have come about.
+// checkOversight expects the log to have what was acknowledged about a queue.
 func (q *queueChecker) checkOversight(o *op) {
 	if o.kind == receives || o.kind == extends || len(o.tokens) > 0 {
 		q.checkThere(o)
@@ -105,11 +105,11 @@ func (q *queueChecker) checkOversight(o *op) {
 		}
 	}
 	if !done {
-		q.history.violate("AckDurable", "it did not come about: %v", o)
+		q.history.violate("AckDurable", "the log does not have it: %v", o)
 	}
 }
 
-// cameAbout tells whether an operation did to a queue what it was to.
+// cameAbout reports whether the log has what an operation did to a queue.
 func (q *queueChecker) cameAbout(o *op, w *work) bool {
 	within := func(at moment) bool { return at.Duration >= o.call && at.Duration <= o.ret }
 	if w.made.Duration > o.ret || w.ended != nil && w.ended.Duration < o.call {
@@ -148,8 +148,8 @@ func (w *work) redriven(when func(moment) bool) int64 {
 	return most
 }
 
-// stood tells whether a queue was paused, or not, as an operation had it, at some time
-// while that went on.
+// stood reports whether a queue was paused, or not, as an operation set it, at some time
+// during the operation.
 func (q *queueChecker) stood(w *work, o *op) bool {
 	for i, p := range w.paused {
 		until := lifetimeMax
@@ -163,14 +163,14 @@ func (q *queueChecker) stood(w *work, o *op) bool {
 	return false
 }
 
-// checkThere expects a queue that stays to be found, and nothing to be lost.
+// checkThere expects brokers to find a queue that stays, and not to report lost data.
 func (q *queueChecker) checkThere(o *op) {
-	if q.stays(o.topic) && (o.failure == seb.CodeTopicNotFound || (o.queue == jobs || o.queue == crafts) && o.failure == seb.CodeQueueNotFound) || o.failure == seb.CodeDataLost {
+	if q.stays(o.topic) && (o.failure == seb.CodeTopicNotFound || (o.queue == jobs || o.queue == exactlyOnce) && o.failure == seb.CodeQueueNotFound) || o.failure == seb.CodeDataLost {
 		q.history.violate("LossIsLoud", "it is there: %v", o)
 	}
 }
 
-// checkTogether expects all parts of a commit to be in one commit of the log, or none.
+// checkTogether expects all parts of a commit to be in one commit of the log, or in no commit.
 func (q *queueChecker) checkTogether(w *together) {
 	slots := map[moment]bool{}
 	missing := 0
@@ -181,7 +181,7 @@ func (q *queueChecker) checkTogether(w *together) {
 			continue
 		}
 		in := q.final.all[q.lives[id]]
-		slots[in.partitions[at[0].partition].facts[at[0].offset].at] = true
+		slots[in.partitions[at[0].partition].info[at[0].offset].at] = true
 	}
 	for i, m := range w.ack.tokens {
 		done := false
@@ -189,7 +189,7 @@ func (q *queueChecker) checkTogether(w *together) {
 			alone := !slices.ContainsFunc(q.answers[m.delivery], func(a answering) bool {
 				return a.op != w.ack && a.op.kind == acks && !a.op.refusedToken(a.index)
 			})
-			if e.what == wasDone && e.number == m.number && (alone || w.ack.taken(i) || slots[e.at]) {
+			if e.what == wasDone && e.attempt == m.attempt && (alone || w.ack.taken(i) || slots[e.at]) {
 				done, slots[e.at] = true, true
 			}
 		}

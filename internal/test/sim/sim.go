@@ -14,23 +14,23 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Config says which run it is.
+// Config selects a run.
 type Config struct {
 	Seed uint64
-	// S3 lets the brokers reach the bucket through the S3 client, as otherwise
-	// one seed in eight does.
+	// S3 lets the brokers reach the bucket through the S3 client, as one seed
+	// in 16 does by itself.
 	S3 bool
 	// Virtual returns options with a clock since boot that follows the bubble.
 	Virtual func(seb.Options) seb.Options
 	// Wall returns options with a wall clock of the run's own.
 	Wall func(seb.Options, func() time.Time) seb.Options
-	// MemoryInUse returns what a broker has taken of its memory budget, in bytes.
+	// MemoryInUse returns how many bytes of its memory budget a broker has reserved.
 	MemoryInUse func(*seb.Broker) int64
 }
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
-	// Violations tell what should not have happened; none is good.
+	// Violations are the invariants that did not hold; empty = the run passed.
 	Violations []string
 	Counts     Counts
 
@@ -38,28 +38,28 @@ type Result struct {
 	bucket  *bucket
 }
 
-// Counts tell what a run consisted of.
+// Counts count what happened in a run.
 type Counts struct {
 	Acked, NotCommitted, Unknown, Reads, FailedReads int
 	// Conditional are among Acked, Conflicts among NotCommitted.
 	Conditional, Conflicts int
 	// Trims are among Acked, OutOfRange among FailedReads and NotCommitted.
 	Trims, OutOfRange int
-	// Updates are among Acked; Recreated counts topics whose name had been another's.
+	// Updates are among Acked; Recreated counts topics with the name of an earlier one.
 	Updates, Recreated int
 	// Revoked are among Acked; KeysGood and KeysRefused count neither as Reads nor otherwise.
 	Revoked, KeysGood, KeysRefused int
 	// Moved and Forgotten, of consumers, are among Acked, Overtaken among NotCommitted;
-	// Consumed are among Reads, Again counts consumers whose name had been another's.
+	// Consumed are among Reads, Again counts consumers with the name of an earlier one.
 	Moved, Forgotten, Overtaken, Consumed, Again int
-	// Received are records that queues handed out, Retried those of them that had been
-	// before, and Elsewhere receives that another broker was to be asked for. Worked, Late
-	// and PutBack are answers: that count, that came too late, and that it failed.
+	// Received are records that queues handed out, Retried those of them that had been handed
+	// out before, and Elsewhere receives that another broker owned the queue of. Worked, Late
+	// and PutBack are answers of workers: done, refused because too late, and failed.
 	Received, Retried, Elsewhere, Worked, Late, PutBack int
-	// Parked, Redriven and Owners are what the log says of queues; Together are commits of
-	// several parts, among Acked; Made are the records that they made of others, Remade
-	// those that were made in vain, since another try counted.
-	Parked, Redriven, Owners, Together           int
+	// DeadLettered, Redriven and Owners are what the log says of queues; Together are commits of
+	// several parts, among Acked; Made are results in the log, Remade results that
+	// are not, since another attempt counted.
+	DeadLettered, Redriven, Owners, Together     int
 	Made, Remade                                 int
 	Lives, Commits, Checkpoints, Deleted, Ghosts int
 }
@@ -91,7 +91,7 @@ func (c *Counts) Add(o Counts) {
 	c.Worked += o.Worked
 	c.Late += o.Late
 	c.PutBack += o.PutBack
-	c.Parked += o.Parked
+	c.DeadLettered += o.DeadLettered
 	c.Redriven += o.Redriven
 	c.Owners += o.Owners
 	c.Together += o.Together
@@ -104,7 +104,7 @@ func (c *Counts) Add(o Counts) {
 	c.Ghosts += o.Ghosts
 }
 
-// Story tells what happened, and what the store holds in the end.
+// Story returns what happened, and what the store holds in the end.
 func (r *Result) Story() string {
 	var w strings.Builder
 	r.history.write(&w)
@@ -112,7 +112,7 @@ func (r *Result) Story() string {
 	return w.String()
 }
 
-// lifetimeMax ends a run in which somebody waits for ever.
+// lifetimeMax ends a run in which a goroutine waits for ever.
 const lifetimeMax = 1000 * time.Hour
 
 // simulation is a run.
@@ -124,24 +124,24 @@ type simulation struct {
 	history *history
 	nodes   []*node
 
-	flights sync.WaitGroup // everything that runs beside clients, nodes and the weather
+	flights sync.WaitGroup // all goroutines but those of clients, nodes and faults
 
 	mu          sync.Mutex
-	weathers    map[string]weather // by node
-	ended       chan struct{}      // closed when nothing new is to befall anybody
-	isHealed    bool               // nothing goes wrong any more
+	networks    map[string]network // by node
+	ended       chan struct{}      // closed when the run ends
+	isHealed    bool               // the faults have ended
 	counts      Counts
 	begins      map[string]time.Duration // when each life began
-	buried      []*life
-	updates     int64               // of topics, so far
-	keys        []apiKey            // that clients created
-	secret      string              // of the API key for everything; "" in a log without
-	secretSince time.Duration       // when that was created
-	versions    map[subject]string  // of consumers, that anybody was told last
-	done        map[string]bool     // the records, by id, on which workers have done their work
-	makes       map[string]delivery // by the id of what was made, of what
+	endedLives  []*life
+	updates     int64                  // of topics, so far
+	keys        []apiKey               // that clients created
+	secret      string                 // of the API key for everything; "" in a log without
+	secretSince time.Duration          // when that was created
+	versions    map[consumerRef]string // of consumers, the last that any client was told
+	done        map[string]bool        // records, by id, whose work is done
+	sources     map[string]delivery    // by the id of a result, the delivery that it is of
 
-	final *log // what the bucket means in the end
+	final *log // what the bucket says in the end
 }
 
 // Run runs a simulation to its end, in a bubble of its own.
@@ -149,8 +149,8 @@ func Run(t *testing.T, cfg Config) *Result {
 	t.Helper()
 	s := &simulation{
 		cfg: cfg, plan: newPlan(cfg.Seed), bucket: newBucket(),
-		weathers: map[string]weather{}, begins: map[string]time.Duration{},
-		versions: map[subject]string{}, done: map[string]bool{}, makes: map[string]delivery{},
+		networks: map[string]network{}, begins: map[string]time.Duration{},
+		versions: map[consumerRef]string{}, done: map[string]bool{}, sources: map[string]delivery{},
 	}
 	s.plan.s3 = s.plan.s3 || cfg.S3
 	dir := s.cacheDir()
@@ -170,7 +170,7 @@ func Run(t *testing.T, cfg Config) *Result {
 		s.live()
 	})
 	if s.final != nil { // else the bucket could not be opened
-		// Outside of the bubble, where time-outs are real.
+		// Outside of the bubble timeouts are real.
 		s.history.now = func() time.Duration { return lifetimeMax }
 		s.check(s.final)
 	}
@@ -186,7 +186,7 @@ func (s *simulation) cacheDir() string {
 	return dir
 }
 
-// live runs everything: first with all that can go wrong, then without.
+// live runs everything: first with faults, then without.
 func (s *simulation) live() {
 	var lives, work sync.WaitGroup
 	for _, n := range s.nodes {
@@ -195,7 +195,7 @@ func (s *simulation) live() {
 	s.setUp()
 	s.setUpQueues()
 	s.setUpKeys()
-	lives.Go(s.befall)
+	lives.Go(s.injectFaults)
 	if s.plan.deletes {
 		lives.Go(s.clean)
 	}
@@ -205,7 +205,7 @@ func (s *simulation) live() {
 	for i := range s.plan.workers {
 		work.Go(newWorker(s, i).run)
 	}
-	s.inTime(&work, "the clients are not answered")
+	s.inTime(&work, "the clients get no answers")
 	s.heal()
 	s.verifyLiveness()
 	close(s.ended)
@@ -216,7 +216,7 @@ func (s *simulation) live() {
 	}
 	s.inTime(&lives, "the brokers don't end")
 	s.inTime(&s.flights, "something is still under way")
-	for _, l := range s.buried {
+	for _, l := range s.endedLives {
 		if used := s.cfg.MemoryInUse(l.broker); used != 0 {
 			s.history.violate("Liveness", "%s has ended, and %d bytes of its memory are still taken", l.name, used)
 		}
@@ -224,7 +224,7 @@ func (s *simulation) live() {
 	s.verifyBucket()
 }
 
-// inTime waits for a group. What doesn't come within a lifetime never does.
+// inTime waits for a group. A group that doesn't end within lifetimeMax never does.
 func (s *simulation) inTime(wg *sync.WaitGroup, complaint string) {
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
@@ -235,7 +235,7 @@ func (s *simulation) inTime(wg *sync.WaitGroup, complaint string) {
 	}
 }
 
-// giveUp ends everything: no bubble ends in which somebody waits for ever.
+// giveUp ends the process, because a bubble in which a goroutine waits for ever does not end.
 func (s *simulation) giveUp(complaint string) {
 	r := Result{history: s.history, bucket: s.bucket}
 	panic(fmt.Sprintf("sim: seed %d: Liveness: %s\n%s", s.cfg.Seed, complaint, r.Story()))
@@ -265,11 +265,11 @@ func (s *simulation) begin(life string) {
 	s.begins[life] = s.now()
 }
 
-// remember keeps a life that has ended for when its last goroutine has, too.
-func (s *simulation) remember(l *life) {
+// keepEnded keeps an ended life until all goroutines have ended, when its memory is checked.
+func (s *simulation) keepEnded(l *life) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.buried = append(s.buried, l)
+	s.endedLives = append(s.endedLives, l)
 }
 
 func (s *simulation) ending() bool {
@@ -288,22 +288,22 @@ func (s *simulation) must(err error) {
 	}
 }
 
-func (s *simulation) weather(node string) weather {
+func (s *simulation) network(node string) network {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w, ok := s.weathers[node]; ok {
+	if w, ok := s.networks[node]; ok {
 		return w
 	}
-	return fair
+	return healthy
 }
 
-// setWeather changes the weather of one node, also for its lives to come.
-func (s *simulation) setWeather(n *node, w weather) {
+// setNetwork changes the network of one node, also for its future lives.
+func (s *simulation) setNetwork(n *node, w network) {
 	s.mu.Lock()
-	s.weathers[n.name] = w
+	s.networks[n.name] = w
 	s.mu.Unlock()
 	if l := n.present(); l != nil {
-		l.setWeather(w)
+		l.setNetwork(w)
 	}
 }
 

@@ -9,22 +9,22 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// together is a commit of several parts: each is an operation of its own in the history. move is
-// nil if no consumer is moved.
+// together is a commit of several parts. Each is an operation of its own in the history. move is
+// nil if the commit moves no consumer.
 type together struct{ append, ack, move *op }
 
-// doTogether acknowledges deliveries, appends what was made of them and moves a consumer, in
-// one commit.
+// doTogether acknowledges deliveries, appends results of them and moves a consumer, in one
+// commit.
 func (c *client) doTogether(l *life, some []message) {
 	topic := some[0].topic
 	w := &together{
 		append: &op{kind: appends, topic: topic, partition: -1},
-		ack:    backlog{topic, jobs}.op(acks),
+		ack:    queueRef{topic, jobs}.op(acks),
 	}
 	w.ack.tokens = some
 	values := c.compose(w.append)
 	if chance(c.rng, 0.5) {
-		w.move = subject{topic, playerA}.op(commits)
+		w.move = consumerRef{topic, freeA}.op(commits)
 		w.move.offsets = seb.Offsets{0: c.ends[place{topic, 0}]}
 	}
 	c.sim.commit(l, c.name, w, values, pick(c.rng, time.Minute, 2*time.Second))
@@ -69,10 +69,10 @@ func (w *together) commit(values []string) seb.Commit {
 	return all
 }
 
-// otherPart is the failure of a part that was not the one which was refused.
+// otherPart is the failure of the parts that the error does not name.
 const otherPart seb.Code = "other_part"
 
-// blame leaves the refusal of one part to that part.
+// blame keeps the error only in the part that it names.
 func (w *together) blame(err error) {
 	var part string
 	if e := (*seb.Error)(nil); errors.As(err, &e) {

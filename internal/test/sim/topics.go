@@ -12,7 +12,7 @@ import (
 const partitionsMax = 4
 
 // ownTopic returns a topic that only this client writes to and deletes: one
-// that it has, or a new one, perhaps with the name of one that it deleted.
+// that exists, or a new one, perhaps with the name of one that it deleted.
 func (c *client) ownTopic() string {
 	if len(c.churn) > 0 && chance(c.rng, 0.5) {
 		return c.churn[len(c.churn)-1]
@@ -33,8 +33,8 @@ func (c *client) create(l *life, t topic) {
 	c.call(l, o, func(ctx context.Context, by caller) { by.create(ctx, o, t.partitions) })
 }
 
-// delete deletes a topic of its own. A name whose deletion may still be under way it
-// never uses again.
+// delete deletes a topic of the client's own. The client never reuses a name whose deletion may
+// still be under way.
 func (c *client) delete(l *life) {
 	if len(c.churn) == 0 {
 		return
@@ -72,13 +72,13 @@ func (c *client) update(l *life, t topic) {
 // partitionsOf returns how many partitions a topic has at least, as far as the client knows.
 func (c *client) partitionsOf(t topic) int { return max(t.partitions, c.grown[t.name]) }
 
-// shape is what may change about a topic.
+// shape is the part of a topic that updates change.
 type shape struct {
 	partitions int
 	config     int64 // its retention in bytes
 }
 
-// checkTopics expects topics to be created, changed and deleted as they were asked to.
+// checkTopics expects topics to be created, changed and deleted as clients asked for.
 func (x *checker) checkTopics(ops []*op) {
 	for _, in := range x.final.all {
 		if !x.stays(in.name) {
@@ -108,7 +108,7 @@ func (x *checker) checkTopics(ops []*op) {
 	x.checkDeleted(ops)
 }
 
-// checkUpdates expects what was acknowledged about a topic to have come about.
+// checkUpdates expects the log to have the acknowledged updates of a topic.
 func (x *checker) checkUpdates(ops []*op, in *incarnation) {
 	for _, o := range ops {
 		if o.kind != updates || o.topic != in.name || !o.acked() {
@@ -124,7 +124,7 @@ func (x *checker) checkUpdates(ops []*op, in *incarnation) {
 	}
 }
 
-// livesOf returns in which incarnation the records of an append stand, 0 if they don't.
+// livesOf returns the id of the topic that has the records of an append, or 0.
 func (x *checker) livesOf(o *op) uint64 {
 	if o.kind == appends && len(o.values) > 0 {
 		return x.lives[o.values[0]]
@@ -132,10 +132,10 @@ func (x *checker) livesOf(o *op) uint64 {
 	return 0
 }
 
-// checkDelete expects nothing that was asked for after a deletion was acknowledged to
-// be done to the topic that was there before.
+// checkDelete expects no operation that a client sent after the acknowledgement of a deletion to
+// affect the deleted topic.
 func (x *checker) checkDelete(ops []*op, d *op) {
-	var before uint64 // the newest topic of the name that is known to have been there
+	var before uint64 // the newest topic of the name that existed for certain
 	for _, o := range ops {
 		if o.topic == d.topic && o.acked() && o.ret <= d.call {
 			before = max(before, x.livesOf(o))
@@ -158,8 +158,8 @@ func (x *checker) checkDelete(ops []*op, d *op) {
 	}
 }
 
-// checkDeleted expects whatever was acknowledged to be in a topic that is there, or
-// that somebody deleted since.
+// checkDeleted expects acknowledged records in a topic that exists, or that a client deleted
+// later.
 func (x *checker) checkDeleted(ops []*op) {
 	for _, o := range ops {
 		in := x.final.all[x.livesOf(o)]
@@ -174,8 +174,8 @@ func (x *checker) checkDeleted(ops []*op) {
 	}
 }
 
-// checkOwnRead expects a read to have found records of one topic of the name, and of
-// none before the one that its broker must have known when it was asked.
+// checkOwnRead expects a read to have found records of one topic of the name, and not of
+// a topic before the one that its broker must have known when it was asked.
 func (x *checker) checkOwnRead(before []*op, o *op) {
 	if o.failure == seb.CodeDataLost {
 		x.history.violate("LossIsLoud", "nothing was lost: %v", o)
@@ -192,7 +192,7 @@ func (x *checker) checkOwnRead(before []*op, o *op) {
 	for _, r := range o.records {
 		want := position{place{o.topic, o.partition}, r.offset}
 		if x.lives[r.id] != lives || !slices.Contains(x.at[r.id], want) {
-			x.history.violate("DenseOffsets", "%s stands at %v: %v", r.id, x.at[r.id], o)
+			x.history.violate("DenseOffsets", "%s is at %v: %v", r.id, x.at[r.id], o)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// trim moves the start of a partition: as a rule by a little, so that something is
-// left to read; seldom to its end, or to where it does not end yet.
+// trim moves the start of a partition: mostly by a little, so that records are
+// left to read; seldom to its end, or beyond it.
 func (c *client) trim(l *life, p place) {
 	o := &op{kind: trims, topic: p.topic, partition: p.partition, before: c.starts[p] + seb.Offset(c.rng.IntN(5))}
 	if chance(c.rng, 0.1) {
@@ -18,7 +18,7 @@ func (c *client) trim(l *life, p place) {
 	c.learn(p, o)
 }
 
-// learn remembers the bounds of a partition that an answer told.
+// learn keeps the bounds of a partition that an answer told.
 func (c *client) learn(p place, o *op) {
 	if o.acked() || o.failure == seb.CodeOffsetOutOfRange {
 		c.starts[p] = max(c.starts[p], o.start)
@@ -26,13 +26,13 @@ func (c *client) learn(p place, o *op) {
 	}
 }
 
-// mayTrim tells whether an operation may have moved the start of a partition.
+// mayTrim reports whether an operation may have moved the start of a partition.
 func (o *op) mayTrim(p place) bool {
 	return o.kind == trims && (place{o.topic, o.partition}) == p && (o.acked() || o.outcome == seb.Unknown)
 }
 
-// checkTrims expects the start of every partition to have been moved to where
-// somebody asked for, upwards, and at least as far as was acknowledged.
+// checkTrims expects the start of every partition to have moved only upwards, only to where
+// a client asked for, and at least as far as was acknowledged.
 func (x *checker) checkTrims(ops []*op) {
 	for _, o := range ops {
 		if o.kind == trims && o.acked() && (o.start < o.before || o.end < o.start) {
@@ -56,8 +56,8 @@ func (x *checker) checkTrims(ops []*op) {
 	}
 }
 
-// checkOutOfRange expects a read to be refused only where somebody may have moved
-// the start beyond it, or beyond an end that nobody was told of.
+// checkOutOfRange expects a read to be refused only below a start that a client may have
+// moved, or beyond an end that no client was told of.
 func (x *checker) checkOutOfRange(ops []*op, o *op) {
 	p := place{o.topic, o.partition}
 	at, ok := x.asked(o)

@@ -11,12 +11,12 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// truth is what all commits say that were ever first in their slots, with the
-// objects they refer to, whether those still stand or not: every topic there ever
-// was, by its id.
+// truth is the content of all commits that were ever first in their slots, with the
+// objects that they refer to, deleted ones included: every topic that was ever created, by its
+// id.
 type truth map[uint64]*incarnation
 
-// recreated returns how many topics have the name of one before them.
+// recreated returns how many topics have the name of an earlier one.
 func (all truth) recreated() int {
 	names := map[string]bool{}
 	for _, in := range all {
@@ -31,25 +31,25 @@ type incarnation struct {
 	partitions []partition
 	configs    []int64 // each retention in bytes that it was given
 	deleted    bool
-	consumers  map[uint64]*consumer // each there ever was, by its id
+	consumers  map[uint64]*consumer // by id, deleted ones included
 	queues     map[uint64]*work     // likewise
 	delayed    map[spot]delaying
 }
 
-// partition is every record it ever held, by offset, and every start it was moved to.
+// partition has every record that a partition ever held, by offset, and every start that it had.
 type partition struct {
 	ids    []string
-	facts  []fact // of each
+	info   []recordInfo // of each
 	starts []seb.Offset
 }
 
-// fact is what the log says of a record beside what it is.
-type fact struct {
-	key string // "" if it has none
-	at  moment // when it came
+// recordInfo is the key of a record, and when it came.
+type recordInfo struct {
+	key string // "" without a key
+	at  moment
 }
 
-// moment is when something came into the log.
+// moment is the time at which a commit came into the log, and its slot.
 type moment struct {
 	time.Duration
 	seq format.Seq
@@ -107,10 +107,10 @@ func (s *simulation) noneAbove(q format.Seq) error {
 	return err
 }
 
-// tell adds a commit, which a fold has taken, to the truth.
+// tell adds a commit, which a fold has accepted, to the truth.
 func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 	at := moment{s.bucket.visible(format.LogKey(c.Seq)).Sub(s.begun), c.Seq}
-	graves := &graves{sim: s}
+	dead := &deadLetters{sim: s}
 	for _, item := range c.Items {
 		switch x := item.(type) {
 		case *format.TopicCreated:
@@ -144,18 +144,18 @@ func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 			if len(from) < int(pos)+int(x.Size) {
 				return fmt.Errorf("a batch at %d of %d bytes, where %d were created", pos, x.Size, len(from))
 			}
-			if err := s.tellBatch(&all[x.Topic].partitions[x.Partition], from[pos:pos+x.Size], at, graves); err != nil {
+			if err := s.tellBatch(&all[x.Topic].partitions[x.Partition], from[pos:pos+x.Size], at, dead); err != nil {
 				return fmt.Errorf("%s/%d: %w", all[x.Topic].name, x.Partition, err)
 			}
 		default:
-			s.tellQueue(all, item, at, c.Time, graves)
+			s.tellQueue(all, item, at, c.Time, dead)
 		}
 	}
-	graves.check(at)
+	dead.check(at)
 	return nil
 }
 
-func (s *simulation) tellBatch(p *partition, raw []byte, at moment, graves *graves) error {
+func (s *simulation) tellBatch(p *partition, raw []byte, at moment, dead *deadLetters) error {
 	head, err := record.Parse(raw)
 	if err != nil {
 		return err
@@ -168,12 +168,12 @@ func (s *simulation) tellBatch(p *partition, raw []byte, at moment, graves *grav
 		if !ok {
 			return fmt.Errorf("%.40q is at %d, which nobody sent", r.Value, r.Offset)
 		}
-		p.ids, p.facts = append(p.ids, graves.name(id, r.Headers)), append(p.facts, fact{string(r.Key), at})
+		p.ids, p.info = append(p.ids, dead.name(id, r.Headers)), append(p.info, recordInfo{string(r.Key), at})
 	}
 	return nil
 }
 
-// verifyBucket compares what the bucket means with all that anybody was told.
+// verifyBucket compares what the bucket holds with what a broker recovers from it.
 func (s *simulation) verifyBucket() {
 	final, err := s.replay()
 	if err != nil {
@@ -219,7 +219,7 @@ func (s *simulation) verifyBucket() {
 	}
 }
 
-// matches tells whether a topic is what the commits say of it.
+// matches reports whether a topic is what the commits say of it.
 func (in *incarnation) matches(t seb.Topic) bool {
 	var config int64
 	if n := len(in.configs); n > 0 {
@@ -228,10 +228,10 @@ func (in *incarnation) matches(t seb.Topic) bool {
 	return !in.deleted && in.name == t.Name && len(in.partitions) == len(t.Partitions) && t.Config == seb.TopicConfig{RetentionBytes: config}
 }
 
-// log is what the bucket means.
+// log is the content of the bucket's log.
 type log struct {
 	all        truth
-	partitions map[place]*partition // of all topics that are there
+	partitions map[place]*partition // of all existing topics
 	keys       map[uint64]bool      // the API keys in force
 }
 
@@ -270,7 +270,7 @@ func (s *simulation) compare(b *seb.Broker, at place, p seb.Partition, want *par
 		}
 		id, ok := s.history.identify(string(r.Value))
 		if at.topic == dead {
-			id += parkedSuffix
+			id += deadLetterSuffix
 		}
 		if r.Offset != next || !ok || int(next) >= len(want.ids) || id != want.ids[next] {
 			s.history.violate("DenseOffsets", "%v holds %.40q at %d, where %d is due", at, r.Value, r.Offset, next)

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// patience is how long anything may take on a store that is well.
+	// patience is how long an operation may take on a store that is well.
 	patience = 2 * time.Minute
 	idleTime = time.Hour
 
-	// atEnd is the client that looks whether all is well in the end.
+	// atEnd is the client that checks in the end that all is well.
 	atEnd = "end"
 )
 
-// setUp creates the topics that stay, before anything goes wrong that is not
-// the brokers' own fate.
+// setUp creates the topics that stay, before there are faults other than those that
+// new processes have from their start.
 func (s *simulation) setUp() {
 	for _, t := range s.plan.topics {
 		for created := false; !created; s.sleep(100 * time.Millisecond) {
@@ -36,8 +36,8 @@ func (s *simulation) setUp() {
 	}
 }
 
-// verifyLiveness expects every broker to answer, and to cost nothing when
-// nobody asks, on a store that is well. All it does is part of the history.
+// verifyLiveness expects every broker on a store that is well to answer, and to send no requests
+// while it has no clients. Its operations are part of the history.
 func (s *simulation) verifyLiveness() {
 	var lives []*life
 	for _, n := range s.nodes {
@@ -87,9 +87,8 @@ func (s *simulation) sentBy(lives []*life) (n int) {
 	return n
 }
 
-// finalAppend appends one record. A broker that slept for longer than its lease,
-// and can't know, may learn of that only after it has sent its claim, whose
-// outcome is unknown then.
+// finalAppend appends one record. A broker whose clock stood still while it slept beyond its
+// lease learns of that only after it has sent its claim, whose outcome is unknown then.
 func (s *simulation) finalAppend(l *life, topic, id string) {
 	o := &op{kind: appends, topic: topic, partition: -1, values: []string{id}}
 	s.history.send(id, id)

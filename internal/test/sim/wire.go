@@ -15,7 +15,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// What a client can't know otherwise.
+// Failures of a client that gets no answer.
 const (
 	noAnswer seb.Code = "no_answer" // the connection broke, or time was up
 	noBroker seb.Code = "no_broker" // nobody listens
@@ -147,7 +147,7 @@ func (w wire) update(ctx context.Context, o *op) {
 	o.is = shape{len(a.Partitions), a.Config.RetentionBytes}
 }
 
-// answer is one that says success.
+// answer is the answer to a successful request.
 type answer struct {
 	status int
 	header http.Header
@@ -204,17 +204,17 @@ func (w wire) do(ctx context.Context, o *op, method, rest, mediaType string, bod
 	return &answer{res.StatusCode, res.Header, got}
 }
 
-// lose notes that no answer came.
+// lose notes that the client got no answer.
 func (o *op) lose(err error) {
 	o.failure, o.outcome, o.detail = noAnswer, seb.Unknown, fmt.Sprintf("%.150v", err)
-	// A request with an idempotency key net/http itself sends again when its
-	// connection breaks, and nobody may be left to hear that.
+	// net/http repeats a request with an idempotency key when its connection breaks, and
+	// the second one may find no broker although the first one took effect.
 	if strings.Contains(err.Error(), errNobody.Error()) && o.key == "" {
 		o.failure, o.outcome = noBroker, seb.NotCommitted
 	}
 }
 
-// refuse notes an answer that says failure.
+// refuse notes the answer to a failed request.
 func (o *op) refuse(h *history, status int, body []byte) {
 	var p struct {
 		Code        seb.Code

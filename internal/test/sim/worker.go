@@ -6,12 +6,11 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// work does what consumers are for: it reads with the one that all workers share, does
-// the work and commits what is done. It may die at any point, and so may others do the
-// same at the same time. It resets the consumer only where records were deleted before
-// they were read.
+// work uses a consumer as workers do: it reads with the consumer that all workers share, does
+// the work and commits what is done. It may die at any point. Several clients may do so at the
+// same time. It resets the consumer only where records were deleted before they were read.
 func (c *client) work(l *life, t topic) {
-	s := subject{t.name, workers}
+	s := consumerRef{t.name, workConsumer}
 	for range pick(c.rng, 1, 2, 3) {
 		o := c.consume(l, s, c.rng.IntN(c.partitionsOf(t)+1)-1)
 		if o.failure == seb.CodeOffsetOutOfRange {
@@ -19,11 +18,11 @@ func (c *client) work(l *life, t topic) {
 			continue
 		}
 		if len(o.records) == 0 || chance(c.rng, 0.1) {
-			return // it dies with the work undone
+			return // the worker dies with the work undone
 		}
 		c.sim.finish(o)
 		if chance(c.rng, 0.1) {
-			return // or before it has said so
+			return // or with the work done, before it has committed
 		}
 		c.commit(l, s, o.behind(), chance(c.rng, 0.3))
 	}
@@ -32,7 +31,7 @@ func (c *client) work(l *life, t topic) {
 // behind returns the offsets behind the records of a read, as a commit takes them.
 func (o *op) behind() seb.Offsets { return seb.Offsets{int32(o.partition): o.next} }
 
-// finish remembers that the work on the records of a read is done.
+// finish notes that the work on the records of a read is done.
 func (s *simulation) finish(o *op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,12 +40,12 @@ func (s *simulation) finish(o *op) {
 	}
 }
 
-// roundsMax is more reads than the work on a topic takes in the end.
+// roundsMax is more than the reads that the work on a topic takes in the end.
 const roundsMax = 100
 
 // finalWork does the work that is left in a topic, when all is well.
 func (s *simulation) finalWork(l *life, topic string) {
-	w := subject{topic, workers}
+	w := consumerRef{topic, workConsumer}
 	for range roundsMax {
 		o := w.op(consumes)
 		s.do(l, o, func(ctx context.Context, by caller) { by.consume(ctx, o, seb.FetchOptions{}) })
@@ -70,7 +69,7 @@ func (s *simulation) finalWork(l *life, topic string) {
 	s.history.violate("Liveness", "the work on %s does not end", topic)
 }
 
-// checkWork expects all records that are there in the end to have been worked on.
+// checkWork expects a worker to have got every record that exists in the end.
 func (x *checker) checkWork() {
 	for at, p := range x.final.partitions {
 		if !x.stays(at.topic) {

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// befall lets things go wrong until the run heals.
-func (s *simulation) befall() {
+// injectFaults changes networks, stops processes and crashes them until the run heals.
+func (s *simulation) injectFaults() {
 	if s.plan.calm {
 		return
 	}
@@ -19,14 +19,14 @@ func (s *simulation) befall() {
 		l := n.current()
 		switch what := r.IntN(10); {
 		case what < 4:
-			w := weathers[r.IntN(len(weathers))]
-			s.history.note("the weather of %s: %s", n.name, w.name)
-			s.setWeather(n, w)
+			w := networks[r.IntN(len(networks))]
+			s.history.note("the network of %s: %s", n.name, w.name)
+			s.setNetwork(n, w)
 		case what < 5:
-			w := weathers[r.IntN(len(weathers))]
-			s.history.note("the weather of all: %s", w.name)
+			w := networks[r.IntN(len(networks))]
+			s.history.note("all networks: %s", w.name)
 			for _, n := range s.nodes {
-				s.setWeather(n, w)
+				s.setNetwork(n, w)
 			}
 		case l == nil:
 		case what < 6:
@@ -44,14 +44,14 @@ func (s *simulation) befall() {
 	}
 }
 
-// heal ends all that befalls anybody, and waits until it is over.
+// heal ends all faults, and waits until the last one has had its effect.
 func (s *simulation) heal() {
 	s.mu.Lock()
 	s.isHealed = true
 	s.mu.Unlock()
 	s.history.note("everything heals")
 	for _, n := range s.nodes {
-		s.setWeather(n, fair)
+		s.setNetwork(n, healthy)
 		if l := n.present(); l != nil {
 			l.clear()
 		}

@@ -9,33 +9,33 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// backlog names a queue, or all that had that name one after the other.
-type backlog struct{ topic, queue string }
+// queueRef names a queue, or all queues that had that name one after the other.
+type queueRef struct{ topic, queue string }
 
 // op returns an operation about the queue.
-func (q backlog) op(what kind) *op {
+func (q queueRef) op(what kind) *op {
 	return &op{kind: what, topic: q.topic, queue: q.queue, partition: -1}
 }
 
-// newWorker returns a client that works on queues, as bad workers do: it stalls beyond its
+// newWorker returns a client that works on queues as a bad worker does: it stalls beyond its
 // leases, dies with its work undone, and answers late and twice.
 func newWorker(s *simulation, index int) *client {
 	c := s.newClient(fmt.Sprintf("w%d", index), stream(s.cfg.Seed, "worker", index))
-	c.works = true
+	c.queueWorker = true
 	return c
 }
 
-// labor does one thing with a queue.
-func (c *client) labor(l *life, stays topic) {
-	q := backlog{stays.name, jobs}
+// workOnQueue does one thing with a queue.
+func (c *client) workOnQueue(l *life, stays topic) {
+	q := queueRef{stays.name, jobs}
 	switch what := c.rng.IntN(20); {
 	case what < 4:
-		q.queue = plays
+		q.queue = shortLived
 	case what < 6:
-		c.ownLine(l)
+		c.useOwnQueue(l)
 		return
 	case what < 9:
-		c.craft(l, backlog{stays.name, crafts})
+		c.workExactlyOnce(l, queueRef{stays.name, exactlyOnce})
 		return
 	}
 	switch what := c.rng.IntN(40); {
@@ -54,18 +54,18 @@ func (c *client) labor(l *life, stays topic) {
 	case what < 34 && len(c.past) > 0:
 		c.answerAgain(l)
 	case what < 35:
-		c.held = nil // it dies, and another begins
+		c.held = nil // the worker dies, and another one begins
 	default:
 		c.oversee(l, q)
 	}
 }
 
-// ownLine does something with a queue of a topic that comes and goes.
-func (c *client) ownLine(l *life) {
+// useOwnQueue uses a queue of a topic that the client creates and deletes.
+func (c *client) useOwnQueue(l *life) {
 	topic := c.ownTopic()
-	q := backlog{topic, jobs}
+	q := queueRef{topic, jobs}
 	c.append(l, topic, 1)
-	c.openLine(l, q)
+	c.openQueue(l, q)
 	c.receive(l, q)
 	switch {
 	case chance(c.rng, 0.4):
@@ -75,10 +75,10 @@ func (c *client) ownLine(l *life) {
 	}
 }
 
-// oversee does what those do who look after a queue.
-func (c *client) oversee(l *life, q backlog) {
-	if q.queue == plays && chance(c.rng, 0.6) {
-		c.openLine(l, q)
+// oversee does what an operator does with a queue.
+func (c *client) oversee(l *life, q queueRef) {
+	if q.queue == shortLived && chance(c.rng, 0.6) {
+		c.openQueue(l, q)
 		return
 	}
 	switch what := c.rng.IntN(10); {
@@ -91,7 +91,7 @@ func (c *client) oversee(l *life, q backlog) {
 	case what < 8:
 		o := q.op(redrives)
 		c.call(l, o, func(ctx context.Context, by caller) { by.redrive(ctx, o) })
-	case q.queue == plays:
+	case q.queue == shortLived:
 		o := q.op(dissolves)
 		c.call(l, o, func(ctx context.Context, by caller) { by.dissolve(ctx, o) })
 	case what < 9:
@@ -100,18 +100,18 @@ func (c *client) oversee(l *life, q backlog) {
 	}
 }
 
-func (c *client) openLine(l *life, q backlog) {
+func (c *client) openQueue(l *life, q queueRef) {
 	o := q.op(opens)
 	o.to = pick(c.rng, "earliest", "earliest", "latest")
 	c.call(l, o, func(ctx context.Context, by caller) { by.open(ctx, o, &c.sim.plan) })
 }
 
-// receive asks for records, and holds what comes.
-func (c *client) receive(l *life, q backlog) { c.held = append(c.held, c.ask(l, q)...) }
+// receive asks for records, and holds those that it gets.
+func (c *client) receive(l *life, q queueRef) { c.held = append(c.held, c.ask(l, q)...) }
 
-// ask asks for records, perhaps for long. Where another broker has the queue, it asks that
-// one.
-func (c *client) ask(l *life, q backlog) (got []message) {
+// ask asks for records, and may wait long for them. If another broker owns the queue, it asks
+// that one.
+func (c *client) ask(l *life, q queueRef) (got []message) {
 	opts := seb.ReceiveOptions{Max: pick(c.rng, 1, 2, 5, 20), Wait: pick(c.rng, 0, 0, 3*time.Second, 40*time.Second), MaxBytes: pick(c.rng, int64(1), 10_000, 1<<20)}
 	lease := pick(c.rng, 0, 0, time.Second, 10*time.Second)
 	for range 3 {
@@ -129,9 +129,9 @@ func (c *client) ask(l *life, q backlog) (got []message) {
 	return got
 }
 
-// follow returns the life that owns a queue, as another knows it: that other if nobody is
-// there any more, nil if nobody can tell.
-func (s *simulation) follow(l *life, q backlog) *life {
+// follow returns the life that owns a queue, as far as l knows. If that life has ended, l takes
+// the queue over, and follow returns l. It returns nil if it can't find an owner.
+func (s *simulation) follow(l *life, q queueRef) *life {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	queue := l.broker.Queue(q.topic, q.queue)
@@ -150,14 +150,14 @@ func (s *simulation) follow(l *life, q backlog) *life {
 	return l
 }
 
-// answer says what became of some records of one queue.
+// answer acknowledges, puts back or extends some of the held records of one queue.
 func (c *client) answer(l *life) {
 	if len(c.held) == 0 {
 		return
 	}
 	some, first := []message(nil), c.held[c.rng.IntN(len(c.held))]
 	for _, m := range c.held {
-		if m.topic == first.topic && m.line == first.line && (m == first || chance(c.rng, 0.5)) {
+		if m.topic == first.topic && m.queueName == first.queueName && (m == first || chance(c.rng, 0.5)) {
 			some = append(some, m)
 		}
 	}
@@ -166,10 +166,10 @@ func (c *client) answer(l *life) {
 		c.say(l, acks, some)
 	case what < 12:
 		c.say(l, nacks, some)
-	case what < 16 && first.line == jobs && c.sim.stays(first.topic):
+	case what < 16 && first.queueName == jobs && c.sim.stays(first.topic):
 		c.doTogether(l, some)
 	case what < 18:
-		o := backlog{first.topic, first.line}.op(extends)
+		o := queueRef{first.topic, first.queueName}.op(extends)
 		o.tokens, o.lease = some, pick(c.rng, 0, time.Second, 30*time.Second)
 		c.call(l, o, func(ctx context.Context, by caller) { by.extend(ctx, o) })
 		return
@@ -180,17 +180,17 @@ func (c *client) answer(l *life) {
 	}
 }
 
-// answerAgain says something of records of which it has said something already.
+// answerAgain answers for a record for which the client has answered already.
 func (c *client) answerAgain(l *life) {
 	m := c.past[c.rng.IntN(len(c.past))]
 	c.say(l, pick(c.rng, acks, acks, nacks), []message{m})
 }
 
-// say acknowledges deliveries, or puts their records back: until that is known, or some
-// times, through whatever brokers.
+// say acknowledges deliveries or puts their records back. While the outcome is unknown it tries
+// again, a few times, through any broker.
 func (c *client) say(l *life, what kind, some []message) {
 	for range pick(c.rng, 1, 2, 3) {
-		o := backlog{some[0].topic, some[0].line}.op(what)
+		o := queueRef{some[0].topic, some[0].queueName}.op(what)
 		o.tokens = some
 		if what == acks {
 			c.call(l, o, func(ctx context.Context, by caller) { by.ack(ctx, o) })
@@ -211,7 +211,7 @@ func (c *client) say(l *life, what kind, some []message) {
 	}
 }
 
-// stays tells whether a topic is there from the first operation to the last.
+// stays reports whether a topic exists from the first operation to the last.
 func (s *simulation) stays(name string) bool {
 	return slices.ContainsFunc(s.plan.topics, func(t topic) bool { return t.name == name })
 }

@@ -11,30 +11,30 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// consumer is one from its creation to its end: each standing that it had.
+// consumer is a consumer from its creation to its end, with its position history.
 type consumer struct {
 	name    string
-	was     []standing
-	deleted bool // by itself; it also goes with its topic
+	history []positions
+	deleted bool // by a request of its own; false if it went with its topic
 }
 
-// standing is where a consumer stands between two moves of it, as an answer tells it, or
-// the log.
-type standing struct {
+// positions are the positions of a consumer between two of its moves, as an answer or the
+// log tells them.
+type positions struct {
 	consumer string       // its name; "" in the answer to a commit
-	version  string       // "" in an answer that tells none
+	version  string       // "" in an answer without a version
 	at       []seb.Offset // by partition; nil in the answer to a commit
-	bounds   []bounds     // of the topic's partitions then
+	bounds   []bounds     // of the topic's partitions at that time
 
-	moved seb.Offsets // by the move that brought it there, as the log has it
+	moved seb.Offsets // the positions that the last move set, as the log has it
 }
 
-// move adds the move of a consumer, and what its topic is like then.
+// move adds a move of the consumer to its history, with the bounds of the topic's partitions.
 func (c *consumer) move(x *format.PositionsMoved, in *incarnation) {
-	s := standing{consumer: c.name, version: fmt.Sprintf("%d.%d", x.Consumer, len(c.was)+1), moved: seb.Offsets{}}
+	s := positions{consumer: c.name, version: fmt.Sprintf("%d.%d", x.Consumer, len(c.history)+1), moved: seb.Offsets{}}
 	s.at = make([]seb.Offset, len(in.partitions))
-	if n := len(c.was); n > 0 {
-		copy(s.at, c.was[n-1].at)
+	if n := len(c.history); n > 0 {
+		copy(s.at, c.history[n-1].at)
 	}
 	for _, p := range x.Positions {
 		s.at[p.Partition], s.moved[int32(p.Partition)] = seb.Offset(p.Offset), seb.Offset(p.Offset)
@@ -43,27 +43,28 @@ func (c *consumer) move(x *format.PositionsMoved, in *incarnation) {
 		p := &in.partitions[i]
 		s.bounds = append(s.bounds, bounds{p.start(), seb.Offset(len(p.ids))})
 	}
-	c.was = append(c.was, s)
+	c.history = append(c.history, s)
 }
 
-// String tells a standing in a story.
-func (s *standing) String() string {
+// String describes positions in a story.
+func (s *positions) String() string {
 	if s == nil {
 		return "nowhere"
 	}
 	return fmt.Sprintf("%s %s%v of %v", s.consumer, s.version, s.at, s.bounds)
 }
 
-// position returns the next offset to read in a partition, which may have been added since.
-func (s *standing) position(partition int) seb.Offset {
+// position returns the next offset to read in a partition. It is 0 for a partition that was
+// added later.
+func (s *positions) position(partition int) seb.Offset {
 	if partition < len(s.at) {
 		return s.at[partition]
 	}
 	return 0
 }
 
-// is tells whether an answer speaks of the standing, in which it may leave out things.
-func (s *standing) is(told standing) bool {
+// is reports whether an answer agrees with the positions. The answer may leave fields out.
+func (s *positions) is(told positions) bool {
 	if told.version != "" && told.version != s.version || told.at != nil && len(told.at) < len(s.at) {
 		return false
 	}
@@ -75,8 +76,8 @@ func (s *standing) is(told standing) bool {
 	return true
 }
 
-// target returns what an operation that sets a consumer moves, given what the topic is
-// like then, and whether it creates the consumer.
+// target returns the positions that an operation sets, given the bounds of the topic's
+// partitions and whether the operation creates the consumer.
 func (o *op) target(bs []bounds, creates bool) seb.Offsets {
 	to := seb.Offsets{}
 	for p, b := range bs {
@@ -103,22 +104,22 @@ func (all truth) topicOf(consumer uint64) *incarnation {
 	return nil
 }
 
-// consumersAgain returns how many consumers have the name of one before them.
+// consumersAgain returns how many consumers have the name of an earlier one.
 func (all truth) consumersAgain() (n int) {
-	names := map[subject]bool{}
+	names := map[consumerRef]bool{}
 	for _, in := range all {
 		for _, c := range in.consumers {
-			names[subject{in.name, c.name}] = true
+			names[consumerRef{in.name, c.name}] = true
 			n++
 		}
 	}
 	return n - len(names)
 }
 
-// standings returns where all that had a name stood one after the other: nil where
-// there was none.
-func (all truth) standings(s subject) []*standing {
-	was := []*standing{nil}
+// positionHistory returns the positions of all consumers that had a name, in the order of the
+// log. It has a nil where no consumer had the name.
+func (all truth) positionHistory(s consumerRef) []*positions {
+	history := []*positions{nil}
 	for _, topic := range slices.Sorted(maps.Keys(all)) {
 		in := all[topic]
 		for _, id := range slices.Sorted(maps.Keys(in.consumers)) {
@@ -126,36 +127,36 @@ func (all truth) standings(s subject) []*standing {
 			if in.name != s.topic || c.name != s.consumer {
 				continue
 			}
-			for i := range c.was {
-				was = append(was, &c.was[i])
+			for i := range c.history {
+				history = append(history, &c.history[i])
 			}
 			if c.deleted || in.deleted {
-				was = append(was, nil)
+				history = append(history, nil)
 			}
 		}
 	}
-	return was
+	return history
 }
 
 // compareConsumers expects a recovery to know the consumers of a topic as the commits
 // left them.
 func (s *simulation) compareConsumers(b *seb.Broker, topic string, in *incarnation) {
-	var left []standing
+	var left []positions
 	for _, c := range in.consumers {
 		if !c.deleted {
-			left = append(left, c.was[len(c.was)-1])
+			left = append(left, c.history[len(c.history)-1])
 		}
 	}
-	slices.SortFunc(left, func(a, b standing) int { return cmp.Compare(a.consumer, b.consumer) })
-	var known []standing
+	slices.SortFunc(left, func(a, b positions) int { return cmp.Compare(a.consumer, b.consumer) })
+	var known []positions
 	for info, err := range b.Consumers(context.Background(), topic, seb.ListOptions{}) {
 		if err != nil {
 			s.history.violate("LossIsLoud", "a recovery in the end knows no consumers of %s: %v", topic, err)
 			return
 		}
-		known = append(known, standingOf(info))
+		known = append(known, positionsOf(info))
 	}
-	if !slices.EqualFunc(left, known, func(l, k standing) bool { return l.consumer == k.consumer && l.is(k) }) {
+	if !slices.EqualFunc(left, known, func(l, k positions) bool { return l.consumer == k.consumer && l.is(k) }) {
 		s.history.violate("AckDurable", "a recovery in the end knows consumers of %s as %v, and should as %v", topic, known, left)
 	}
 }

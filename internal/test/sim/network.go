@@ -1,0 +1,102 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// network is how a request to the store fares on its way: how long it takes, and how
+// likely each fault is.
+type network struct {
+	name    string
+	latency time.Duration // of a usual request
+	slow    float64       // the request takes up to a minute, which is longer than its caller waits
+	refuse  float64       // 409, 429, 503, reset: the store never executes it
+	lose    float64       // the store executes it, and the answer is lost
+	late    float64       // the caller gets an error, and the store executes it up to hours later
+	twice   float64       // the store executes it, and again later
+	retried float64       // the store executes it twice, and the caller gets the second answer
+	damage  float64       // the answer is cut off, or a byte of it is flipped
+	undated float64       // the answer lacks the store's time
+	stripes int           // one key in this many is throttled: always refused
+}
+
+var (
+	healthy = network{name: "healthy", latency: 20 * time.Millisecond}
+
+	networks = []network{
+		healthy,
+		{name: "flaky", latency: 20 * time.Millisecond, slow: 0.02, refuse: 0.03, lose: 0.03, late: 0.03, twice: 0.03, retried: 0.02, damage: 0.03, undated: 0.03},
+		{name: "very flaky", latency: 200 * time.Millisecond, slow: 0.1, refuse: 0.15, lose: 0.15, late: 0.1, twice: 0.1, retried: 0.05, damage: 0.1, undated: 0.1},
+		{name: "outage", refuse: 1},
+		{name: "no answers", latency: 10 * time.Millisecond, lose: 1},
+		{name: "throttled", latency: 50 * time.Millisecond, stripes: 3},
+		{name: "slow", latency: 5 * time.Second, slow: 0.1},
+		{name: "late", latency: 20 * time.Millisecond, late: 0.4, slow: 0.2},
+		{name: "retrying proxy", latency: 20 * time.Millisecond, retried: 0.5, twice: 0.3},
+	}
+)
+
+// outcome is what happens to one request.
+type outcome struct {
+	before, after time.Duration // on the way there and back
+	refused, lost bool
+	late          time.Duration // > 0: executed this long after the error
+	again         time.Duration // > 0: executed once more, this much later
+	retried       bool
+	damage        storetest.Fault
+	undated       bool
+	dateJitter    float64 // by which part of the plan's jitter its date is off, -1 to 1
+	// diesWithSender: the store never executes it if its sender dies first.
+	diesWithSender bool
+	pages          int // limit of a List's page; 0 = the store's own
+}
+
+// draw decides the outcome of a request. Each field takes its random numbers in a fixed order,
+// so that a new fault goes to the end.
+func (w *network) draw(r *rand.Rand, verb objstore.Verb, hours time.Duration) outcome {
+	f := outcome{
+		before:         time.Duration(r.Int64N(int64(w.latency) + 1)),
+		after:          time.Duration(r.Int64N(int64(w.latency) + 1)),
+		refused:        chance(r, w.refuse),
+		lost:           chance(r, w.lose),
+		retried:        chance(r, w.retried),
+		undated:        chance(r, w.undated),
+		diesWithSender: chance(r, 0.5),
+		dateJitter:     2*r.Float64() - 1,
+	}
+	if chance(r, w.slow) {
+		f.before += between(r, time.Second, time.Minute)
+	}
+	if chance(r, w.late) {
+		f.late = delayed(r, hours)
+	}
+	if chance(r, w.twice) {
+		f.again = delayed(r, hours)
+	}
+	if chance(r, w.damage) {
+		f.damage = pick(r, storetest.Truncate(r.IntN(120)), storetest.FlipByte(r.IntN(200)), storetest.FlipByte(-1-r.IntN(100)))
+	}
+	if verb == objstore.VerbList && chance(r, 0.2) {
+		f.pages = 1 + r.IntN(5)
+	}
+	return f
+}
+
+// delayed returns how late the store executes a request: half of the time so soon that its
+// sender still runs, half of the time so late that others have deleted what it was for.
+func delayed(r *rand.Rand, hours time.Duration) time.Duration {
+	if chance(r, 0.5) {
+		return between(r, 10*time.Millisecond, hours)
+	}
+	return time.Duration(r.Int64N(int64(hours)))
+}
+
+// throttles reports whether the network always refuses a key.
+func (w *network) throttles(r *rand.Rand, key string) bool {
+	return w.stripes > 0 && strings.Contains(key, "/") && r.IntN(w.stripes) == 0
+}

@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"slices"
+	"time"
+)
+
+// The log gives the order of a consumer's positions. So checkPositionHistory only has to find
+// between which two moves each operation may have taken effect. Porcupine would have to try
+// out which of the operations without an answer took effect, and when.
+
+// checkPositionHistory expects an order of all operations on a consumer that explains its
+// position history and every answer, that puts each operation between its call and its return,
+// and in which no life of a broker goes back.
+func (x *checker) checkPositionHistory(s consumerRef, history []*positions, effects []effect) {
+	for i := range effects {
+		effects[i].may = effects[i].indexes(history)
+	}
+	var sure []*effect
+	for i := range effects {
+		if !effects[i].maybe {
+			sure = append(sure, &effects[i])
+		}
+	}
+	for i, d := range sure {
+		from := 0
+		for _, b := range sure[:i] {
+			if b.before(d) {
+				from = max(from, b.least)
+			}
+		}
+		at := slices.IndexFunc(d.may, func(at int) bool { return at-d.step() >= from })
+		if at < 0 {
+			x.history.violate("ConsumerAsAsked", "what was known before does not allow for it: %v; the positions of %v were %v", d.op, s, history)
+			return
+		}
+		d.least = d.may[at]
+	}
+	for i, d := range slices.Backward(sure) {
+		d.most = len(history) - 1
+		for _, a := range sure[i+1:] {
+			if d.before(a) {
+				d.most = min(d.most, a.most-a.step())
+			}
+		}
+		at := slices.IndexFunc(d.may, func(at int) bool { return at > d.most })
+		if at < 0 {
+			at = len(d.may)
+		}
+		d.most = d.may[at-1] // least goes
+	}
+	x.checkDoers(s, history, effects, sure)
+}
+
+// step returns by how many entries of the position history an effect takes the consumer on.
+func (d *effect) step() int {
+	if d.changes != nil {
+		return 1
+	}
+	return 0
+}
+
+// indexes returns at which entries of the position history an effect may leave the consumer.
+func (d *effect) indexes(history []*positions) (might []int) {
+	for i := range history {
+		if d.finds != nil && d.finds(history[i]) || d.changes != nil && i > 0 && d.changes(history[i-1], history[i]) {
+			might = append(might, i)
+		}
+	}
+	return might
+}
+
+// before reports whether an effect came before one that follows it in the list: its operation
+// had ended, or both are of the same operation or client, or a life of a broker had told of it.
+func (d *effect) before(o *effect) bool {
+	return d.ret < o.call || d.op == o.op || d.op.client == o.op.client && d.ret <= o.call ||
+		d.op.broker == o.op.broker && d.op.ret < o.op.call
+}
+
+// checkDoers expects one operation for each move, which may have taken effect when the consumer
+// was moved, and one move for each acknowledged operation that must have moved the consumer.
+func (x *checker) checkDoers(s consumerRef, history []*positions, effects []effect, sure []*effect) {
+	moves := make([]window, len(history)) // to each entry of the history
+	for i := range moves {
+		moves[i] = window{0, lifetimeMax}
+		for _, d := range sure {
+			if d.least >= i {
+				moves[i].ret = min(moves[i].ret, d.ret)
+			}
+			if d.most < i {
+				moves[i].call = max(moves[i].call, d.call)
+			}
+		}
+	}
+	can := func(d *effect, move int) bool {
+		return d.changes != nil && slices.Contains(d.may, move) && d.call <= moves[move].ret && d.ret >= moves[move].call
+	}
+	doers := match(len(history), len(effects), func(move, d int) bool { return can(&effects[d], move) })
+	for move := 1; move < len(history); move++ {
+		if doers[move] < 0 {
+			x.history.violate("ConsumerAsAsked", "%v went from %v to %v, and every operation that can have done that did another move", s, history[move-1], history[move])
+		}
+	}
+	// If there is a match for every move, and one for every sure effect, there is one for both.
+	done := match(len(sure), len(history), func(d, move int) bool { return can(sure[d], move) })
+	for i, d := range sure {
+		if d.changes != nil && done[i] < 0 {
+			x.history.violate("ConsumerAsAsked", "other operations did every move that it can have done: %v; the positions of %v were %v", d.op, s, history)
+		}
+	}
+}
+
+// window is the time between whose ends something was done.
+type window struct{ call, ret time.Duration }
+
+// match pairs as many of the left as possible with one of the right each. It returns the partner
+// of each of the left, -1 for one without a partner.
+func match(left, right int, fits func(l, r int) bool) []int {
+	whom, whose := make([]int, left), make([]int, right)
+	for r := range whose {
+		whose[r] = -1
+	}
+	var tried []bool
+	var pair func(l int) bool
+	pair = func(l int) bool {
+		for r := range whose {
+			if tried[r] || !fits(l, r) {
+				continue
+			}
+			tried[r] = true
+			if whose[r] < 0 || pair(whose[r]) {
+				whose[r] = l
+				return true
+			}
+		}
+		return false
+	}
+	for l := range whom {
+		tried = make([]bool, right)
+		pair(l)
+	}
+	for l := range whom {
+		whom[l] = slices.Index(whose, l)
+	}
+	return whom
+}
