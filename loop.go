@@ -126,7 +126,7 @@ func (b *Broker) commit(looks []*look) {
 	defer func() { b.building = nil }()
 	c, err := b.log.Commit(b.life, b.build, b.reportCommit)
 	if c == nil && err == nil && !slices.ContainsFunc(groups, b.useless) && b.building.doubtful(b.fresh()) {
-		if err = b.log.Look(b.life); err == nil {
+		if err = b.log.Sync(b.life); err == nil {
 			c, err = b.log.Commit(b.life, b.build, b.reportCommit)
 		}
 	}
@@ -456,7 +456,7 @@ func (b *Broker) useless(g *group) bool {
 func (b *Broker) look(looks []*look) {
 	begun := time.Now()
 	before, _ := b.log.Position()
-	follow := b.log.Look
+	follow := b.log.Sync
 	if slices.ContainsFunc(looks, func(l *look) bool { return l.relist }) {
 		follow = b.log.Relist
 	}

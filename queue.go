@@ -450,10 +450,10 @@ func (b *Broker) describeQueue(t *state.Topic, q *state.Queue) QueueInfo {
 	}
 	for i, p := range t.Partitions {
 		c := q.Count(int32(i), p.Start, p.End, now)
-		info.Dead += c.Parked
+		info.Dead += c.DeadLetters
 		info.Delayed += c.Later
-		info.Ready += c.Left - c.Parked
-		if ms, ok := b.live.State.TimeAt(t, int32(i), c.First); ok && c.Left > c.Parked {
+		info.Ready += c.Left - c.DeadLetters
+		if ms, ok := b.live.State.TimeAt(t, int32(i), c.First); ok && c.Left > c.DeadLetters {
 			if at := time.UnixMilli(ms).UTC(); info.Oldest.IsZero() || at.Before(info.Oldest) {
 				info.Oldest = at
 			}

@@ -148,7 +148,7 @@ func (a *answer) putBack(queue uint64, o NackOptions, now int64) *format.RecordP
 	}
 	return &format.RecordPutBack{
 		Queue: queue, Partition: uint32(a.partition), Attempt: format.Attempt{Offset: a.offset, Number: a.number},
-		NotBefore: now + delay.Microseconds(), Parked: a.dies(), Reason: o.Reason,
+		NotBefore: now + delay.Microseconds(), DeadLetter: a.dies(), Reason: o.Reason,
 	}
 }
 
@@ -275,7 +275,7 @@ func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer, 
 }
 
 func (t receipt) delivery() leases.Delivery {
-	return leases.Delivery{Place: leases.Place{Partition: t.partition, Offset: t.offset}, Number: t.number}
+	return leases.Delivery{Place: leases.Place{Partition: t.partition, Offset: t.offset}, Attempt: t.number}
 }
 
 func whyLost(d *state.Draft, id uint64, t receipt) string {
@@ -284,7 +284,7 @@ func whyLost(d *state.Draft, id uint64, t receipt) string {
 		return "is of no record that there is"
 	case done:
 		return "is of a record that is done"
-	case a.Parked:
+	case a.DeadLetter:
 		return "is of a record that is parked"
 	case a.Redriven >= t.number:
 		return "is of a delivery before the record was redriven"

@@ -115,13 +115,13 @@ func (q *Queue) parked(from Place, limit int) (topic uint64, list []DeadMessage)
 	if err != nil {
 		return 0, nil // deleted since
 	}
-	for at, a := range found.Parked(uint32(from.Partition), int64(from.Offset)) {
+	for at, a := range found.DeadLetters(uint32(from.Partition), int64(from.Offset)) {
 		if len(list) == limit {
 			break
 		}
 		list = append(list, DeadMessage{
 			Record:   Record{Partition: int32(at.Partition), Offset: Offset(at.Offset)},
-			Attempts: int(a.Tries()), Reason: a.Reason, Parked: time.UnixMicro(a.NotBefore).UTC(),
+			Attempts: int(a.Used()), Reason: a.Reason, Parked: time.UnixMicro(a.NotBefore).UTC(),
 		})
 	}
 	return t.ID, list
@@ -188,13 +188,13 @@ func (q *Queue) parkedCount() int64 {
 	if err != nil {
 		return 0
 	}
-	return found.ParkedCount()
+	return found.DeadLetterCount()
 }
 
 // toRedrive returns the records that are meant and parked, in order.
 func (q *Queue) toRedrive(d *state.Draft, id uint64, o RedriveOptions) (list []leases.Place) {
 	if len(o.Places) == 0 {
-		for _, x := range d.Parked(id, o.Limit) {
+		for _, x := range d.DeadLetters(id, o.Limit) {
 			list = append(list, leases.Place{Partition: int32(x.Partition), Offset: x.Offset})
 		}
 		return list
@@ -203,7 +203,7 @@ func (q *Queue) toRedrive(d *state.Draft, id uint64, o RedriveOptions) (list []l
 		if x.Partition < 0 || x.Offset < 0 {
 			continue
 		}
-		if done, a, _ := d.RecordState(id, uint32(x.Partition), int64(x.Offset)); !done && a.Parked {
+		if done, a, _ := d.RecordState(id, uint32(x.Partition), int64(x.Offset)); !done && a.DeadLetter {
 			list = append(list, leases.Place{Partition: x.Partition, Offset: int64(x.Offset)})
 		}
 	}

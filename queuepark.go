@@ -85,12 +85,12 @@ func (p parking) items(d *state.Draft) ([]format.Item, *Error) {
 	if err := p.may(d); err != nil {
 		return nil, err
 	}
-	if !d.IsLast(p.queueID, uint32(p.last.Partition), p.last.Offset, p.last.Number) {
-		return nil, refused(CodeLeaseLost, "delivery %d of offset %d is not the last any more", p.last.Number, p.last.Offset)
+	if !d.IsLast(p.queueID, uint32(p.last.Partition), p.last.Offset, p.last.Attempt) {
+		return nil, refused(CodeLeaseLost, "delivery %d of offset %d is not the last any more", p.last.Attempt, p.last.Offset)
 	}
 	return []format.Item{&format.RecordPutBack{
-		Queue: p.queueID, Partition: uint32(p.last.Partition), Attempt: format.Attempt{Offset: p.last.Offset, Number: p.last.Number},
-		NotBefore: d.Time(), Parked: true, Reason: p.reason,
+		Queue: p.queueID, Partition: uint32(p.last.Partition), Attempt: format.Attempt{Offset: p.last.Offset, Number: p.last.Attempt},
+		NotBefore: d.Time(), DeadLetter: true, Reason: p.reason,
 	}}, nil
 }
 

@@ -263,7 +263,7 @@ func (r *receiver) read(ctx context.Context, d *dispatch.Dispatcher, got dispatc
 			}
 			break // the error, if it lasts, meets the next call
 		}
-		token := receipt{cluster: r.q.b.clusterTag(), queue: d.Queue(), partition: x.Partition, offset: x.Offset, number: x.Number}
+		token := receipt{cluster: r.q.b.clusterTag(), queue: d.Queue(), partition: x.Partition, offset: x.Offset, number: x.Attempt}
 		messages = append(messages, Message{Record: record, Token: token.String(), Attempt: d.Attempt(x), LeasedUntil: got.Until.UTC()})
 	}
 	d.Handed(len(messages))

@@ -243,7 +243,7 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 			return nil, nil // somebody was faster
 		}
 		return []format.Item{
-			&format.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueWindows(id, topic, dispatch.FirstReach(most, partitions)), Address: b.opts.Address},
+			&format.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueDispatchLimits(id, topic, dispatch.FirstReach(most, partitions)), Address: b.opts.Address},
 			&format.SessionNamed{Session: b.session.public, Queue: id, Epoch: o.epoch + 1},
 		}, nil
 	}})

@@ -64,7 +64,7 @@ func queueItems() []format.Item {
 		&format.RecordsAttempted{Queue: 3, Epoch: 9, Partition: 1, Attempts: []format.Attempt{last}},
 		&format.RecordsDone{Queue: 3, Partition: 1, Runs: []format.Run{{Offset: 44, Count: 3, Number: 1}}},
 		&format.RecordPutBack{Queue: 3, Partition: 1, Attempt: last, NotBefore: 1_700_000_000_000_000, Reason: "smtp: 451"},
-		&format.RecordPutBack{Queue: 3, Partition: 2, Attempt: last, Parked: true, Reason: "gone"},
+		&format.RecordPutBack{Queue: 3, Partition: 2, Attempt: last, DeadLetter: true, Reason: "gone"},
 		&format.RecordsRedriven{Queue: 3, Partition: 2, Offsets: []int64{43}},
 		&format.QueuePurged{Queue: 3, Partition: 2, Before: 50},
 		&format.RecordsDelayed{Topic: 1, Partition: 2, Offset: 51, Count: 2, Due: 1_700_000_000_000_000},
@@ -93,7 +93,7 @@ func checkpointOf() []byte {
 		&format.QueueOwned{Queue: 3, Epoch: 1}, &format.QueueReleased{Queue: 3, Epoch: 1},
 		&format.RecordsDone{Queue: 1, Runs: []format.Run{{Offset: 0, Count: 2, Number: 1}}},
 		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 6, Number: 1}, NotBefore: 1_700_000_000_000_000, Reason: "no"},
-		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 3, Number: 1}, Parked: true, Reason: "gone"},
+		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 3, Number: 1}, DeadLetter: true, Reason: "gone"},
 	}
 	if err := s.Apply(&format.Commit{Seq: 1, Items: items}); err != nil {
 		panic(err)

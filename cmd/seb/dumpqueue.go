@@ -38,7 +38,7 @@ func (d *dumper) queueItem(i int, item format.Item) {
 			d.line("", "offsets %d to %d by attempt %d", r.Offset, r.End()-1, r.Number)
 		}
 	case *format.RecordPutBack:
-		d.line("item", "%d: queue %d, partition %d: attempt %d of offset %d was put back, %s", i, x.Queue, x.Partition, x.Number, x.Offset, putBack(x.NotBefore, x.Parked, x.Reason))
+		d.line("item", "%d: queue %d, partition %d: attempt %d of offset %d was put back, %s", i, x.Queue, x.Partition, x.Number, x.Offset, putBack(x.NotBefore, x.DeadLetter, x.Reason))
 	case *format.RecordsRedriven:
 		d.line("item", "%d: queue %d, partition %d: parked records go back to work", i, x.Queue, x.Partition)
 		for _, offset := range x.Offsets {
@@ -125,9 +125,9 @@ func (d *dumper) queue(t *state.Topic, q *state.Queue) {
 		n := int32(i)
 		c := q.Count(n, p.Start, p.End, 0)
 		d.line("", "partition %d: %d records left, %d of them parked; the first is %d; fresh ones below %d may be handed out, below %d may have been",
-			i, c.Left, c.Parked, c.First, q.Window(n), q.Doubt(n))
+			i, c.Left, c.DeadLetters, c.First, q.DispatchLimit(n), q.UncertainEnd(n))
 		for _, a := range listed(q, n) {
-			d.line("", "partition %d: attempt %d of offset %d, %d since it was redriven or new, %s", i, a.Number, a.offset, a.Tries(), putBack(a.NotBefore, a.Parked, a.Reason))
+			d.line("", "partition %d: attempt %d of offset %d, %d since it was redriven or new, %s", i, a.Number, a.offset, a.Used(), putBack(a.NotBefore, a.DeadLetter, a.Reason))
 		}
 	}
 }

@@ -18,16 +18,16 @@ type Next struct {
 }
 
 // Commit claims slots until one is won, and returns the commit as applied.
-// build is called for every slot claimed anew, with the state up to the one
-// before it; it returns a commit without cluster, seq, prev and hash, and the
-// parts of its payload, or nil to give up. The bytes go to the store again and
-// again until the slot is decided. While ctx lasts, Commit waits for the store
-// as long as it takes; every failed attempt is told to report.
+// It calls build for each slot that it claims, with the state up to the one
+// before it. build returns a commit without cluster, seq, prev and hash, and the
+// parts of its payload, or nil to give up. Commit sends the bytes to the store
+// until the slot is decided. It waits for the store until ctx ends, and calls
+// report with every failed attempt.
 //
 // ErrUnknown is wrapped when a claim that was sent has ended undecided; any
 // other error means that nothing was, or will be, committed.
 func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]byte), report func(error)) (*format.Commit, error) {
-	tries := 0
+	attempts := 0
 	if err := l.giveWay(ctx); err != nil {
 		return nil, err
 	}
@@ -53,15 +53,15 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]
 			}
 			l.stats.LostRaces.Add(1)
 		case err == nil && act.Do == Tail:
-			// The slot was said to be taken and yet is not there: ask again,
-			// but not in a tight loop.
-			tries++
-			if err := l.pause(ctx, tries); err != nil {
+			// The store said that the slot is taken, and yet it is not there: ask
+			// again, but not in a tight loop.
+			attempts++
+			if err := l.pause(ctx, attempts); err != nil {
 				return nil, l.abandon(err)
 			}
 		case err == nil:
 			if act.Do == DoApply {
-				tries = 0
+				attempts = 0
 			}
 		case errors.Is(err, ErrUnknown):
 			return nil, err
@@ -69,15 +69,15 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]
 			return nil, l.abandon(err)
 		default:
 			report(err)
-			tries++
-			if err := l.pause(ctx, tries); err != nil {
+			attempts++
+			if err := l.pause(ctx, attempts); err != nil {
 				return nil, l.abandon(err)
 			}
 		}
 	}
 }
 
-// abandon ends a claim, because its caller won't wait or the log has halted.
+// abandon ends a claim, because its caller no longer waits or the log has halted.
 func (l *Log) abandon(err error) error {
 	var c Claim
 	l.with(func(p *Protocol) { c = p.Abandon() })
@@ -88,8 +88,8 @@ func (l *Log) abandon(err error) error {
 	return err
 }
 
-// giveWay pauses after a win while other brokers want slots too, so that the
-// next one is anybody's: the others have to Get what this one wrote.
+// giveWay pauses after a win while other brokers want slots too, so that they
+// have a fair chance at the next one: they have to Get what this one wrote first.
 //
 // A broker that never wins is never seen, so a long row of wins, each right
 // after the other, is interrupted too.

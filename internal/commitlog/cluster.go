@@ -23,7 +23,7 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 	}
 	var (
 		last  error
-		other string // a key that was there when seb.json was not
+		other string // another key in a bucket without seb.json
 	)
 	for try := range attemptsMax {
 		if try > 0 {
@@ -36,7 +36,7 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 		case err == nil:
 			return c, nil
 		case !errors.Is(err, objstore.ErrNotFound):
-			// What came back bent counts as damage only if it always did.
+			// A damaged answer counts as damage of the object only if all answers are damaged.
 			if !isDamage(err) || try == 0 || isDamage(last) {
 				last = err
 			}
@@ -51,17 +51,17 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 			last = fmt.Errorf("list the bucket: %w", err)
 			continue
 		}
-		// What a probe left behind, here or of a broker that starts, is nobody's.
+		// Objects of probes don't count, whichever broker left them.
 		taken := slices.DeleteFunc(page.Keys, func(k string) bool { return strings.HasPrefix(k, format.ProbePrefix) })
 		if len(taken) > 0 {
 			// Another broker may have created seb.json since, and other keys
-			// after it, so it is looked for once more.
+			// after it, so seb.json is read once more.
 			if taken[0] != format.ClusterKey {
 				other = taken[0]
 			}
 			continue
 		}
-		// Whatever the outcome: what stands there then is read and taken.
+		// Whatever the outcome, the next round reads and takes what is there.
 		if err := createCluster(ctx, store, deleteDelay, margin, now); err != nil && !errors.Is(err, objstore.ErrExists) {
 			last = err
 		}

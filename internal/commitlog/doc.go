@@ -1,12 +1,12 @@
 // Package commitlog is Seb's log: the rules by which brokers that share a bucket
-// agree on what is in it, and the steps that carry those rules out against a store.
+// agree on its content, and the steps that carry those rules out against a store.
 //
 // It has two layers. [Protocol] (protocol.go) holds every decision: which answer of
-// the store may be believed, when a slot is decided, when a claim ends, what is loss.
-// It has no goroutines, no clock and no I/O, so that it can be stepped through every
+// the store counts, when a slot is decided, when a claim ends, what is loss.
+// It has no goroutines, no clock and no I/O, so that a test can step it through every
 // interleaving. [Log] (log.go) performs what the Protocol asks for, one step at a time.
 //
-// It does not know what commits mean: that is the fold's business (see [Fold]).
+// The package does not know what commits mean: the [Fold] does.
 //
 // Invariants: slots are dense from 1 and claimed one at a time; a commit is
 // applied only from an answer that the lease covers; a payload never moves to

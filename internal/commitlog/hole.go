@@ -9,21 +9,20 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// listDoubtsMax is how many slots that a List has left out are looked for one by one.
-const listDoubtsMax = 5
+// listCheckMax is how many slots that a List has left out are checked one by one.
+const listCheckMax = 5
 
-// FindHole returns an error that wraps [ErrRolledBack] if a slot from first to
-// last is gone, all of which were applied, and no checkpoint at or above it
-// stands in the bucket, behind which it could have been deleted. A broker whose
-// bucket is rolled back while it appends sees nothing of that by itself: its next
-// slot is free. It may be called while the log is used.
+// FindHole returns an error that wraps [ErrRolledBack] if one of the applied slots from
+// first to last is gone, and the bucket has no checkpoint at or above it, which would
+// allow its deletion. A broker whose bucket is rolled back while it appends does not notice
+// by itself, because its next slot is free. FindHole may be called while the log is used.
 func (l *Log) FindHole(ctx context.Context, first, last format.Seq) error {
-	for range listDoubtsMax {
+	for range listCheckMax {
 		gone, err := firstGone(ctx, l.store, first, last)
 		if err != nil || gone > last {
 			return err
 		}
-		// It takes more than a List to stop a broker.
+		// A List alone does not stop a broker.
 		there, err := l.isThere(ctx, format.LogKey(gone))
 		if errors.Is(err, objstore.ErrNotRegular) {
 			return l.deletedBehindCheckpoint(ctx, gone, err)
@@ -49,8 +48,8 @@ func (l *Log) isThere(ctx context.Context, key string) (bool, error) {
 	return err == nil, nil
 }
 
-// deletedBehindCheckpoint tells why a slot is gone, as a Get says: nil if a
-// checkpoint covers it. What was deleted by rights had one over it before.
+// deletedBehindCheckpoint returns why a slot is gone that a Get did not find: nil if a
+// checkpoint covers it. A slot may be deleted only after a checkpoint covers it.
 func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone format.Seq, got error) error {
 	page, err := listOnce(ctx, l.store, format.CheckpointPrefix, format.AfterKey(format.CheckpointPrefix, gone))
 	if err != nil {
@@ -71,7 +70,7 @@ func firstGone(ctx context.Context, store objstore.Store, first, last format.Seq
 	return firstNotListed(ctx, store, first, last)
 }
 
-// firstNotFound looks for each of the slots by its name.
+// firstNotFound asks for each slot by its name.
 func firstNotFound(ctx context.Context, store objstore.Finder, first, last format.Seq) (format.Seq, error) {
 	for first <= last {
 		keys := make([]string, min(last-first+1, listPageKeys))
@@ -80,7 +79,7 @@ func firstNotFound(ctx context.Context, store objstore.Finder, first, last forma
 		}
 		found, err := findOnce(ctx, store, keys)
 		if err != nil {
-			return 0, fmt.Errorf("look for slots from %s on: %w", keys[0], err)
+			return 0, fmt.Errorf("find slots from %s on: %w", keys[0], err)
 		}
 		first += format.Seq(found)
 		if found < len(keys) {
@@ -96,7 +95,7 @@ func findOnce(ctx context.Context, store objstore.Finder, keys []string) (int, e
 	return store.FirstMissing(ctx, keys)
 }
 
-// firstNotListed looks for the slots in Lists.
+// firstNotListed searches Lists for the slots.
 func firstNotListed(ctx context.Context, store objstore.Store, first, last format.Seq) (format.Seq, error) {
 	want, after := first, format.AfterKey(format.LogPrefix, first)
 	for want <= last {

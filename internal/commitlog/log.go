@@ -19,8 +19,8 @@ import (
 var ErrUnknown = errors.New("the outcome of the commit is unknown")
 
 const (
-	// headRead is how much of a commit is read at first: most are smaller, so
-	// that their records come along with their heads.
+	// headRead is how many bytes of a commit are read at first: most commits are
+	// smaller, so that their records come with their heads.
 	headRead = 256 << 10
 	// recoveryRead is the same while a broker catches up: only heads matter,
 	// and what is read ahead is under no budget.
@@ -28,10 +28,10 @@ const (
 	wholeReadsMax = 8
 
 	requestTimeout   = 15 * time.Second
-	bytesPerSecond   = 256 << 10 // what a request may be as slow as
+	bytesPerSecond   = 256 << 10 // the slowest transfer for which a request waits
 	damagedReadsMax  = 5         // reads of a damaged object before it is believed
-	attemptsMax      = 5         // requests for a look or a recovery before the store counts as unavailable
-	lookMax          = 10 * time.Second
+	attemptsMax      = 5         // failed requests of a sync or a recovery before the store counts as unavailable
+	syncMax          = 10 * time.Second
 	backoffMin       = 20 * time.Millisecond
 	backoffMax       = 5 * time.Second
 	contendedFor     = 5 * time.Second
@@ -40,9 +40,9 @@ const (
 	winsMax          = 32 // between two pauses of a broker that sees no other
 )
 
-// Fold is what the log means to its owner. Calls never overlap.
+// Fold is the owner of the state that commits change. Calls never overlap.
 type Fold interface {
-	// Load replaces everything by a checkpoint's body.
+	// Load replaces the state by a checkpoint's body.
 	Load(c *format.Checkpoint) error
 	// Apply folds in the next commit; object is the whole object if it was
 	// read with its head, else nil. The same *Commit that build returned
@@ -92,7 +92,7 @@ type Stats struct {
 	LostRaces, UnknownCreates, ForeignCommits, Loads atomic.Uint64
 }
 
-// NewLog returns a log that has recovered nothing yet.
+// NewLog returns a log that has not recovered yet.
 func NewLog(store objstore.Store, cluster format.Cluster, fold Fold, clock Clock) *Log {
 	return &Log{
 		store:   store,
@@ -115,14 +115,14 @@ func (l *Log) Position() (format.Seq, format.Hash) {
 	return l.p.Position()
 }
 
-// Err returns why the log halted, nil while it goes on.
+// Err returns why the log halted, or nil.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.p.Err()
 }
 
-// Covers tells whether the lease covers an answer that was given at store time
+// Covers reports whether the lease covers an answer that was given at store time
 // t and has just arrived.
 func (l *Log) Covers(t time.Time) bool {
 	at := l.stamp(t)
@@ -131,7 +131,7 @@ func (l *Log) Covers(t time.Time) bool {
 	return l.p.Covers(at)
 }
 
-// Contended tells whether other brokers have won slots lately.
+// Contended reports whether other brokers have won slots lately.
 func (l *Log) Contended() bool {
 	return l.foreignAt != 0 && l.clock.Boot()-l.foreignAt < contendedFor
 }
@@ -168,11 +168,13 @@ func (l *Log) next() (act Action) {
 	return act
 }
 
-// Recover loads the newest checkpoint and applies what follows, up to the end
-// of the log as it is now. The last slot that a List shows must be found too: a
-// store that shows it and yet answers 404 is asked a few times.
+// Recover loads the newest checkpoint and applies the commits after it, up to the end
+// of the log as it is now. A List that was cut off after a page does not end the
+// recovery: it reads on beyond the page, and lists again where it finds no more. The last
+// slot that a List shows must be found too: if the store answers 404 for it, Recover
+// asks a few times.
 func (l *Log) Recover(ctx context.Context) error {
-	tries, unlisted := 0, 0
+	attempts, unlisted := 0, 0
 	for {
 		var settled bool
 		l.with(func(p *Protocol) { settled = p.Settled() })
@@ -180,7 +182,7 @@ func (l *Log) Recover(ctx context.Context) error {
 		if settled && (act.Do == Idle || act.Do == Tail) {
 			return nil
 		}
-		err := l.step(ctx, act, &tries)
+		err := l.step(ctx, act, &attempts)
 		if err == nil && act.Do == Tail {
 			unlisted++
 			err = l.recoverAgain(ctx, act.Seq+1, unlisted)
@@ -191,8 +193,8 @@ func (l *Log) Recover(ctx context.Context) error {
 	}
 }
 
-// recoverAgain pauses before a slot that is listed, but was not found so many
-// times, is looked for again.
+// recoverAgain pauses before the next Get of a slot that a List shows, and that several
+// Gets did not find.
 func (l *Log) recoverAgain(ctx context.Context, s format.Seq, times int) error {
 	if times >= attemptsMax {
 		return fmt.Errorf("get %s: it is listed, and yet %w", format.LogKey(s), objstore.ErrNotFound)
@@ -200,14 +202,14 @@ func (l *Log) recoverAgain(ctx context.Context, s format.Seq, times int) error {
 	return l.pause(ctx, times)
 }
 
-// Look follows the log to its end as it is now or later, within lookMax. Only a
-// checkpoint that has to be loaded may take longer: a load that is cut short
-// begins anew, and a slow one would never end.
-func (l *Log) Look(ctx context.Context) error {
-	l.with((*Protocol).Look)
-	within, cancel := context.WithTimeout(ctx, lookMax)
+// Sync follows the log to its end as it is now or later, within syncMax. Only the load of a
+// checkpoint may take longer, because a load that is cut short starts again, and a slow one
+// would never end.
+func (l *Log) Sync(ctx context.Context) error {
+	l.with((*Protocol).Sync)
+	within, cancel := context.WithTimeout(ctx, syncMax)
 	defer cancel()
-	tries := 0
+	attempts := 0
 	for {
 		act := l.next()
 		if act.Do == Tail {
@@ -217,7 +219,7 @@ func (l *Log) Look(ctx context.Context) error {
 		if act.Do == DoLoad {
 			bound = ctx
 		}
-		if err := l.step(bound, act, &tries); err != nil {
+		if err := l.step(bound, act, &attempts); err != nil {
 			return err
 		}
 	}
@@ -226,34 +228,34 @@ func (l *Log) Look(ctx context.Context) error {
 // Relist renews the lease by a List, whatever its age, and follows the log to its end.
 func (l *Log) Relist(ctx context.Context) error {
 	l.with((*Protocol).Relist)
-	return l.Look(ctx)
+	return l.Sync(ctx)
 }
 
-// step performs an action and retries, with pauses, up to attemptsMax times in
-// a row, counted in tries.
-func (l *Log) step(ctx context.Context, act Action, tries *int) error {
+// step performs an action. After a failure it pauses, so that the caller can try again, up to
+// attemptsMax times in a row, counted in attempts.
+func (l *Log) step(ctx context.Context, act Action, attempts *int) error {
 	err := l.perform(ctx, act)
 	switch {
 	case err == nil:
-		*tries = 0
+		*attempts = 0
 		return nil
 	case l.halted() || ctx.Err() != nil:
 		return err
 	}
-	*tries++
-	if *tries >= attemptsMax {
+	*attempts++
+	if *attempts >= attemptsMax {
 		return err
 	}
-	return l.pause(ctx, *tries)
+	return l.pause(ctx, *attempts)
 }
 
 func (l *Log) halted() bool { return l.Err() != nil }
 
-// pause waits before the try after so many failed ones.
-func (l *Log) pause(ctx context.Context, tries int) error {
+// pause waits before the next attempt after that number of failed ones.
+func (l *Log) pause(ctx context.Context, attempts int) error {
 	d := backoffMax
-	if tries < 9 {
-		d = min(d, backoffMin<<tries)
+	if attempts < 9 {
+		d = min(d, backoffMin<<attempts)
 	}
 	wait.For(ctx, d/2+rand.N(d/2))
 	return ctx.Err()
@@ -284,7 +286,7 @@ func (l *Log) settled() (ok bool) {
 	return ok
 }
 
-// Lag returns how many slots are known to exist and not applied yet.
+// Lag returns how many slots exist, as far as the log knows, and are not applied yet.
 func (l *Log) Lag() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,7 +21,7 @@ func TestHeadThatWasBentOnItsWayIsReadAgain(t *testing.T) {
 			a, b := r.open(), r.open()
 			a.fill(2)
 			b.store.On(objstore.VerbGet, format.LogKey(1), storetest.Times(damagedReadsMax-1, storetest.FlipByte(i)))
-			if err := b.Look(t.Context()); err != nil {
+			if err := b.Sync(t.Context()); err != nil {
 				t.Fatalf("byte %d: %v", i, err)
 			}
 			b.requireAt(2)
@@ -51,7 +51,7 @@ func TestBentReadsOfDifferentSlotsDoNotAddUp(t *testing.T) {
 		b.store.On(objstore.VerbGet, format.LogKey(2), bent)
 		b.store.On(objstore.VerbGet, format.LogKey(3), storetest.Times(damagedReadsMax-1, storetest.Fail))
 		b.store.On(objstore.VerbGet, format.LogKey(3), storetest.Times(damagedReadsMax-1, storetest.FlipByte(format.PrologueSize)))
-		for b.Look(t.Context()) != nil {
+		for b.Sync(t.Context()) != nil {
 			if err := b.Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +94,7 @@ func TestDamageThatStaysHalts(t *testing.T) {
 				a, b := r.open(), r.open()
 				a.fill(3)
 				r.replace(format.LogKey(2), c.bend(r.get(format.LogKey(2))))
-				b.requireHalted(b.Look(t.Context()), c.want)
+				b.requireHalted(b.Sync(t.Context()), c.want)
 				b.requireAt(1)
 				if n := b.store.Count(objstore.VerbGet, format.LogKey(2)); n != damagedReadsMax {
 					t.Fatalf("read %d times", n)
@@ -112,7 +112,7 @@ func TestCommitOfAnotherClusterHalts(t *testing.T) {
 		_, err := b.commit(t.Context(), "x")
 		requireIs(t, err, format.ErrForeign)
 		requireIs(t, err, ErrUnknown) // it was sent, and not all who were asked said no
-		b.requireHalted(b.Look(t.Context()), format.ErrForeign)
+		b.requireHalted(b.Sync(t.Context()), format.ErrForeign)
 	})
 }
 
@@ -121,7 +121,7 @@ func TestCommitUnderAnotherSlotsKeyHalts(t *testing.T) {
 		a, b := r.open(), r.open()
 		a.fill(1)
 		r.put(format.LogKey(2), r.get(format.LogKey(1)))
-		b.requireHalted(b.Look(t.Context()), format.ErrForeign)
+		b.requireHalted(b.Sync(t.Context()), format.ErrForeign)
 		b.requireAt(1)
 	})
 }
@@ -132,7 +132,7 @@ func TestForkHalts(t *testing.T) {
 		a.fill(1)
 		b.mustLook()
 		r.put(format.LogKey(2), format.EncodeCommit(&format.Commit{Cluster: r.constants.ID, Seq: 2, Prev: format.Hash{1}}))
-		b.requireHalted(b.Look(t.Context()), ErrFork)
+		b.requireHalted(b.Sync(t.Context()), ErrFork)
 		b.requireAt(1)
 	})
 }
@@ -358,11 +358,11 @@ func TestFoldThatRefusesHalts(t *testing.T) {
 		b := r.open()
 		b.applied = b.applied[:1] // so that slot 3 does not fit
 		a.fill(3)
-		if err := b.Look(t.Context()); err == nil {
+		if err := b.Sync(t.Context()); err == nil {
 			t.Fatal("applied nonsense")
 		}
 		requests := b.store.Count("", "")
-		if err := b.Look(t.Context()); err == nil || b.store.Count("", "") != requests {
+		if err := b.Sync(t.Context()); err == nil || b.store.Count("", "") != requests {
 			t.Fatalf("went on: %v", err)
 		}
 		if !slices.Equal(b.applied, a.applied[:1]) {

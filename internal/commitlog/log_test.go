@@ -204,7 +204,7 @@ func TestLookGivesUpOnAStoreThatIsDown(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
 		a.store.SetDown(true)
-		requireIs(t, a.Look(t.Context()), storetest.ErrInjected)
+		requireIs(t, a.Sync(t.Context()), storetest.ErrInjected)
 		if n := a.store.Count(objstore.VerbGet, format.LogPrefix); n != attemptsMax {
 			t.Fatalf("%d attempts", n)
 		}

@@ -11,9 +11,9 @@ import (
 var (
 	// ErrLoss is wrapped when a slot that the log needs is gone. Nothing is ever skipped.
 	ErrLoss = errors.New("the log has lost a commit")
-	// ErrFork is wrapped when two commits don't fit together, so that somebody
-	// broke the order of the log: a store without conditional writes, or a
-	// restored copy.
+	// ErrFork is wrapped when two commits don't fit together: the order of the
+	// log was broken by a store without conditional writes, or by a restored
+	// copy.
 	ErrFork = errors.New("the log has forked")
 	// ErrRolledBack is wrapped when the bucket holds less than this broker has seen.
 	ErrRolledBack = errors.New("the bucket was rolled back")
@@ -58,26 +58,25 @@ type Listing struct {
 	// From is the slot from which log/ was listed: the larger of the applied
 	// slot and Checkpoint.
 	From format.Seq
-	// First and Last are the first and the last slot seen in log/ from From on; 0 if
-	// there was none.
+	// First and Last are the first and the last slot seen in log/ from From on, or 0.
 	First, Last format.Seq
-	// More tells that log/ goes on after Last.
+	// More: log/ has more keys after Last.
 	More bool
 	// LogAt is the stamp of that List of log/.
 	LogAt Stamp
 }
 
-// Do is what a Protocol wants done.
+// Do is a kind of step that a Protocol asks for.
 type Do uint8
 
-// What a Protocol can ask for.
+// The steps that a Protocol can ask for.
 const (
-	// Idle: nothing is wanted.
+	// Idle: nothing to do.
 	Idle Do = iota
 	// DoList: List checkpoint/ and then log/; answer with Listed.
 	DoList
-	// DoLoad: Get checkpoint Seq and put it in the place of the state; answer
-	// with Loaded, or LoadMissing if it is gone.
+	// DoLoad: Get checkpoint Seq and replace the state by it; answer with Loaded,
+	// or LoadMissing if it is gone.
 	DoLoad
 	// DoGet: Get the heads of slots Seq to To; answer each with Answered.
 	DoGet
@@ -87,13 +86,13 @@ const (
 	// DoApply: apply the commit of slot Seq that was answered; then Applied.
 	DoApply
 	// Tail: the log ended at Seq when the answer to the last Get was given.
-	// It is said once.
+	// Next returns it once.
 	Tail
-	// Halt: the log is damaged; see Err. Nothing else will ever be wanted.
+	// Halt: the log is damaged; see Err. Next returns nothing else after that.
 	Halt
 )
 
-// Action is one step that a Protocol wants done.
+// Action is one step that a Protocol asks for.
 type Action struct {
 	Do      Do
 	Seq, To format.Seq
@@ -109,11 +108,11 @@ type Claim struct {
 // Window is how many slots are read ahead at most.
 const Window = 64
 
-// streakMax is the streak from which on all of the window is read ahead.
+// streakMax is the streak from which on the whole window is read ahead.
 const streakMax = 8
 
-// Protocol decides. Give it every answer of the store; do what Next wants.
-// It is not safe for concurrent use.
+// Protocol decides. The caller gives it every answer of the store and performs the
+// steps that Next returns. It is not safe for concurrent use.
 type Protocol struct {
 	deleteDelay, margin time.Duration
 
@@ -136,7 +135,7 @@ type Protocol struct {
 	// known is the highest slot seen to exist.
 	known format.Seq
 	// gone is the newest checkpoint that was listed and could not be loaded.
-	// That one took its place is to be seen: the slots it covers were written.
+	// The slots that it covers were written, so a later one must exist.
 	gone format.Seq
 	// ended: a List showed nothing in log/ above end.
 	ended bool
@@ -144,12 +143,12 @@ type Protocol struct {
 	// more: the last List showed slots up to known and told that others follow.
 	// Until a read finds none, reading on is cheaper than a List of each page.
 	more bool
-	// settled: all up to such an end was applied since the start, so no tail of
-	// the log can have been deleted behind it.
+	// settled: everything up to such an end was applied since the start, so
+	// no slot at the end of the log can have been deleted unseen.
 	settled bool
 
 	claim   Claim
-	look    bool
+	sync    bool       // the caller waits for the end of the log
 	streak  uint       // reads in a row that did not find the end of the log
 	upTo    format.Seq // of the last read
 	answers []Answer   // of slots above applied, fewer than Window
@@ -159,7 +158,7 @@ type Protocol struct {
 	halt error
 }
 
-// NewProtocol returns the protocol of a broker that knows nothing yet.
+// NewProtocol returns the protocol of a broker that has read nothing yet.
 func NewProtocol(deleteDelay, margin time.Duration) Protocol {
 	return Protocol{deleteDelay: deleteDelay, margin: margin}
 }
@@ -174,19 +173,19 @@ func (p *Protocol) Known() format.Seq { return max(p.known, p.applied, p.covered
 // listed as newer.
 func (p *Protocol) covered() format.Seq { return max(p.newer.seq, p.gone) }
 
-// Settled tells whether recovery has reached the end of the log.
+// Settled reports whether recovery has reached the end of the log.
 func (p *Protocol) Settled() bool { return p.settled }
 
-// Err returns why the protocol halted, nil while it goes on.
+// Err returns why the protocol halted, or nil.
 func (p *Protocol) Err() error { return p.halt }
 
-// Claim returns the claim that wants a slot; its Seq is 0 if there is none.
+// Claim returns the open claim; its Seq is 0 without one.
 func (p *Protocol) Claim() Claim { return p.claim }
 
-// Look asks for the end of the log to be read, until Next answers Tail.
-func (p *Protocol) Look() {
-	p.look = true
-	// An end that was seen before is not an answer.
+// Sync asks for the end of the log to be read, until Next answers Tail.
+func (p *Protocol) Sync() {
+	p.sync = true
+	// An end that was seen before the sync does not count.
 	p.answers = slices.DeleteFunc(p.answers, func(a Answer) bool { return !a.Found })
 }
 
@@ -202,22 +201,22 @@ func (p *Protocol) Propose(h format.Hash) {
 	p.claim = Claim{Seq: p.applied + 1, Hash: h}
 }
 
-// Abandon ends the claim, if there is one, because its caller won't wait, and
+// Abandon ends the claim, if there is one, because its caller no longer waits, and
 // returns it. If it was sent, its outcome is unknown: it must never be sent
-// again, and what stands in its slot later counts as another's.
+// again, and a commit in its slot counts as that of another broker.
 func (p *Protocol) Abandon() Claim {
 	c := p.claim
 	p.claim = Claim{}
 	return c
 }
 
-// Covers tells whether the lease on the past covers an answer given at that
+// Covers reports whether the lease on the past covers an answer given at that
 // time: then nothing that the state needs can have been deleted before it.
 func (p *Protocol) Covers(at Stamp) bool {
 	return !at.Store.Before(p.mark.Add(-p.margin/4)) && p.reaches(p.lease, at)
 }
 
-// reaches tells whether a lease that began with a List at c covers at: strictly
+// reaches reports whether a lease that began with a List at c covers at: strictly
 // less than D - margin later, by the store's clock and by the local one.
 func (p *Protocol) reaches(c, at Stamp) bool {
 	span := p.deleteDelay - p.margin
@@ -225,7 +224,7 @@ func (p *Protocol) reaches(c, at Stamp) bool {
 		at.Store.Before(c.Store.Add(span)) && at.Boot-c.Boot < span
 }
 
-// answer returns what is held about a slot; Seq is 0 if nothing is.
+// answer returns the held answer about a slot; its Seq is 0 without one.
 func (p *Protocol) answer(s format.Seq) Answer {
 	for _, a := range p.answers {
 		if a.Seq == s {
@@ -235,8 +234,8 @@ func (p *Protocol) answer(s format.Seq) Answer {
 	return Answer{}
 }
 
-// Held tells whether an answer about a slot is in hand, so that it need not be
-// asked for again.
+// Held reports whether the protocol holds an answer about a slot, so that the caller
+// need not ask again.
 func (p *Protocol) Held(s format.Seq) bool { return p.answer(s).Seq == s }
 
 // forget drops the answers about slots up to s.
@@ -280,12 +279,12 @@ func (p *Protocol) Next(boot time.Duration) Action {
 		return p.read(n)
 	case !p.settled:
 		return Action{Do: DoList, Seq: p.applied}
-	case (p.look || p.claim.Seq != 0) && boot-p.lease.Boot >= p.deleteDelay/2:
+	case (p.sync || p.claim.Seq != 0) && boot-p.lease.Boot >= p.deleteDelay/2:
 		return Action{Do: DoList, Seq: p.applied}
 	case p.claim.Seq != 0:
 		p.claim.Sent = true
 		return Action{Do: DoCreate, Seq: n}
-	case p.look:
+	case p.sync:
 		return p.read(n)
 	}
 	return Action{}
@@ -293,11 +292,12 @@ func (p *Protocol) Next(boot time.Duration) Action {
 
 // read asks for the next slots: those that are known to exist, and more with
 // every read that did not find the end, so that a broker that is slower than
-// those who write catches up with them.
+// the writers catches up. While the last List was cut off after a page, a
+// recovery reads on beyond that page.
 func (p *Protocol) read(n format.Seq) Action {
 	to := max(p.Known(), n)
 	if p.settled {
-		if p.claim.Seq == n { // a lost race: more may have been lost meanwhile
+		if p.claim.Seq == n { // a lost race: more slots may be taken by now
 			to = max(to, n+1)
 		}
 		to = max(to, n+format.Seq(1)<<p.streak/4)
@@ -308,7 +308,7 @@ func (p *Protocol) read(n format.Seq) Action {
 	return Action{Do: DoGet, Seq: n, To: p.upTo}
 }
 
-// missing judges a 404 at the next slot that may be used.
+// missing decides what a 404 at the next slot means. The lease covers it.
 func (p *Protocol) missing(a Answer) Action {
 	p.forget(a.Seq)
 	switch {
@@ -316,20 +316,20 @@ func (p *Protocol) missing(a Answer) Action {
 		return p.stop(fmt.Errorf("%w: log slot %d is missing, although slot %d exists or a checkpoint covers it",
 			ErrLoss, a.Seq, max(a.Known, p.covered())))
 	case p.known > a.Seq || p.covered() >= a.Seq:
-		// Seen since the request was sent: nothing is proven, ask again.
+		// The slot was seen after the request was sent: this proves nothing, ask again.
 		return p.read(a.Seq)
 	case !p.settled && p.more && p.known <= p.applied:
-		// Reading on has come to where nothing was found. A List tells whether
-		// that is the end: what lies beyond a hole would be written over.
+		// The recovery read beyond a List that was cut off, and found no more. Another
+		// List tells whether this is the end or a hole, behind which commits exist.
 		p.more = false
 		p.answers = slices.DeleteFunc(p.answers, func(b Answer) bool { return !b.Found })
 		return Action{Do: DoList, Seq: p.applied}
 	}
 	p.more = false
-	// Also where the slot itself was said to exist: that 404 decides nothing,
-	// and a claim for it goes on.
+	// This also covers a slot that an answer to a Create said to exist: the 404
+	// decides nothing then, and a claim for it goes on.
 	p.known = p.applied
-	p.look = false
+	p.sync = false
 	p.streak = 0
 	return Action{Do: Tail, Seq: p.applied}
 }
@@ -369,14 +369,14 @@ func (p *Protocol) Answered(a Answer) {
 		return
 	}
 	if !a.Found && a.Seq != p.applied+1 && a.Known >= a.Seq {
-		return // one that could mean a loss is asked again when its turn comes
+		return // a 404 that could mean a loss is asked for again when it is the next slot
 	}
 	p.answers = slices.DeleteFunc(p.answers, func(b Answer) bool { return b.Seq == a.Seq })
 	p.answers = append(p.answers, a)
 }
 
-// Created takes the success of a Create of a claim, which may have ended while
-// the reply was on its way: then the reply means nothing.
+// Created takes the success of a Create of a claim. If the claim ended while the reply
+// was on its way, the reply means nothing.
 func (p *Protocol) Created(s format.Seq, h format.Hash, at Stamp) {
 	if p.claim.Seq != s || p.claim.Hash != h {
 		p.observe(at.Store)
@@ -385,7 +385,7 @@ func (p *Protocol) Created(s format.Seq, h format.Hash, at Stamp) {
 	p.Answered(Answer{Seq: s, Found: true, Hash: h, Prev: p.tip, At: at})
 }
 
-// Exists takes the answer that a slot is taken, by whoever.
+// Exists takes the answer that a slot is taken, by this broker or another.
 func (p *Protocol) Exists(s format.Seq, at Stamp) {
 	p.observe(at.Store)
 	p.known = max(p.known, s)
@@ -432,8 +432,8 @@ func (p *Protocol) Listed(l Listing) {
 	}
 }
 
-// settle ends the recovery once the end that a List showed is applied. What was
-// written since then does not keep it: a busy log has no end that stands still.
+// settle ends the recovery once the end that a List showed is applied. It does not wait for
+// later commits: the end of a busy log never stands still.
 func (p *Protocol) settle() { p.settled = p.settled || p.ended && p.applied >= p.end }
 
 func (p *Protocol) renew(at Stamp) {
@@ -443,9 +443,9 @@ func (p *Protocol) renew(at Stamp) {
 	p.newer.seq = 0
 }
 
-// Loaded tells that the checkpoint that Next named has taken the place of the
-// state; h is the hash it carries. It returns a claim that this ended after it
-// was sent: its outcome is unknown for ever. A claim that was never sent just ends.
+// Loaded tells that the checkpoint that Next named has replaced the state; h is the
+// hash in it. It returns the claim that this ended, if it was sent: its outcome is
+// unknown for ever. A claim that was never sent just ends.
 func (p *Protocol) Loaded(s format.Seq, h format.Hash) (ended Claim) {
 	if s != p.newer.seq || s <= p.applied {
 		panic("commitlog: load of a checkpoint that was not asked for")
@@ -466,9 +466,9 @@ func (p *Protocol) Loaded(s format.Seq, h format.Hash) (ended Claim) {
 	return ended
 }
 
-// LoadMissing tells that the checkpoint that Next named is gone: a newer one
-// must have taken its place, so it is listed again. If none has, it is lost, and
-// with it what it covers: that must not be taken for a log that ends below it.
+// LoadMissing tells that the checkpoint that Next named is gone. A newer one
+// must have replaced it, so the protocol lists again. Without a newer one the checkpoint
+// is lost with what it covers, and the log must not count as one that ends below it.
 func (p *Protocol) LoadMissing() {
 	p.gone = max(p.gone, p.newer.seq)
 	p.newer.seq = 0
@@ -476,7 +476,7 @@ func (p *Protocol) LoadMissing() {
 }
 
 // Applied tells that the commit of the next slot was applied. It returns
-// whether that was the claim's, which ends either way.
+// whether that was the claim's commit. The claim ends either way.
 func (p *Protocol) Applied() (own bool) {
 	n := p.applied + 1
 	a := p.answer(n)
@@ -488,9 +488,9 @@ func (p *Protocol) Applied() (own bool) {
 		p.streak = 0
 	}
 	if p.claim.Seq == n {
-		// A lost race may be the first of many: the end is found by reading,
-		// which is cheaper than sending the payload to one slot after the other.
-		p.look = p.look || !own
+		// A lost race may be the first of many: reading to the end is cheaper than
+		// sending the payload to one slot after the other.
+		p.sync = p.sync || !own
 		p.claim = Claim{}
 	}
 	p.applied, p.tip = n, a.Hash

@@ -8,7 +8,7 @@ import (
 
 func TestNewerCheckpointIsFollowedUnderTheOldLease(t *testing.T) {
 	s := begin(t, 3)
-	s.Look()
+	s.Sync()
 	s.now = testDelay / 2
 	s.expect(DoList, 3)
 	s.list(Listing{Checkpoint: 5, From: 5, First: 5, Last: 6})
@@ -29,7 +29,7 @@ func TestNewerCheckpointIsFollowedUnderTheOldLease(t *testing.T) {
 
 func TestNewerCheckpointIsLoadedOnceTheOldLeaseEnds(t *testing.T) {
 	s := begin(t, 3)
-	s.Look()
+	s.Sync()
 	s.now = testDelay / 2
 	s.expect(DoList, 3)
 	s.list(Listing{Checkpoint: 6, From: 6})
@@ -46,7 +46,7 @@ func TestNewerCheckpointIsLoadedOnceTheOldLeaseEnds(t *testing.T) {
 
 func TestNewerCheckpointInAListAfterTheLeaseIsLoaded(t *testing.T) {
 	s := begin(t, 3)
-	s.Look()
+	s.Sync()
 	s.now = testSpan
 	s.expect(DoList, 3)
 	s.list(Listing{Checkpoint: 6, From: 6})
@@ -56,7 +56,7 @@ func TestNewerCheckpointInAListAfterTheLeaseIsLoaded(t *testing.T) {
 func TestMissingSlotOnTheWayToACheckpointIsLoss(t *testing.T) {
 	for _, checkpoint := range []format.Seq{4, 6} {
 		s := begin(t, 3)
-		s.Look()
+		s.Sync()
 		s.now = testDelay / 2
 		s.expect(DoList, 3)
 		s.list(Listing{Checkpoint: checkpoint, From: checkpoint})
@@ -155,7 +155,7 @@ func TestAbandonedClaimIsNeverSentAgain(t *testing.T) {
 	s.expect(Idle, 0)
 	s.Created(4, format.Hash{2}, after(1))
 	s.expect(Idle, 0)
-	s.Look()
+	s.Sync()
 	s.expect(DoGet, 4)
 	s.Answered(Answer{Seq: 4, Found: true, Hash: format.Hash{2}, Prev: slotHash(3), At: after(2)})
 	if s.apply(4) {

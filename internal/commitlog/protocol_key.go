@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// AppendKey appends the canonical form of the protocol to b: two protocols with
-// the same one decide alike for ever, so that an explorer of all interleavings
-// need follow only one of them. It must not have halted.
+// AppendKey appends the canonical form of the protocol to b. Two protocols with
+// the same form decide alike for ever, so that an explorer of all interleavings
+// need follow only one of them. The protocol must not have halted.
 //
 // No answer that is yet to come may be from before the store time now: times
 // that no such answer can tell apart are made one. No slot above end will ever
@@ -23,7 +23,7 @@ func (p *Protocol) AppendKey(b []byte, now time.Time, end format.Seq) []byte {
 	var flags byte
 	newerEnded := p.newer.ended && p.newer.seq != 0
 	ended := p.ended && !p.settled // of no interest once settled
-	for i, set := range []bool{p.expired, newerEnded, p.settled, p.claim.Sent, p.look, ended, p.more && !p.settled} {
+	for i, set := range []bool{p.expired, newerEnded, p.settled, p.claim.Sent, p.sync, ended, p.more && !p.settled} {
 		if set {
 			flags |= 1 << i
 		}
@@ -138,7 +138,7 @@ func ProtocolFromKey(b []byte, deleteDelay, margin time.Duration) (Protocol, []b
 	p := NewProtocol(deleteDelay, margin)
 	r := keyReader{b: b}
 	flags := r.byte()
-	for i, set := range []*bool{&p.expired, &p.newer.ended, &p.settled, &p.claim.Sent, &p.look, &p.ended, &p.more} {
+	for i, set := range []*bool{&p.expired, &p.newer.ended, &p.settled, &p.claim.Sent, &p.sync, &p.ended, &p.more} {
 		*set = flags&(1<<i) != 0
 	}
 	p.applied, p.tip = r.seq(), r.hash()

@@ -19,7 +19,7 @@ func TestKeyKnowsTheProtocol(t *testing.T) {
 	}
 	for of, known := range map[reflect.Type][]string{
 		reflect.TypeFor[Protocol](): {"deleteDelay", "margin", "applied", "tip", "lease", "expired", "newer", "known", "gone", "ended", "end", "more",
-			"settled", "claim", "look", "streak", "upTo", "answers", "peak", "mark", "halt"},
+			"settled", "claim", "sync", "streak", "upTo", "answers", "peak", "mark", "halt"},
 		reflect.TypeOf(Protocol{}.newer): {"seq", "at", "end", "ended"},
 		reflect.TypeFor[Answer]():        {"Seq", "Found", "Hash", "Prev", "At", "Known", "listed"},
 		reflect.TypeFor[Claim]():         {"Seq", "Hash", "Sent"},
@@ -38,7 +38,7 @@ func TestKeyRoundTrip(t *testing.T) {
 	p := NewProtocol(24*time.Hour, time.Hour)
 	p.applied, p.tip, p.lease, p.expired, p.known, p.gone = 3, format.Hash{1, 2}, at(1), true, 9, 6
 	p.newer.seq, p.newer.at, p.newer.end, p.newer.ended = 7, at(2), 8, true
-	p.ended, p.end, p.more, p.claim, p.look, p.streak, p.upTo = true, 6, true, Claim{Seq: 4, Hash: format.Hash{7}, Sent: true}, true, 3, 5
+	p.ended, p.end, p.more, p.claim, p.sync, p.streak, p.upTo = true, 6, true, Claim{Seq: 4, Hash: format.Hash{7}, Sent: true}, true, 3, 5
 	p.answers = []Answer{{Seq: 5, At: at(3), Known: 4}, {Seq: 4, Found: true, Hash: format.Hash{4}, Prev: format.Hash{3}, At: at(2)}}
 	p.mark = at(3).Store
 	now := at(4).Store

@@ -210,7 +210,7 @@ func TestClockThatFellByMoreThanTheMarginHalts(t *testing.T) {
 
 func TestLookEndsAtACovered404(t *testing.T) {
 	s := begin(t, 3)
-	s.Look()
+	s.Sync()
 	s.expect(DoGet, 4)
 	s.missing404(4, after(testSpan-1))
 	s.expect(Tail, 3)
@@ -219,7 +219,7 @@ func TestLookEndsAtACovered404(t *testing.T) {
 
 func Test404IsTheEndOnlyUnderTheLease(t *testing.T) {
 	s := begin(t, 3)
-	s.Look()
+	s.Sync()
 	s.now = testDelay/2 - 1
 	s.expect(DoGet, 4)
 	s.now = testSpan
@@ -235,7 +235,7 @@ func Test404IsTheEndOnlyUnderTheLease(t *testing.T) {
 
 func Test404FromBeforeTheEvidenceIsAskedAgain(t *testing.T) {
 	s := begin(t, 3)
-	s.Look()
+	s.Sync()
 	s.expect(DoGet, 4)
 	early := Answer{Seq: 4, At: after(1), Known: s.Known()}
 	s.found(5, after(1)) // its Get was answered before that of slot 4, and slot 4 was written in between
@@ -248,7 +248,7 @@ func Test404FromBeforeTheEvidenceIsAskedAgain(t *testing.T) {
 
 func Test404AfterTheEvidenceIsLoss(t *testing.T) {
 	s := begin(t, 3)
-	s.Look()
+	s.Sync()
 	s.found(5, after(1))
 	s.expect(DoGet, 4)
 	s.missing404(4, after(2))
@@ -386,7 +386,7 @@ func TestClaimRenewsTheLeaseAtHalfOfTheDelay(t *testing.T) {
 	for _, look := range []bool{false, true} {
 		s := begin(t, 3)
 		if look {
-			s.Look()
+			s.Sync()
 		} else {
 			s.Propose(format.Hash{1})
 		}

@@ -265,7 +265,7 @@ func (w *world) idle(b *walkBroker, applied format.Seq, tip format.Hash) {
 	case n == 5:
 		b.p.Relist()
 	default:
-		b.p.Look()
+		b.p.Sync()
 		b.asked = w.event
 	}
 }

@@ -85,8 +85,8 @@ func listOnce(ctx context.Context, store objstore.Store, prefix, after string) (
 }
 
 // CheckPage refuses a List's answer whose keys are not ascending, or were not
-// asked for, or that has none and says that there are more. Who goes on behind
-// the last of such a page may leave some out, or never end.
+// asked for, or that has no keys and says that there are more. A caller that continues
+// after the last key of such a page may miss keys, or never end.
 func CheckPage(page objstore.Page, prefix, after string) error {
 	if page.More && len(page.Keys) == 0 {
 		return errors.New("the store's answer has no keys, and says that there are more")
@@ -143,15 +143,15 @@ func foreign(id format.ClusterID, s format.Seq) error {
 	return fmt.Errorf("%w: it is of cluster %v, slot %d", format.ErrForeign, id, s)
 }
 
-// stop halts the protocol for a reason that it can't see itself.
+// stop halts the protocol for a reason that only the driver sees.
 func (l *Log) stop(err error) error {
 	l.with(func(p *Protocol) { p.stop(err) })
 	return err
 }
 
-// damage counts a request for an object that found what doesn't belong there.
-// The network may have bent them, so it stops the broker only when they come
-// again and again; other failures of reads in between count for nothing.
+// damage counts a request whose answer has the wrong bytes for an object. The network
+// may have damaged them, so only several such answers stop the broker. Other failures
+// of reads in between don't count.
 func (l *Log) damage(key string, err error) error {
 	l.damaged[key]++
 	if l.damaged[key] >= damagedReadsMax {
@@ -172,8 +172,8 @@ func isDamage(err error) bool {
 	return errors.Is(err, format.ErrCorrupt) || errors.Is(err, format.ErrForeign) || errors.Is(err, format.ErrVersion) || errors.Is(err, objstore.ErrNotRegular)
 }
 
-// get reads the heads of slots from to to, side by side. What was read counts
-// although another read failed, so that many at once get ahead on a bad store.
+// get reads the heads of slots from to to in parallel. It uses all answers even if one of the
+// reads failed, so that a broker makes progress on a bad store.
 func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	type result struct {
 		Answer
@@ -230,8 +230,8 @@ func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 			delete(l.damaged, key)
 		}
 	}
-	// In the order in which the store executed them, or its clock would seem to
-	// step back.
+	// In the order in which the store executed the requests. In another order its
+	// clock would seem to step back.
 	slices.SortFunc(results, func(a, b result) int { return a.At.Store.Compare(b.At.Store) })
 	for _, r := range results {
 		if r.Seq == 0 {

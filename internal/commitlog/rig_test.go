@@ -150,7 +150,7 @@ func (b *broker) fill(last format.Seq) {
 
 func (b *broker) mustLook() {
 	b.Helper()
-	if err := b.Look(b.Context()); err != nil {
+	if err := b.Sync(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -252,7 +252,7 @@ func (b *broker) requireHalted(err, want error) {
 	if _, err := b.commit(b.Context(), "too late"); !errors.Is(err, want) {
 		b.Fatalf("a commit after the halt: %v", err)
 	}
-	requireIs(b.T, b.Look(b.Context()), want)
+	requireIs(b.T, b.Sync(b.Context()), want)
 	if n := b.store.Count("", "") - requests; n != 0 {
 		b.Fatalf("it sent %d requests after the halt", n)
 	}

@@ -9,8 +9,8 @@ import (
 // them move nothing.
 const datesKept = 9
 
-// storeClock tells the store's time. Each date that the store sent last is carried on by the
-// local clocks, and the median of them counts.
+// storeClock tells the store's time: the median of its last dates, each advanced by the local
+// clocks.
 type storeClock struct {
 	dates [datesKept]storeDate
 	noted int // dates ever noted

@@ -42,7 +42,7 @@ func (d *Dispatcher) claimLocked(last []leases.Delivery) (dead int) {
 
 // Attempt returns the number of a delivery, counted from the last redrive of its record.
 func (d *Dispatcher) Attempt(x leases.Delivery) int {
-	n := int(x.Number)
+	n := int(x.Attempt)
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		a, _ := q.Last(x.Partition, x.Offset)
 		n -= int(a.Redriven)
@@ -96,14 +96,14 @@ func (d *Dispatcher) claims(dr *state.Draft, last []leases.Delivery) (items []fo
 	for _, x := range last {
 		p := uint32(x.Partition)
 		done, a, sure := dr.RecordState(d.queue, p, x.Offset)
-		if done || a.Parked || sure && a.Number != x.Number || !d.table.Claiming(x) || a.NotBefore != d.notBefore(x.Place) {
+		if done || a.DeadLetter || sure && a.Number != x.Attempt || !d.table.Claiming(x) || a.NotBefore != d.notBefore(x.Place) {
 			continue
 		}
 		if of == nil || of.Partition != p {
 			of = &format.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
 			items = append(items, of)
 		}
-		of.Attempts = append(of.Attempts, format.Attempt{Offset: x.Offset, Number: x.Number + 1})
+		of.Attempts = append(of.Attempts, format.Attempt{Offset: x.Offset, Number: x.Attempt + 1})
 	}
 	return items, nil
 }

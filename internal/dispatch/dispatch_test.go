@@ -122,7 +122,7 @@ func (f *fake) Commit(_ context.Context, c dispatch.Change) error {
 func (f *fake) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, last leases.Delivery, attempts int) error {
 	err := f.Commit(ctx, dispatch.Change{Entries: func(dr *state.Draft) ([]format.Item, error) {
 		return []format.Item{&format.RecordPutBack{
-			Queue: d.Queue(), Partition: uint32(last.Partition), Attempt: format.Attempt{Offset: last.Offset, Number: last.Number}, NotBefore: dr.Time(), Parked: true,
+			Queue: d.Queue(), Partition: uint32(last.Partition), Attempt: format.Attempt{Offset: last.Offset, Number: last.Attempt}, NotBefore: dr.Time(), DeadLetter: true,
 		}}, d.CheckOwner(dr)
 	}})
 	f.live.Lock()
@@ -169,7 +169,7 @@ func take(t *testing.T, d *dispatch.Dispatcher, most int) string {
 		}
 		var out []string
 		for _, x := range got.Out {
-			out = append(out, fmt.Sprintf("%d#%d", x.Offset, x.Number))
+			out = append(out, fmt.Sprintf("%d#%d", x.Offset, x.Attempt))
 		}
 		return strings.Join(out, " ")
 	}

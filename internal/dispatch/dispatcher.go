@@ -184,17 +184,17 @@ func (d *Dispatcher) applied(it format.Item, at Time) {
 			d.acknowledged.add(now, int64(r.Count))
 		}
 	case *format.RecordPutBack:
-		if x.Parked {
+		if x.DeadLetter {
 			d.table.Remove(place(x.Partition, x.Offset))
 			delete(d.putBacks, place(x.Partition, x.Offset))
 			break
 		}
-		put := leases.Delivery{Place: place(x.Partition, x.Offset), Number: x.Number}
+		put := leases.Delivery{Place: place(x.Partition, x.Offset), Attempt: x.Number}
 		d.enterHeldLocked(put)
 		d.putBackLocked(put, at.When(x.NotBefore))
 	case *format.RecordsAttempted:
 		for _, a := range x.Attempts {
-			d.table.Claimed(leases.Delivery{Place: place(x.Partition, a.Offset), Number: a.Number})
+			d.table.Claimed(leases.Delivery{Place: place(x.Partition, a.Offset), Attempt: a.Number})
 		}
 	case *format.RecordsRedriven:
 		d.redrivenLocked(x, now)
@@ -219,7 +219,7 @@ func (d *Dispatcher) redrivenLocked(x *format.RecordsRedriven, now time.Time) {
 		for _, o := range x.Offsets {
 			if int(x.Partition) < len(d.parts) && o < d.parts[x.Partition].next {
 				a, _ := q.Last(int32(x.Partition), o)
-				d.table.AddAgain(leases.Delivery{Place: place(x.Partition, o), Number: a.Number}, leases.NoKey, now)
+				d.table.AddAgain(leases.Delivery{Place: place(x.Partition, o), Attempt: a.Number}, leases.NoKey, now)
 			}
 		}
 	})

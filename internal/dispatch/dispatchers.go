@@ -252,7 +252,7 @@ func (l *doneLately) add(x *format.RecordsDone) {
 func (x *Dispatchers) DoneBy(queue uint64, delivery leases.Delivery) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.done.numbers[doneRecord{queue, uint32(delivery.Partition), delivery.Offset}] == delivery.Number
+	return x.done.numbers[doneRecord{queue, uint32(delivery.Partition), delivery.Offset}] == delivery.Attempt
 }
 
 // HasLost tells whether another broker has taken a queue over from this one.

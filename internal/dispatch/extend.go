@@ -29,7 +29,7 @@ func (d *Dispatcher) Extend(deliveries []leases.Delivery, lease time.Duration) (
 func (d *Dispatcher) mayExtend(x leases.Delivery) (may bool) {
 	d.view(func(_ *state.Topic, q *state.Queue) {
 		a, listed := q.Last(x.Partition, x.Offset)
-		may = q.IsLast(x.Partition, x.Offset, x.Number) && (!listed || a.NotBefore == 0)
+		may = q.IsLast(x.Partition, x.Offset, x.Attempt) && (!listed || a.NotBefore == 0)
 	})
 	return may
 }
@@ -49,7 +49,7 @@ func (d *Dispatcher) extendUnscannedLocked(x leases.Delivery, until time.Time) b
 			part := t.Partitions[x.Partition]
 			a, listed := q.Last(x.Partition, x.Offset)
 			out = x.Offset >= part.Start && x.Offset < part.End && q.NextUndone(x.Partition, x.Offset) == x.Offset &&
-				a.Number == x.Number && mayBeOut(a, listed)
+				a.Number == x.Attempt && mayBeOut(a, listed)
 		}
 	})
 	if out {

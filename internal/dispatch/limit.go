@@ -84,7 +84,7 @@ func (d *Dispatcher) reachLocked(now time.Time) int64 {
 // limitLocked returns the dispatch limit of a partition. A limit that is being lowered counts as
 // lowered.
 func (d *Dispatcher) limitLocked(q *state.Queue, i int) int64 {
-	limit := q.Window(int32(i))
+	limit := q.DispatchLimit(int32(i))
 	if lower := d.parts[i].lower; lower > 0 {
 		limit = min(limit, lower)
 	}
@@ -157,7 +157,7 @@ func (d *Dispatcher) moveLimits(ctx context.Context, urgent, shows bool) error {
 		}
 		items := d.limitMoves(dr)
 		if len(items) == 0 && shows {
-			items = append(items, &format.WindowMoved{Queue: d.queue, Epoch: d.epoch, Window: dr.QueueWindow(d.queue, 0)})
+			items = append(items, &format.WindowMoved{Queue: d.queue, Epoch: d.epoch, Window: dr.QueueDispatchLimit(d.queue, 0)})
 		}
 		return items, nil
 	}})
@@ -174,7 +174,7 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (items []format.Item) {
 	}
 	reach := d.reachLocked(now)
 	for i := range d.parts {
-		p, window := &d.parts[i], dr.QueueWindow(d.queue, uint32(i))
+		p, window := &d.parts[i], dr.QueueDispatchLimit(d.queue, uint32(i))
 		end, ok := dr.End(d.topic, uint32(i))
 		if !ok {
 			continue

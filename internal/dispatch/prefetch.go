@@ -77,7 +77,7 @@ func (d *Dispatcher) loaded(at leases.Place) *chunk {
 // Record returns the record of a delivery: the one with that index.
 func (d *Dispatcher) Record(ctx context.Context, x leases.Delivery) (r Records, i int, err error) {
 	c := d.loaded(x.Place)
-	if c == nil && x.Number == 1 {
+	if c == nil && x.Attempt == 1 {
 		if c, err = d.load(ctx, x.Place); err != nil {
 			return nil, 0, err
 		}

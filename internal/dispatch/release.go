@@ -50,14 +50,14 @@ func (d *Dispatcher) releases(dr *state.Draft, out []leases.Delivery) (items []f
 	for _, x := range out {
 		p := uint32(x.Partition)
 		done, a, sure := dr.RecordState(d.queue, p, x.Offset)
-		if done || sure || a.Parked {
+		if done || sure || a.DeadLetter {
 			continue // the log has it
 		}
 		if of == nil || of.Partition != p {
 			of = &format.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
 			items = append(items, of)
 		}
-		of.Attempts = append(of.Attempts, format.Attempt{Offset: x.Offset, Number: x.Number})
+		of.Attempts = append(of.Attempts, format.Attempt{Offset: x.Offset, Number: x.Attempt})
 	}
 	return append(items, &format.QueueReleased{Queue: d.queue, Epoch: d.epoch}), nil
 }

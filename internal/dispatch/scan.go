@@ -58,7 +58,7 @@ func (d *Dispatcher) nextPartLocked() (i int, ok bool) {
 // scanRecords it is the next partition's turn.
 func (d *Dispatcher) scanPartLocked(t *state.Topic, q *state.Queue, i int, now time.Time, enough int) {
 	p := &d.parts[i]
-	if uncertain := min(t.Partitions[i].End, q.Doubt(int32(i))); p.next < uncertain && !d.config.Ordered {
+	if uncertain := min(t.Partitions[i].End, q.UncertainEnd(int32(i))); p.next < uncertain && !d.config.Ordered {
 		d.holdRangeLocked(q, int32(i), uncertain, now)
 		return
 	}
@@ -103,7 +103,7 @@ func (d *Dispatcher) scanPartLocked(t *state.Topic, q *state.Queue, i int, now t
 // delayed record may be with a worker: an earlier owner may have seen a later time of the store.
 func (d *Dispatcher) enterLocked(q *state.Queue, at leases.Place, key uint64, due time.Time) {
 	a, listed := q.Last(at.Partition, at.Offset)
-	delivery := leases.Delivery{Place: at, Number: a.Number}
+	delivery := leases.Delivery{Place: at, Attempt: a.Number}
 	rest, putBacks := d.putBacks[at]
 	delete(d.putBacks, at)
 	again := func(from time.Time) {
@@ -113,7 +113,7 @@ func (d *Dispatcher) enterLocked(q *state.Queue, at leases.Place, key uint64, du
 		d.table.AddAgain(delivery, key, from)
 	}
 	switch {
-	case a.Parked:
+	case a.DeadLetter:
 	case mayBeOut(a, listed):
 		from := d.held // its worker may still work on it
 		if until := d.extended[at]; until.After(from) {
@@ -135,7 +135,7 @@ func (d *Dispatcher) enterLocked(q *state.Queue, at leases.Place, key uint64, du
 // mayBeOut tells whether the last attempt that the log has of a record may be with a worker of an
 // earlier owner. The record is not done.
 func mayBeOut(a state.Attempt, listed bool) bool {
-	return !a.Parked && a.Number > 0 && (!listed || a.Tries() > 0 && a.NotBefore == 0)
+	return !a.DeadLetter && a.Number > 0 && (!listed || a.Used() > 0 && a.NotBefore == 0)
 }
 
 // enterDueLocked puts delayed records that are due into the table.

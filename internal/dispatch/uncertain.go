@@ -122,7 +122,7 @@ func (d *Dispatcher) heldIn(t *state.Topic, q *state.Queue) (n int64) {
 				n += q.Uncertain(int32(i), max(h.from, t.Partitions[i].Start), h.to)
 			}
 		}
-		n += q.Uncertain(int32(i), next, q.Doubt(int32(i)))
+		n += q.Uncertain(int32(i), next, q.UncertainEnd(int32(i)))
 		q.EachAttempt(int32(i), func(offset int64, a state.Attempt) {
 			if offset >= next && mayBeOut(a, true) {
 				n++

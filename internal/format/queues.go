@@ -107,9 +107,9 @@ type RecordPutBack struct {
 	Queue     uint64
 	Partition uint32
 	Attempt
-	NotBefore int64 // microseconds since 1970
-	Parked    bool  // it is not handed out again unless it is redriven
-	Reason    string
+	NotBefore  int64 // microseconds since 1970
+	DeadLetter bool  // it is not handed out again unless it is redriven
+	Reason     string
 }
 
 // RecordsRedriven takes parked records back to work, with all the attempts that a queue
@@ -158,9 +158,9 @@ const (
 	runsMin       = 16
 	putBackSize   = 40 // without the reason
 
-	queueOrdered = 1
-	queuePaused  = 2
-	recordParked = 1
+	queueOrdered     = 1
+	queuePaused      = 2
+	recordDeadLetter = 1
 )
 
 func (q *QueueSet) size() int         { return queueSetSize + len(q.Config.DeadLetterTopic) + len(q.Name) }
@@ -232,8 +232,8 @@ func (d *RecordsDone) append(b []byte) []byte {
 
 func (p *RecordPutBack) append(b []byte) []byte {
 	var flags uint64
-	if p.Parked {
-		flags = recordParked
+	if p.DeadLetter {
+		flags = recordDeadLetter
 	}
 	b = le.AppendUint64(b, p.Queue)
 	b = le.AppendUint32(le.AppendUint32(b, p.Partition), p.Number)

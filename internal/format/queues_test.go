@@ -23,7 +23,7 @@ func goldenQueues() *Commit {
 			&RecordsAttempted{Queue: 5, Epoch: 2, Partition: 1, Attempts: []Attempt{{Offset: 0, Number: 2}, {Offset: math.MaxInt64, Number: math.MaxUint32}}},
 			&RecordsDone{Queue: 5, Partition: 1, Runs: []Run{{Offset: 3, Count: 4, Number: 1}, {Offset: 7, Count: 1, Number: 2}, {Offset: 1 << 40, Count: math.MaxUint32, Number: 1}}},
 			&RecordPutBack{Queue: 5, Partition: 1, Attempt: Attempt{Offset: 0, Number: 2}, NotBefore: goldenTime + 1, Reason: "smtp: 451"},
-			&RecordPutBack{Queue: 5, Partition: 2, Attempt: Attempt{Offset: 9, Number: 5}, Parked: true},
+			&RecordPutBack{Queue: 5, Partition: 2, Attempt: Attempt{Offset: 9, Number: 5}, DeadLetter: true},
 			&RecordsRedriven{Queue: 5, Partition: 2, Offsets: []int64{0, 9, math.MaxInt64}},
 			&QueuePurged{Queue: 5, Partition: 2, Before: 10},
 			&RecordsDelayed{Topic: 3, Partition: 1, Count: 2, Offset: 1 << 33, Due: goldenTime + 60_000_000},

@@ -156,13 +156,13 @@ func decodeRecordPutBack(b []byte) (*RecordPutBack, error) {
 		return nil, Corrupt("a record put back of %d bytes", len(b))
 	}
 	flags := le.Uint32(b[32:])
-	if flags&^recordParked != 0 {
+	if flags&^recordDeadLetter != 0 {
 		return nil, fmt.Errorf("%w: a record put back with unknown flags %#x", ErrVersion, flags)
 	}
 	p := &RecordPutBack{
 		Queue: le.Uint64(b), Partition: le.Uint32(b[8:]),
 		Attempt:   Attempt{Offset: int64(le.Uint64(b[16:])), Number: le.Uint32(b[12:])},
-		NotBefore: int64(le.Uint64(b[24:])), Parked: flags&recordParked != 0, Reason: string(b[putBackSize:]),
+		NotBefore: int64(le.Uint64(b[24:])), DeadLetter: flags&recordDeadLetter != 0, Reason: string(b[putBackSize:]),
 	}
 	if p.Offset < 0 || p.Number == 0 || p.NotBefore < 0 {
 		return nil, Corrupt("attempt %d of offset %d put back until %d", p.Number, p.Offset, p.NotBefore)

@@ -23,8 +23,8 @@ const (
 	attemptsMax    = 6         // of a request that the store does not answer
 	pauseMin       = 200 * time.Millisecond
 
-	doubtsMax  = 3 // readings before damage or absence is believed
-	doubtPause = 50 * time.Millisecond
+	rechecksMax  = 3 // readings before damage or absence is believed
+	recheckPause = 50 * time.Millisecond
 )
 
 // reader reads from the store, and asks again where an answer may be better
@@ -102,10 +102,10 @@ func (r *reader) try(ctx context.Context, bytes int64, request func(context.Cont
 func believe(ctx context.Context, read func() error) error {
 	for times := 1; ; times++ {
 		err := read()
-		if _, damaged := classOf(err); !damaged && !errors.Is(err, objstore.ErrNotFound) || times == doubtsMax {
+		if _, damaged := classOf(err); !damaged && !errors.Is(err, objstore.ErrNotFound) || times == rechecksMax {
 			return err
 		}
-		if err := pause(ctx, doubtPause); err != nil {
+		if err := pause(ctx, recheckPause); err != nil {
 			return err
 		}
 	}

@@ -95,7 +95,7 @@ func dead(ctx context.Context, r *run) error {
 	if _, err := b.ask(ctx, http.MethodPut, queue, `{"max_attempts":1}`); err != nil {
 		return err
 	}
-	for parked := 0; parked < n; {
+	for deadLetters := 0; deadLetters < n; {
 		var got struct {
 			Messages []struct{ Token string }
 		}
@@ -107,12 +107,12 @@ func dead(ctx context.Context, r *run) error {
 			tokens[i] = fmt.Sprintf("%q", m.Token)
 		}
 		if len(tokens) == 0 {
-			return fmt.Errorf("%d of %d records are parked, and no more are handed out", parked, n)
+			return fmt.Errorf("%d of %d records are parked, and no more are handed out", deadLetters, n)
 		}
 		if _, err := b.ask(ctx, http.MethodPost, queue+"/nack", `{"tokens":[`+strings.Join(tokens, ",")+`]}`); err != nil {
 			return err
 		}
-		parked += len(tokens)
+		deadLetters += len(tokens)
 	}
 	if err := measure(ctx, r, b, fmt.Sprintf("%d parked records, pages of 100", n), func(ctx context.Context, b *broker, _, call int) error {
 		_, err := b.size(ctx, fmt.Sprintf("%s/dead?limit=100&next=0:%d", queue, call*100%n))

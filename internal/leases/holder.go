@@ -1,15 +1,15 @@
 package leases
 
-// Holder counts the records that are leased to one who wants no more than some at a
-// time. A record counts from when it is handed out until its lease ends, or it is
-// answered; again if its lease is extended after that.
+// Holder counts the records that are leased to a worker with a limit. A record counts from its
+// delivery until its lease ends or the worker answers; again if the lease is extended after
+// that.
 type Holder struct {
 	out   int
-	Freed func() // is called whenever there is one less; it must not call the table
+	Freed func() // called when the count falls; it must not call the table
 }
 
-// Out returns how many records the holder has. Leases that ran out count until the table
-// notices.
+// Out returns how many records the holder has. A lease that ran out counts until
+// [Table.Expire].
 func (h *Holder) Out() int { return h.out }
 
 func (h *Holder) more() {

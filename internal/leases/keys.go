@@ -2,10 +2,10 @@ package leases
 
 import "slices"
 
-// NoKey is the key of records that are in no order with any other.
+// NoKey is the key of records without an order.
 const NoKey = 0
 
-// enter notes a record of a key. It returns false if another one comes first.
+// enter adds a record to the list of its key. It returns false if the record is not the first.
 func (t *Table) enter(e *entry) bool {
 	if e.key == NoKey {
 		return true
@@ -14,7 +14,7 @@ func (t *Table) enter(e *entry) bool {
 	return len(t.keys[e.key]) == 1
 }
 
-// exit forgets a record of a key, and lets the next one go if it was the first.
+// exit removes a record from the list of its key. If it was the first, the next one is unblocked.
 func (t *Table) exit(e *entry) {
 	places := t.keys[e.key]
 	switch i := slices.Index(places, e.Place); {

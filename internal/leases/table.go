@@ -1,10 +1,10 @@
 // Package leases keeps in memory what the owner of a queue has handed out, and what it
 // may hand out next. It knows neither the log nor a clock: its caller tells it both.
 //
-// A record is known by its place from the moment that it is found in the log until its
-// work is done, or it is parked. In between it is fresh, leased, or to be handed out
-// again at some time. A record that was handed out before is claimed first: its next
-// attempt becomes durable before anybody gets it.
+// The table has a record from the moment that the caller finds it in the log until it is
+// done or a dead letter. In between it is fresh, leased, or waits for its next delivery.
+// Every delivery but the first is claimed: the attempt is durable in the log before a worker
+// gets the record.
 package leases
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Place is where a record is.
+// Place is the partition and offset of a record.
 type Place struct {
 	Partition int32
 	Offset    int64
@@ -25,17 +25,17 @@ func (p Place) Compare(q Place) int {
 	return cmp.Or(cmp.Compare(p.Partition, q.Partition), cmp.Compare(p.Offset, q.Offset))
 }
 
-// Delivery is a record that is handed out, for the Number-th time.
+// Delivery is one delivery of a record. Attempt counts them from 1.
 type Delivery struct {
 	Place
-	Number uint32
+	Attempt uint32
 }
 
 type phase uint8
 
 const (
-	fresh    phase = iota // waits in line, was never handed out
-	ready                 // waits in line, and its attempt is durable
+	fresh    phase = iota // in the queue of fresh records: never handed out
+	ready                 // in the queue of ready records: its attempt is durable
 	later                 // waits for its time
 	claiming              // its next attempt is on its way into the log
 	leased
@@ -44,27 +44,27 @@ const (
 
 // entry is one known record.
 type entry struct {
-	Delivery        // the last one; Number is 0 if there was none
-	key      uint64 // of a table that keeps order by key
-	phase    phase
-	first    bool      // it was never handed out, and may be without a claim
-	sent     bool      // its next attempt may get into the log, though the claim has ended
-	at       time.Time // later: from when on; leased: until when
-	index    int       // in the heap of its phase
-	holder   *Holder   // whom the last delivery went to, if anybody counts
+	Delivery          // the last one; Attempt is 0 before the first
+	key        uint64 // of a table that keeps order by key
+	phase      phase
+	first      bool      // it was never handed out, so it needs no claim
+	maySucceed bool      // its next attempt may get into the log, although the claim has ended
+	at         time.Time // later: earliest next delivery; leased: end of the lease
+	index      int       // in the heap of its phase
+	holder     *Holder   // of the last delivery, or nil
 }
 
-// Table is the records of one queue that are known.
+// Table has the records of one queue that its owner has found in the log.
 type Table struct {
 	ordered bool
 	entries map[Place]*entry
-	fresh   line
-	ready   line
-	again   byTime             // those that wait for their time
-	out     byTime             // those that are leased
+	fresh   fifo
+	ready   fifo
+	again   byTime             // records in phase later
+	out     byTime             // records in phase leased
 	keys    map[uint64][]Place // in order; the first may be handed out
 	blocked int                // records behind others of their key
-	turn    bool               // whose turn it is where only one can be taken
+	turn    bool               // whether the odd record of a Take is a fresh one or not
 }
 
 // New returns an empty table. In an ordered one at most one record of a key is handed out
@@ -73,13 +73,13 @@ func New(ordered bool) *Table {
 	return &Table{ordered: ordered, entries: map[Place]*entry{}, keys: map[uint64][]Place{}}
 }
 
-// Len returns how many records are known.
+// Len returns the number of records in the table.
 func (t *Table) Len() int { return len(t.entries) }
 
-// Fresh returns how many records wait that were never handed out.
+// Fresh returns how many records that were never handed out wait for a worker.
 func (t *Table) Fresh() int { return t.fresh.len() }
 
-// Ready returns how many records wait whose attempt is durable.
+// Ready returns how many records with a durable attempt wait for a worker.
 func (t *Table) Ready() int { return t.ready.len() }
 
 // Leased returns how many records are handed out.
@@ -91,18 +91,17 @@ func (t *Table) Leased(now time.Time) int {
 // Blocked returns how many records wait behind others of their key.
 func (t *Table) Blocked() int { return t.blocked }
 
-// Add makes a record known that was never handed out. key matters in an ordered table
-// only.
+// Add adds a record that was never handed out. Only an ordered table uses key.
 func (t *Table) Add(p Place, key uint64) {
 	t.add(&entry{Delivery: Delivery{Place: p}, key: key, first: true}, time.Time{})
 }
 
-// AddDelayed is Add of a record that is not to be handed out before a time.
+// AddDelayed is Add for a record that must not be handed out before a time.
 func (t *Table) AddDelayed(p Place, key uint64, from time.Time) {
 	t.add(&entry{Delivery: Delivery{Place: p}, key: key, first: true}, from)
 }
 
-// AddAgain makes a record known whose last delivery had a number, and whose next one may
+// AddAgain adds a record that was handed out before. d is its last delivery. The next one may
 // follow from a time on, after a claim.
 func (t *Table) AddAgain(d Delivery, key uint64, from time.Time) {
 	t.add(&entry{Delivery: d, key: key}, from)
@@ -122,7 +121,7 @@ func (t *Table) add(e *entry, from time.Time) {
 	t.enqueue(e)
 }
 
-// enqueue has a record wait for its time, or in line.
+// enqueue lets a record wait for its time, or for a worker if it is fresh.
 func (t *Table) enqueue(e *entry) {
 	if e.first && e.at.IsZero() {
 		e.phase = fresh
@@ -137,7 +136,7 @@ func (t *Table) putLater(e *entry, at time.Time) {
 	heap.Push(&t.again, e)
 }
 
-// leave takes a record out of whatever it waits in.
+// leave takes a record out of the queue or heap of its phase.
 func (t *Table) leave(e *entry) {
 	switch e.phase {
 	case later:
@@ -153,10 +152,10 @@ func (t *Table) leave(e *entry) {
 		t.blocked--
 	case claiming:
 	}
-	e.phase = claiming // it is in nothing
+	e.phase = claiming // in no queue or heap
 }
 
-// Remove forgets a record: its work is done, or it is parked, or gone.
+// Remove removes a record that is done, a dead letter or gone.
 func (t *Table) Remove(p Place) {
 	e := t.entries[p]
 	if e == nil {
@@ -169,7 +168,7 @@ func (t *Table) Remove(p Place) {
 	}
 }
 
-// RemoveBelow forgets the records of a partition before an offset.
+// RemoveBelow removes the records of a partition before an offset.
 func (t *Table) RemoveBelow(partition int32, before int64) {
 	var below []Place
 	for p := range t.entries {
@@ -177,16 +176,16 @@ func (t *Table) RemoveBelow(partition int32, before int64) {
 			below = append(below, p)
 		}
 	}
-	slices.SortFunc(below, func(a, b Place) int { return b.Compare(a) }) // the last first: none of them is let go
+	slices.SortFunc(below, func(a, b Place) int { return b.Compare(a) }) // the last first, so that no removal unblocks another one
 	for _, p := range below {
 		t.Remove(p)
 	}
 }
 
-// Due returns how many records wait for a claim whose time has come, up to most.
+// Due returns how many records in phase later have their time come, up to most.
 func (t *Table) Due(now time.Time, most int) int { return t.again.due(0, now, most) }
 
-// WaitUntil returns how many records wait for that time.
+// WaitUntil returns how many records that were handed out before wait for exactly that time.
 func (t *Table) WaitUntil(at time.Time) (n int) {
 	for _, e := range t.entries {
 		if (e.phase == later || e.phase == blocked) && !e.first && e.at.Equal(at) {
@@ -196,57 +195,58 @@ func (t *Table) WaitUntil(at time.Time) (n int) {
 	return n
 }
 
-// PutBack has a record handed out again from a time on: its delivery of that number failed.
-// It returns false if the record is not known.
+// PutBack lets a record be handed out again from a time on, because delivery d failed. It
+// returns false if the table does not have the record.
 func (t *Table) PutBack(d Delivery, from time.Time) bool {
 	e := t.entries[d.Place]
 	if e == nil || e.phase == blocked {
 		return e != nil
 	}
 	t.leave(e)
-	e.Number, e.first = d.Number, false
+	e.Attempt, e.first = d.Attempt, false
 	t.putLater(e, from)
 	return true
 }
 
-// Claiming tells whether the next attempt of a delivery is on its way into the log. It no longer
-// is if the record was put back, or done, since it was asked for.
+// Claiming reports whether the claim of the delivery after d is still wanted. It is not if the
+// record was put back or done since [Table.Take] returned it.
 func (t *Table) Claiming(d Delivery) bool {
 	e := t.entries[d.Place]
-	return e != nil && e.phase == claiming && e.Number == d.Number
+	return e != nil && e.phase == claiming && e.Attempt == d.Attempt
 }
 
-// Claimed tells that an attempt is in the log. Whoever has the one before has lost it.
+// Claimed tells the table that an attempt is in the log. The lease of the previous delivery ends.
 func (t *Table) Claimed(d Delivery) {
 	e := t.entries[d.Place]
-	if e == nil || e.phase == blocked || e.Number >= d.Number {
+	if e == nil || e.phase == blocked || e.Attempt >= d.Attempt {
 		return
 	}
 	t.leave(e)
-	e.Number, e.first, e.sent, e.phase = d.Number, false, false, ready
+	e.Attempt, e.first, e.maySucceed, e.phase = d.Attempt, false, false, ready
 	t.ready.push(e)
 }
 
-// Unclaimed tells that a claim did not get into the log, and whether it still may.
-func (t *Table) Unclaimed(p Place, again time.Time, may bool) {
+// Unclaimed tells the table that a claim has ended without getting into the log. mayCommit means
+// that it may still get there, because its outcome is unknown.
+func (t *Table) Unclaimed(p Place, again time.Time, mayCommit bool) {
 	if e := t.entries[p]; e != nil && e.phase == claiming {
-		e.sent = e.sent || may
+		e.maySucceed = e.maySucceed || mayCommit
 		t.putLater(e, again)
 	}
 }
 
-// Unneeded forgets a record whose claim came to nothing since it is done, or parked; not
-// one that was found again since, or has got its next attempt.
+// Unneeded removes a record whose claim was dropped because it is done or a dead letter. It keeps
+// a record that was added again since, or has got its next attempt.
 func (t *Table) Unneeded(d Delivery) {
-	if e := t.entries[d.Place]; e != nil && e.phase == claiming && e.Number == d.Number {
+	if e := t.entries[d.Place]; e != nil && e.phase == claiming && e.Attempt == d.Attempt {
 		t.Remove(d.Place)
 	}
 }
 
-// Return takes a delivery back that nobody got.
+// Return takes back a delivery that no worker got.
 func (t *Table) Return(d Delivery) {
 	e := t.entries[d.Place]
-	if e == nil || e.phase != leased || e.Number != d.Number {
+	if e == nil || e.phase != leased || e.Attempt != d.Attempt {
 		return
 	}
 	t.leave(e)
@@ -254,11 +254,11 @@ func (t *Table) Return(d Delivery) {
 	t.ready.push(e)
 }
 
-// Extend moves the end of a lease. It returns false if that delivery is not the last one,
-// or its successor is on its way. One that ran out is leased again.
+// Extend moves the end of a lease. It returns false if d is not the last delivery,
+// or the claim of the next one may be in the log. It renews a lease that has run out.
 func (t *Table) Extend(d Delivery, until time.Time) bool {
 	e := t.entries[d.Place]
-	if e == nil || e.Number != d.Number || e.phase != leased && e.phase != later || e.first || e.sent {
+	if e == nil || e.Attempt != d.Attempt || e.phase != leased && e.phase != later || e.first || e.maySucceed {
 		return false
 	}
 	t.leave(e)
@@ -272,17 +272,17 @@ func (t *Table) lease(e *entry, until time.Time) {
 	e.holder.more()
 }
 
-// Delivered calls f for the last delivery of every record that had one, but not for the
-// first of one that came back without that anybody got it: that may be made anew.
+// Delivered calls f for the last delivery of every record that had one. It leaves out a first
+// delivery that no worker got: that one can be repeated.
 func (t *Table) Delivered(f func(Delivery)) {
 	for _, e := range t.entries {
-		if e.Number > 1 || e.Number == 1 && e.phase != ready {
+		if e.Attempt > 1 || e.Attempt == 1 && e.phase != ready {
 			f(e.Delivery)
 		}
 	}
 }
 
-// Expire has the records handed out again whose lease ran out.
+// Expire lets the records whose lease ran out be handed out again.
 func (t *Table) Expire(now time.Time) {
 	for len(t.out) > 0 && !t.out[0].at.After(now) {
 		e := t.out[0]
@@ -299,8 +299,8 @@ func (t *Table) NextEnd() (at time.Time, ok bool) {
 	return t.out[0].at, true
 }
 
-// Next returns when there will be something to hand out that is not now, by a lease that
-// runs out or a time that comes; false if there is nothing of that kind.
+// Next returns the next time at which a lease runs out or a waiting record becomes due; false
+// if there is no such time.
 func (t *Table) Next() (at time.Time, ok bool) {
 	if len(t.again) > 0 {
 		at, ok = t.again[0].at, true

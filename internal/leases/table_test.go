@@ -15,7 +15,7 @@ func at(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.
 func numbers(ds []Delivery) string {
 	s := make([]string, len(ds))
 	for i, d := range ds {
-		s[i] = fmt.Sprintf("%d#%d", d.Offset, d.Number)
+		s[i] = fmt.Sprintf("%d#%d", d.Offset, d.Attempt)
 	}
 	return fmt.Sprint(s)
 }
@@ -110,18 +110,18 @@ func (m *model) take() {
 	for _, d := range got.Out {
 		m.mayGo(d.Place)
 		switch {
-		case m.first[d.Place] && d.Number == 1:
-		case m.covered[d.Place] == d.Number:
+		case m.first[d.Place] && d.Attempt == 1:
+		case m.covered[d.Place] == d.Attempt:
 		default:
 			m.t.Fatalf("%v is handed out; first: %v, claimed: %d", d, m.first[d.Place], m.covered[d.Place])
 		}
 		delete(m.first, d.Place)
 		delete(m.covered, d.Place)
-		m.last[d.Place], m.until[d.Place], m.holders[d.Place] = d.Number, m.now+3, to
+		m.last[d.Place], m.until[d.Place], m.holders[d.Place] = d.Attempt, m.now+3, to
 	}
 	for _, d := range got.Claims {
 		m.mayGo(d.Place)
-		if m.first[d.Place] || d.Number != m.last[d.Place] {
+		if m.first[d.Place] || d.Attempt != m.last[d.Place] {
 			m.t.Fatalf("%v is to be claimed after %d", d, m.last[d.Place])
 		}
 		m.claims[d.Place] = d
@@ -206,7 +206,7 @@ func (m *model) step(offset int64) {
 		m.table.Remove(p)
 		m.forget(p)
 	case 6: // it failed
-		if d.Number > 0 && m.covered[p] == 0 && !claiming && !m.first[p] && m.until[p] > 0 {
+		if d.Attempt > 0 && m.covered[p] == 0 && !claiming && !m.first[p] && m.until[p] > 0 {
 			m.free[p], m.until[p] = m.now+2, 0
 			m.table.PutBack(d, at(m.now+2))
 		}
@@ -214,8 +214,8 @@ func (m *model) step(offset int64) {
 		if claiming {
 			delete(m.claims, p)
 			if rapid.Bool().Draw(m.t, "durable") {
-				m.covered[p] = d.Number + 1
-				m.table.Claimed(Delivery{p, d.Number + 1})
+				m.covered[p] = d.Attempt + 1
+				m.table.Claimed(Delivery{p, d.Attempt + 1})
 			} else {
 				m.free[p] = m.now + 1
 				m.table.Unclaimed(p, at(m.now+1), rapid.Bool().Draw(m.t, "may"))

@@ -7,17 +7,17 @@ import (
 
 // Taken is what [Table.Take] found.
 type Taken struct {
-	// Out are leased now.
+	// Out are the deliveries that are leased now.
 	Out []Delivery
-	// Claims are the last deliveries of records that are due, and whose next one the log
-	// must have first: tell by Claimed or Unclaimed what became of each.
+	// Claims are the last deliveries of due records whose next one must be in the log first.
+	// The caller reports the result of each by Claimed or Unclaimed.
 	Claims []Delivery
 }
 
-// Take hands out up to most records until a time, to a holder or, if that is nil, to
-// somebody who does not count. Where both wait, half are fresh ones
-// and half are such as were handed out before or have come due: so neither a backlog nor
-// a storm of retries keeps the other waiting. It asks for no more claims than it may, up to most.
+// Take leases up to most records until a time, and counts them in to unless that is nil.
+// If there are both, half are fresh records, and half are records
+// that were handed out before or have come due. So neither a backlog nor a storm of retries
+// makes the other wait. It returns at most the given number of claims.
 func (t *Table) Take(now, until time.Time, most, claims int, to *Holder) (got Taken) {
 	t.Expire(now)
 	share := most
@@ -48,7 +48,7 @@ func (t *Table) due(now time.Time) bool { return len(t.again) > 0 && !t.again[0]
 
 func (t *Table) hand(e *entry, until time.Time, to *Holder, got *Taken) {
 	if e.first {
-		e.Number, e.first = 1, false
+		e.Attempt, e.first = 1, false
 	}
 	e.holder = to
 	t.lease(e, until)
@@ -76,29 +76,28 @@ func (t *Table) takeAgain(now, until time.Time, most, claims int, to *Holder, go
 	}
 }
 
-// line is records in the order in which they came. Those that have left it since are
-// passed over.
-type line struct {
+// fifo is a queue of records. pop skips records that have left it.
+type fifo struct {
 	list []*entry
 	gone int // how many of list have left
 	of   phase
 }
 
-func (l *line) len() int { return len(l.list) - l.gone }
+func (l *fifo) len() int { return len(l.list) - l.gone }
 
-func (l *line) push(e *entry) {
+func (l *fifo) push(e *entry) {
 	l.of = e.phase
 	l.list = append(l.list, e)
 }
 
-// pop takes the first record, nil if there is none.
-func (l *line) pop() *entry {
+// pop takes the first record, or returns nil.
+func (l *fifo) pop() *entry {
 	for len(l.list) > 0 {
 		e := l.list[0]
 		l.list[0] = nil
 		l.list = l.list[1:]
 		if e.phase == l.of {
-			e.phase = claiming // it is in nothing
+			e.phase = claiming // in no queue or heap
 			return e
 		}
 		l.gone--
@@ -118,8 +117,8 @@ func (h byTime) Less(i, j int) bool {
 	return h[i].Compare(h[j].Place) < 0
 }
 
-// due returns how many records below the i-th of the heap, and that itself, have their time
-// come, up to most.
+// due returns how many of the records at i and below in the heap have their time come, up to
+// most.
 func (h byTime) due(i int, now time.Time, most int) (n int) {
 	if i >= len(h) || most <= 0 || h[i].at.After(now) {
 		return 0

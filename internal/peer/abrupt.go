@@ -6,9 +6,9 @@ import (
 )
 
 // Abrupt returns a connection that closes at once. [tls.Conn.Close] first tells the other side,
-// and waits up to five seconds for a network that takes nothing, while net/http's transport,
-// or its server, holds a lock that requests need. HTTP says itself where an answer ends, so nobody takes one
-// that was cut off for whole.
+// and waits up to five seconds for a blocked network, while net/http's transport,
+// or its server, holds a lock that requests need. HTTP marks the end of an answer itself, so a
+// client notices that one was cut off.
 func Abrupt(conn *tls.Conn) net.Conn { return abrupt{conn} }
 
 type abrupt struct{ *tls.Conn }

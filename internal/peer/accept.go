@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// Path is where brokers ask each other for a connection.
+	// Path is the path at which brokers ask each other for a connection.
 	Path = "/v1/peer"
 
 	protocol = "seb-peer/1"
 )
 
-// Asks tells whether a request asks for a connection between brokers.
+// Asks reports whether a request asks for a connection between brokers.
 func Asks(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Upgrade") == protocol &&
 		slices.ContainsFunc(strings.Split(r.Header.Get("Connection"), ","), func(token string) bool {
@@ -26,7 +26,7 @@ func Asks(r *http.Request) bool {
 		})
 }
 
-// Conn is a connection on which another session has proved itself. It is not a [tls.Conn], so
+// Conn is a connection to a session that has proved its identity. It is not a [tls.Conn], so
 // that a server does not take the session's certificate for a client's.
 type Conn struct {
 	*tls.Conn
@@ -40,22 +40,23 @@ func (c *Conn) Session() Key { return c.session }
 // Close ends the connection at once, as [Abrupt] says: a server closes connections under a lock.
 func (c *Conn) Close() error { return c.raw.Close() }
 
-// Trust lets the other side send more than the header of one request. The caller has found
-// the session to be one of the log. It may be called again.
+// Trust lets the other side send more than the header of one request. The caller must have
+// found that the session is one of the log. Trust may be called again.
 func (c *Conn) Trust() { c.raw.allow(unbounded) }
 
-// Accept makes the connection of a request that [Asks] for it into one to the session that
-// asks, until ctx ends. Until [Conn.Trust] is called no more than a request's header is read.
+// Accept turns the connection of a request that [Asks] for it into a connection to the session
+// that asks. The handshake ends when ctx ends. Until the caller calls [Conn.Trust], Accept and
+// its connection read no more than a request's header.
 func (i *Identity) Accept(ctx context.Context, w http.ResponseWriter) (*Conn, error) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, fmt.Errorf("take over the connection: %w", err)
 	}
 	if buffered.Reader.Buffered() > 0 {
-		_ = conn.Close() // nothing was said on it
-		return nil, errors.New("take over the connection: its client has not waited for the answer")
+		_ = conn.Close() // nothing was sent on it
+		return nil, errors.New("take over the connection: the client did not wait for the answer")
 	}
-	_ = conn.SetDeadline(time.Time{}) // as with the writes below, what is closed fails later
+	_ = conn.SetDeadline(time.Time{}) // if the connection is closed, the write below fails
 	const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + protocol + "\r\n\r\n"
 	if _, err := conn.Write([]byte(answer)); err != nil {
 		_ = conn.Close()

@@ -10,17 +10,16 @@ import (
 	"net/url"
 )
 
-// Ask makes a connection to a broker, on which HTTP is spoken, into one to the session of
-// that key. Whoever else answers learns nothing but that somebody asks. It closes conn if
-// it fails.
+// Ask turns an HTTP connection to a broker into a connection to the session with the key owner.
+// Any other server that answers learns only that a broker asks. Ask closes conn if it fails.
 func (i *Identity) Ask(ctx context.Context, conn net.Conn, host string, owner Key) (net.Conn, error) {
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends a read that goes on
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // interrupts a read
 	inner, err := i.ask(ctx, conn, host, owner)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		_ = conn.Close() // of whoever is there it is not known whether it listens
+		_ = conn.Close() // the other side may no longer read
 		return nil, err
 	}
 	return inner, nil
@@ -39,11 +38,11 @@ func (i *Identity) ask(ctx context.Context, conn net.Conn, host string, owner Ke
 	if err != nil {
 		return nil, fmt.Errorf("ask for a connection between brokers: %w", err)
 	}
-	_ = answer.Body.Close() // its bytes do not matter
+	_ = answer.Body.Close() // its body is not used
 	if answer.StatusCode != http.StatusSwitchingProtocols || answer.Header.Get("Upgrade") != protocol {
 		return nil, fmt.Errorf("ask for a connection between brokers: the answer has status %d: the address is not that of a broker, or a proxy refuses the upgrade", answer.StatusCode)
 	}
-	// Nothing is lost with the reader: the other side speaks next when it is spoken to.
+	// The reader has buffered nothing: the other side waits for the handshake.
 	limited.allow(handshakeBytesMax)
 	inner := tls.Client(limited, i.asking(owner))
 	if err := inner.HandshakeContext(ctx); err != nil {

@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// What strangers may make a broker hold is bounded by what is read from them: TLS itself reads
-// messages of up to 256 KiB.
+// A broker reads a bounded number of bytes from an unknown peer, which bounds the memory that the
+// peer can make it use. TLS itself would read messages of up to 256 KiB.
 const (
-	// answerBytesMax is what the header of an answer may have.
+	// answerBytesMax bounds the header of an answer.
 	answerBytesMax = 8 << 10
-	// handshakeBytesMax is several times what a handshake takes.
+	// handshakeBytesMax is several times the size of a handshake.
 	handshakeBytesMax = 8 << 10
 	// requestBytesMax has room for the largest header that the API reads, 64 KiB, and what is read
 	// ahead with it.
@@ -20,7 +20,7 @@ const (
 	unbounded = -1
 )
 
-// bounded is a connection from which so many bytes are read at most.
+// bounded is a connection with a limit on the bytes that are read from it.
 type bounded struct {
 	net.Conn
 	left atomic.Int64 // negative: any number
@@ -32,16 +32,16 @@ func newBounded(conn net.Conn, n int64) *bounded {
 	return b
 }
 
-// allow allows n bytes from now on. Only [unbounded] may be allowed while a read goes on.
+// allow allows n more bytes. During a read, only [unbounded] may be allowed.
 func (b *bounded) allow(n int64) { b.left.Store(n) }
 
-// NetConn returns what lies below, as that of a [crypto/tls.Conn] does.
+// NetConn returns the underlying connection, like [crypto/tls.Conn].
 func (b *bounded) NetConn() net.Conn { return b.Conn }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	left := b.left.Load()
 	if left == 0 {
-		return 0, errors.New("the other side has sent more than is read from a stranger")
+		return 0, errors.New("the other side has sent more than is allowed before it is trusted")
 	}
 	if left > 0 {
 		p = p[:min(int64(len(p)), left)]

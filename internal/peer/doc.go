@@ -1,10 +1,9 @@
-// Package peer is how brokers of one log speak to each other: TLS 1.3 within a connection
-// that began as an HTTP request, so that it takes the way on which clients reach a broker,
-// through the same port, whoever ends their TLS on it. Each side shows a certificate that
-// it has signed itself, and of which nothing counts but its key: the Ed25519 key of a
-// session. TLS proves that the other side has its private half, keeps what is said from
-// everybody else, and binds every byte to both.
+// Package peer is the connection between brokers of one log: TLS 1.3 within a connection
+// that began as an HTTP request. So it takes the same way as clients, through the same port,
+// even if a proxy terminates their TLS. Each side shows a self-signed certificate, of which only
+// the key counts: the Ed25519 key of a session. TLS proves that the other side has the private
+// half of the key, encrypts the connection, and binds every byte to both sessions.
 //
-// The package does not know which sessions there are. Whoever asks gives the one that must
-// answer; whoever is asked is told which one asks, and decides whether to believe it.
+// The package does not know which sessions exist. The client names the session that must
+// answer. The server learns which session asks, and its caller decides whether to trust it.
 package peer

@@ -15,15 +15,15 @@ import (
 // Key is the public key of a session.
 type Key [ed25519.PublicKeySize]byte
 
-// ErrOtherSession says that another session has answered than the one that was asked.
+// ErrOtherSession says that another session answered than the one that was asked for.
 var ErrOtherSession = errors.New("another session answers there")
 
-// Identity is a session that can prove to be the one.
+// Identity is a session that can prove its identity.
 type Identity struct{ certificate tls.Certificate }
 
 // NewIdentity returns the session that signs with an Ed25519 key.
 func NewIdentity(signer crypto.Signer) (*Identity, error) {
-	// Nobody looks at the names and times: clocks need not agree.
+	// No peer checks names and times, so clocks need not agree.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1<<32, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, signer.Public(), signer)
 	if err != nil {
@@ -32,11 +32,12 @@ func NewIdentity(signer crypto.Signer) (*Identity, error) {
 	return &Identity{tls.Certificate{Certificate: [][]byte{der}, PrivateKey: signer}}, nil
 }
 
-// certificateBytesMax is several times what a session's certificate takes. What is accepted is
-// held for as long as the connection.
+// certificateBytesMax is several times the size of a session's certificate. An accepted
+// certificate stays in memory for as long as the connection.
 const certificateBytesMax = 1 << 10
 
-// accepting returns how the session answers others. [keyOf] tells which one asks.
+// accepting returns the configuration for connections that other sessions ask for. [keyOf]
+// returns the one that asks.
 func (i *Identity) accepting() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate}, SessionTicketsDisabled: true,
@@ -48,7 +49,7 @@ func (i *Identity) accepting() *tls.Config {
 	}
 }
 
-// asking returns how the session asks another one.
+// asking returns the configuration for a connection to another session.
 func (i *Identity) asking(owner Key) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate},
@@ -66,11 +67,11 @@ func (i *Identity) asking(owner Key) *tls.Config {
 // keyOf returns the key that the other side of a connection has proved to have.
 func keyOf(state tls.ConnectionState) (k Key, _ error) {
 	if len(state.PeerCertificates) != 1 || len(state.PeerCertificates[0].Raw) > certificateBytesMax {
-		return k, errors.New("it does not show one session's certificate")
+		return k, errors.New("the other side does not show one session's certificate")
 	}
 	public, ok := state.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
 	if !ok || len(public) != len(k) {
-		return k, errors.New("it shows no session's key")
+		return k, errors.New("the other side's certificate does not have a session's key")
 	}
 	return Key(public), nil
 }

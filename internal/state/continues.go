@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// ErrDiscontinued says that a state does not follow from one that it should.
+// ErrDiscontinued says that a state does not follow from an earlier one.
 var ErrDiscontinued = errors.New("the state does not continue the one before")
 
 // Continues returns an error that wraps [ErrDiscontinued] unless s, which is
-// of a later slot, can have come from old: what only grows has not shrunk, no
-// partition has lost its end, and the last batch that old knew of it, if it is
-// still held, is the same. Between the two lie commits that nobody reads when a
-// checkpoint is loaded, so no chain of hashes tells. One batch of each partition
-// is enough: where histories part, whatever was appended after that differs.
+// of a later slot, can follow from old: nothing that only grows has shrunk, no
+// partition has lost its end, and the last batch of each partition that old knew is
+// the same if s still has it. A broker that loads a checkpoint does not read the commits between
+// the two states, so it can't compare hashes. One batch of each partition
+// is enough: after two histories part, everything that is appended differs.
 func (s *State) Continues(old *State) error {
 	if s.seq < old.seq || s.time < old.time || s.nextTopic < old.nextTopic || s.dataFloor < old.dataFloor {
 		return fmt.Errorf("%w: slot %d, time %d, next topic %d, data floor %d; before that %d, %d, %d, %d",
@@ -49,7 +49,7 @@ func (s *State) continuesPartition(old *State, now, was *Topic, partition int32)
 	before := old.Locate(nil, was, partition, end-1, 1, 1)
 	after := s.Locate(nil, now, partition, end-1, 1, 1)
 	if len(before) == 0 || len(after) == 0 {
-		return nil // it held nothing, or no longer does
+		return nil // one of them has no batch there
 	}
 	if b, a := before[0], after[0]; b.Base != a.Base || b.Count != a.Count || b.CRC != a.CRC {
 		return fmt.Errorf("%w: offset %d of partition %d of topic %q is in another batch than it was", ErrDiscontinued, end-1, partition, was.Name)

@@ -15,8 +15,8 @@ import (
 // DelayedMax bounds the runs of delayed records of any log.
 const DelayedMax = 1 << 24
 
-// Delayed is Count records from Offset on that queues hand out when they are due. Readers
-// of the log see them at once. No record is in two of them.
+// Delayed is a run of Count records from Offset on that queues hand out when they are due.
+// Readers of the log see them at once. No record is in two runs.
 type Delayed struct {
 	Due       int64 // fold's time in microseconds
 	Topic     uint64
@@ -49,8 +49,8 @@ func (d *delayed) Pop() any {
 	return last
 }
 
-// due returns how many of those at i and below it are due at a time. It looks at no
-// others but their children.
+// due returns how many of the elements at i and below are due at a time. It visits only these
+// and their children.
 func (d delayed) due(time int64, i int) int {
 	if i >= len(d) || d[i].Due > time {
 		return 0
@@ -60,11 +60,10 @@ func (d delayed) due(time int64, i int) int {
 
 const delayedMemory = 2 * int64(unsafe.Sizeof(Delayed{})) // in the state's list and its topic's
 
-// Delayed returns the records that are not due yet by the fold's time, in order.
+// Delayed returns the runs that are not due by the fold's time, in order.
 func (s *State) Delayed() []Delayed { return s.delayed.sorted() }
 
-// DelayedOf iterates over the records of a topic that are not due yet by the fold's time, in
-// no order.
+// DelayedOf iterates over the runs of a topic that are not due by the fold's time, in no order.
 func (s *State) DelayedOf(topic uint64) iter.Seq[Delayed] {
 	return func(yield func(Delayed) bool) {
 		t := s.topics[topic]
@@ -83,7 +82,7 @@ func (d delayed) sorted() []Delayed { return slices.SortedFunc(slices.Values(d),
 
 func (s *State) delay(x *format.RecordsDelayed) {
 	if x.Due <= s.time {
-		return // nothing needs to be remembered
+		return // due already
 	}
 	d := Delayed{Due: x.Due, Topic: x.Topic, Offset: x.Offset, Partition: x.Partition, Count: x.Count}
 	heap.Push(&s.delayed, d)
@@ -91,7 +90,7 @@ func (s *State) delay(x *format.RecordsDelayed) {
 	s.memory += delayedMemory
 }
 
-// expireDelayed forgets what is due.
+// expireDelayed forgets the runs that are due. Runs of trimmed records stay until then.
 func (s *State) expireDelayed() {
 	for len(s.delayed) > 0 && s.delayed[0].Due <= s.time {
 		t := s.topics[s.delayed[0].Topic]
@@ -103,7 +102,7 @@ func (s *State) expireDelayed() {
 	s.delayed = shrunkList(s.delayed)
 }
 
-// dropDelayed forgets what is of a topic. What of it was deleted stays until it is due.
+// dropDelayed forgets the runs of a topic.
 func (s *State) dropDelayed(topic uint64) {
 	before := len(s.delayed)
 	s.delayed = slices.DeleteFunc(s.delayed, func(d Delayed) bool { return d.Topic == topic })
@@ -112,10 +111,10 @@ func (s *State) dropDelayed(topic uint64) {
 	s.memory -= int64(before-len(s.delayed)) * delayedMemory
 }
 
-// DelayedCount returns how many runs of records are not due yet at a time.
+// DelayedCount returns how many runs are not due at a time.
 func (s *State) DelayedCount(at int64) int { return len(s.delayed) - s.delayed.due(at, 0) }
 
-// draftDelayed is what a commit under construction delays.
+// draftDelayed are the runs that a commit under construction delays.
 type draftDelayed struct {
 	count int
 	runs  map[batchKey]*done // the offsets, by partition
@@ -123,7 +122,7 @@ type draftDelayed struct {
 	knows bool               // due was counted
 }
 
-// DelayedCount returns how many runs of delayed records there would be.
+// DelayedCount returns the number of runs of delayed records after the commit.
 func (d *Draft) DelayedCount() int {
 	if x := &d.delayed; !x.knows {
 		x.due, x.knows = d.s.delayed.due(d.time, 0), true
@@ -136,7 +135,7 @@ func (d *Draft) takeDelay(x *format.RecordsDelayed) error {
 	end, ok := d.End(x.Topic, x.Partition)
 	runs := d.delayed.runs[key]
 	if runs == nil {
-		runs = &done{floor: d.s.end(x.Topic, x.Partition)} // what was there before can't be delayed any more
+		runs = &done{floor: d.s.end(x.Topic, x.Partition)} // a commit can only delay its own records
 	}
 	if !ok || x.Count == 0 || x.Offset < 0 || int64(x.Count) > end-x.Offset || runs.overlaps(x.Offset, x.End()) || x.Due < 0 || d.DelayedCount() >= DelayedMax {
 		return fmt.Errorf("%w: %d records from %d on in partition %d of topic %d can't be delayed until %d", ErrNonsense, x.Count, x.Offset, x.Partition, x.Topic, x.Due)
@@ -160,7 +159,7 @@ func (s *State) end(topic uint64, partition uint32) int64 {
 	return 0
 }
 
-// appendDelayed takes a list that is in order.
+// appendDelayed encodes a list, which must be in order.
 func appendDelayed(b []byte, list []Delayed) []byte {
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	var due int64
@@ -197,8 +196,8 @@ func (s *State) decodeDelayed(r *reader) {
 	s.memory += int64(len(s.delayed)) * delayedMemory
 }
 
-// continuesDelayed is [State.Continues] for delayed records: of those that both could
-// know, both know the same.
+// continuesDelayed is [State.Continues] for delayed records: both know the same runs of those that
+// both can know.
 func (s *State) continuesDelayed(old *State) error {
 	var was, now []Delayed
 	for _, x := range old.Delayed() {

@@ -6,11 +6,11 @@ import (
 	"unsafe"
 )
 
-// done is a set of offsets: all below floor, and those in spans above it. It grows with
-// the gaps in it, not with the offsets.
+// done is a set of offsets: all below floor, and those in spans above it. Its size depends on
+// its gaps, not on its offsets.
 type done struct {
 	floor int64
-	above []span // ascending; neither they nor floor touch each other
+	above []span // ascending; no span touches another or floor
 }
 
 // span is the offsets from from to to-1.
@@ -23,10 +23,10 @@ func (d *done) after(offset int64) int {
 	return sort.Search(len(d.above), func(i int) bool { return d.above[i].to > offset })
 }
 
-// has tells whether an offset is in the set.
+// has reports whether an offset is in the set.
 func (d *done) has(offset int64) bool { return d.next(offset) != offset }
 
-// overlaps tells whether any of the offsets from from to to-1 is in the set.
+// overlaps reports whether any of the offsets from from to to-1 is in the set.
 func (d *done) overlaps(from, to int64) bool {
 	i := d.after(from)
 	return from < d.floor || i < len(d.above) && d.above[i].from < to
@@ -41,8 +41,8 @@ func (d *done) next(offset int64) int64 {
 	return offset
 }
 
-// add adds the offsets from from to to-1. Whoever has a copy of the list keeps it as it
-// was only if that has been cloned.
+// add adds the offsets from from to to-1. It changes the list in place, so that a caller that
+// keeps the old set must clone above.
 func (d *done) add(from, to int64) {
 	from, to = max(from, d.floor), max(to, d.floor)
 	if from >= to {
@@ -66,7 +66,7 @@ func (d *done) add(from, to int64) {
 // raise adds all offsets below floor.
 func (d *done) raise(floor int64) { d.add(d.floor, floor) }
 
-// holds tells whether all of another set is in this one.
+// holds reports whether this set includes another one.
 func (d *done) holds(other *done) bool {
 	for _, s := range other.above {
 		if d.next(s.from) < s.to {

@@ -6,7 +6,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Draft checks the items of one commit, each against the state plus those
+// Draft checks the entries of one commit, each against the state plus the entries
 // before it, without changing the state. A writer builds its commit with it,
 // and Apply checks every commit with it, so that both agree on what is sound.
 type Draft struct {
@@ -40,7 +40,7 @@ type batchKey struct {
 	partition uint32
 }
 
-// Draft returns an empty draft of the commit that would follow, with that time.
+// Draft returns an empty draft of the next commit, with that time.
 func (s *State) Draft(time int64) *Draft {
 	return &Draft{
 		s: s, time: time, nextTopic: s.nextTopic, topics: len(s.topics), dataFloor: s.dataFloor,
@@ -53,14 +53,14 @@ func (s *State) Draft(time int64) *Draft {
 // Time returns the time of the commit under construction, in microseconds since 1970.
 func (d *Draft) Time() int64 { return d.time }
 
-// NextTopicID returns the id that the next topic created must have.
+// NextTopicID returns the id that the next created topic must have.
 func (d *Draft) NextTopicID() uint64 { return d.nextTopic }
 
-// TopicCount returns the number of topics there would be.
+// TopicCount returns the number of topics after the commit.
 func (d *Draft) TopicCount() int { return d.topics }
 
 // TopicID returns the id and the number of partitions of the topic of that
-// name; ok tells whether there is one.
+// name; ok reports whether it exists.
 func (d *Draft) TopicID(name string) (id uint64, partitions uint32, ok bool) {
 	if t, found := d.created[name]; found {
 		if t == nil {
@@ -77,7 +77,7 @@ func (d *Draft) TopicID(name string) (id uint64, partitions uint32, ok bool) {
 // TopicConfig returns the config of a topic that exists.
 func (d *Draft) TopicConfig(id uint64) format.TopicConfig { return d.topic(id).config }
 
-// topic returns what is known of a topic here, nil if it doesn't exist.
+// topic returns a topic as the commit leaves it so far, nil if it doesn't exist.
 func (d *Draft) topic(id uint64) *draftTopic {
 	if t, ok := d.byID[id]; ok {
 		if t.deleted {
@@ -125,7 +125,7 @@ func (d *Draft) Start(topic uint64, partition uint32) int64 {
 	return 0
 }
 
-// CheckData refuses a data object that a sweep may have taken, or whose upload
+// CheckData refuses a data object that a sweep may have deleted, or whose upload
 // would have begun after this commit.
 func (d *Draft) CheckData(r format.DataRef) error {
 	if r.Seq > d.s.seq {
@@ -137,7 +137,7 @@ func (d *Draft) CheckData(r format.DataRef) error {
 	return nil
 }
 
-// Take checks an item and counts it as a part of the commit.
+// Take checks an entry and adds it to the commit.
 func (d *Draft) Take(it format.Item) error {
 	if d.meter != nil {
 		d.meter.add(it)
@@ -206,7 +206,7 @@ func (d *Draft) Take(it format.Item) error {
 		if ok, err := d.takeQueueItem(it); ok {
 			return err
 		}
-		return fmt.Errorf("%w: an item of type %T", ErrNonsense, it)
+		return fmt.Errorf("%w: an entry of type %T", ErrNonsense, it)
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (d *Draft) takeBatch(x *format.Batch) error {
 		return fmt.Errorf("%w: no partition %d in a topic %d", ErrNonsense, x.Partition, x.Topic)
 	}
 	if x.Base != end {
-		return fmt.Errorf("%w: a batch at offset %d of topic %d, partition %d, whose next is %d", ErrNonsense, x.Base, x.Topic, x.Partition, end)
+		return fmt.Errorf("%w: a batch at offset %d of topic %d, partition %d, whose next offset is %d", ErrNonsense, x.Base, x.Topic, x.Partition, end)
 	}
 	if d.ends == nil {
 		d.ends = map[batchKey]int64{}

@@ -178,7 +178,7 @@ func (m *meter) queueItem(it format.Item) {
 		}
 	case *format.RecordPutBack:
 		m.reach(x.Queue, int(x.Partition)+1)
-		m.attempt(x.Queue, x.Partition, x.Offset, Attempt{Parked: x.Parked, Reason: x.Reason})
+		m.attempt(x.Queue, x.Partition, x.Offset, Attempt{DeadLetter: x.DeadLetter, Reason: x.Reason})
 	case *format.RecordsDone:
 		m.reach(x.Queue, int(x.Partition)+1)
 		m.done(x)
@@ -235,7 +235,7 @@ func (m *meter) attempt(queue uint64, partition uint32, offset int64, now Attemp
 	if !listed {
 		m.grown += attemptMemory
 	}
-	if now.Parked && !old.Parked {
+	if now.DeadLetter && !old.DeadLetter {
 		m.grown += sortedMemory
 	}
 	m.grown += int64(max(0, len(now.Reason)-len(old.Reason)))

@@ -9,40 +9,42 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// KeyedFor is for how long, in the fold's time, an append is remembered by its
-// idempotency key: the 24 hours that are promised, and one more, in which a broker
-// may still commit a retry that came in the last moment. It is part of the format:
+// KeyedFor is for how long, in the fold's time, the state keeps the answer to an append by its
+// idempotency key: the 24 hours that Seb promises, and one more, in which a broker
+// may still commit a retry that came at the last moment. The answer is kept for this time even
+// if the topic is deleted meanwhile. The time is part of the format:
 // every broker forgets at the same commit.
 const KeyedFor = 25 * time.Hour
 
-// Keyed is an append that is remembered by its idempotency key.
+// Keyed is an append that the state keeps by its idempotency key.
 type Keyed struct {
-	// Key is a hash of the key and what it is for, Print one of the request.
+	// Key is a hash of the key and what it is for, Print a hash of the request.
 	Key, Print format.Digest
 	Time       int64 // fold's time in microseconds
 	Ranges     []format.KeyedRange
 }
 
-// expired tells whether the append is forgotten at that time.
+// expired reports whether the state has forgotten the append at that time.
 func (k *Keyed) expired(at int64) bool { return k.Time <= at-KeyedFor.Microseconds() }
 
-// keyed is the appends that are remembered, the oldest first. Entries are never
-// changed, so views share them.
+// keyed is a list of appends, the oldest first. Its elements never change, so views
+// share them.
 type keyed struct {
-	first uint64 // number of list[0], counted from the first that ever was
+	first uint64 // number of list[0], counted from the first append of the log
 	list  []Keyed
 	index map[format.Digest]uint64 // number by key
-	gone  int                      // from the list, whose memory it may still have
+	gone  int                      // removed from the front of the list, whose memory is still in use
 }
 
-// keyedMemory is about what an append that is remembered takes, with its place in the map.
+// keyedMemory is about the memory of one append, with its slot in the map.
 const keyedMemory = int64(unsafe.Sizeof(Keyed{})) + 2*24
 
 func (k *Keyed) memory() int64 {
 	return keyedMemory + int64(len(k.Ranges))*int64(unsafe.Sizeof(format.KeyedRange{}))
 }
 
-// Keyed returns the append that is remembered under a key at that time.
+// Keyed returns the append with a key that the state keeps at that time, even if its topic is
+// deleted.
 func (s *State) Keyed(key format.Digest, at int64) (Keyed, bool) {
 	n, ok := s.keyed.index[key]
 	if !ok || s.keyed.list[n-s.keyed.first].expired(at) {
@@ -51,7 +53,7 @@ func (s *State) Keyed(key format.Digest, at int64) (Keyed, bool) {
 	return s.keyed.list[n-s.keyed.first], true
 }
 
-// KeyedCount returns how many appends are remembered at that time.
+// KeyedCount returns how many appends the state keeps at that time.
 func (s *State) KeyedCount(at int64) int {
 	list := s.keyed.list
 	return len(list) - sort.Search(len(list), func(i int) bool { return !list[i].expired(at) })
@@ -66,7 +68,8 @@ func (s *State) addKeyed(k Keyed) {
 	s.memory += k.memory()
 }
 
-// expireKeyed forgets what is too old at the time of the fold.
+// expireKeyed forgets the appends that are too old at the fold's time. Nothing else removes one,
+// the deletion of its topic included.
 func (s *State) expireKeyed() {
 	n := len(s.keyed.list) - s.KeyedCount(s.time)
 	if n == 0 {
@@ -81,7 +84,7 @@ func (s *State) expireKeyed() {
 	s.keyed.list = s.keyed.list[n:]
 	s.keyed.gone += n
 	if s.keyed.gone > 3*len(s.keyed.list) {
-		s.keyed.list = slices.Clone(s.keyed.list) // a map and a list keep what they once grew to
+		s.keyed.list = slices.Clone(s.keyed.list) // a map and a list keep the memory of their largest size
 		s.keyed.index = rebuilt(s.keyed.index)
 		s.keyed.gone = 0
 	}

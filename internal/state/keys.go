@@ -43,8 +43,9 @@ type Key struct {
 	Topics  []string
 }
 
-// keys are the API keys in force. Ids are never used again, so an id below next
-// that isn't here is one that was revoked.
+// keys are the API keys in force. Ids are never reused, so an id below next
+// without a key is that of a revoked one. A log in which no API key was ever created, whose next
+// id is 1, is open to everybody; one whose keys are all revoked is not.
 type keys struct {
 	next   uint64
 	byID   map[uint64]*Key
@@ -64,8 +65,8 @@ func (k keys) sorted() []*Key {
 // Keys returns the API keys that are not revoked, by id.
 func (s *State) Keys() []*Key { return s.keys.sorted() }
 
-// KeysAfter returns the ids of the API keys that are not revoked and follow that one, in order, at
-// most the given number. Its cost is that of those alone.
+// KeysAfter returns the ids of the API keys that are not revoked and follow an id, in order, at
+// most the given number. It takes memory for those alone.
 func (s *State) KeysAfter(id uint64, most int) (ids []uint64) {
 	for k := range s.keys.ids.from(id, cmp.Compare[uint64]) {
 		if len(ids) == most {
@@ -78,16 +79,17 @@ func (s *State) KeysAfter(id uint64, most int) (ids []uint64) {
 	return ids
 }
 
-// Key returns an API key, nil if there is none of that id.
+// Key returns the API key of that id, or nil.
 func (s *State) Key(id uint64) *Key { return s.keys.byID[id] }
 
-// HasKey tells whether there is an API key of that id.
+// HasKey reports whether there is an API key of that id.
 func (s *State) HasKey(id uint64) bool { return s.keys.byID[id] != nil }
 
-// KeyNamed returns an API key, nil if there is none of that name.
+// KeyNamed returns the API key of that name, or nil.
 func (s *State) KeyNamed(name string) *Key { return s.keys.byName[name] }
 
-// NextKeyID returns the id of the next API key: 1 if there never was one.
+// NextKeyID returns the id of the next API key. It is 1 if no key was ever created: then the log
+// is open to everybody.
 func (s *State) NextKeyID() uint64 { return s.keys.next }
 
 func keyOf(x *format.KeyCreated, now int64) *Key {
@@ -121,7 +123,7 @@ func (k *Key) memory() int64 {
 	return n
 }
 
-// sound tells whether a key has the form that every key has.
+// sound reports whether a key has a valid form.
 func (k *Key) sound() bool {
 	ok := k.Name != "" && len(k.Name) <= KeyNameBytesMax && k.Expires >= 0
 	ok = ok && k.Scopes != 0 && k.Scopes&^scopesAll == 0 && len(k.Topics) > 0 && len(k.Topics) <= KeyTopicsMax
@@ -131,7 +133,7 @@ func (k *Key) sound() bool {
 	return ok
 }
 
-// draftKeys is what a commit under construction does to the keys.
+// draftKeys are the changes of a commit under construction to the keys.
 type draftKeys struct {
 	next    uint64
 	count   int
@@ -142,10 +144,10 @@ type draftKeys struct {
 // NextKeyID returns the id that the next API key must have.
 func (d *Draft) NextKeyID() uint64 { return d.keys.next }
 
-// KeyCount returns the number of API keys there would be.
+// KeyCount returns the number of API keys after the commit.
 func (d *Draft) KeyCount() int { return d.keys.count }
 
-// KeyID returns the id of the API key of that name; ok tells whether there is one.
+// KeyID returns the id of the API key of that name; ok reports whether it exists.
 func (d *Draft) KeyID(name string) (id uint64, ok bool) {
 	id, ok = d.keys.created[name]
 	if !ok {
@@ -156,7 +158,7 @@ func (d *Draft) KeyID(name string) (id uint64, ok bool) {
 	return id, ok && !d.keys.revoked[id]
 }
 
-// HasKey tells whether there is an API key of that id.
+// HasKey reports whether there is an API key of that id.
 func (d *Draft) HasKey(id uint64) bool {
 	known := d.s.Key(id) != nil || id >= d.s.keys.next && id < d.keys.next
 	return known && !d.keys.revoked[id]
@@ -190,8 +192,8 @@ func (d *Draft) takeRevocation(x *format.KeyRevoked) error {
 	return nil
 }
 
-// continuesKeys is [State.Continues] for API keys: ids don't fall, none comes
-// back, and a key stays what it was until it is revoked.
+// continuesKeys is [State.Continues] for API keys: the next id does not fall, no revoked key
+// comes back, and a key does not change until it is revoked.
 func (s *State) continuesKeys(old *State) error {
 	if s.keys.next < old.keys.next {
 		return fmt.Errorf("%w: the next API key was %d and is now %d", ErrDiscontinued, old.keys.next, s.keys.next)
@@ -199,7 +201,7 @@ func (s *State) continuesKeys(old *State) error {
 	for id, now := range s.keys.byID {
 		was := old.keys.byID[id]
 		if id < old.keys.next && (was == nil || was.Name != now.Name || was.Hash != now.Hash) {
-			return fmt.Errorf("%w: API key %d is another than it was", ErrDiscontinued, id)
+			return fmt.Errorf("%w: API key %d is not the same as before", ErrDiscontinued, id)
 		}
 	}
 	return nil

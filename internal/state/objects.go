@@ -2,7 +2,7 @@ package state
 
 import "iter"
 
-// Object is an object of the store that batches live in.
+// Object is an object of the store that holds batches.
 type Object struct {
 	// Data tells a data object from a commit.
 	Data bool
@@ -13,8 +13,8 @@ type Object struct {
 	Size uint32
 }
 
-// object is an Object and how many batches point into it. A dead one, with
-// none, is remembered until the log says that it was deleted. 24 bytes.
+// object is an Object and the number of batches in it. An object without batches is dead: the
+// state keeps it until the log says that it was deleted. It takes 24 bytes.
 type object struct {
 	seq  uint64 // the highest bit is set for a data object
 	tag  uint64
@@ -63,8 +63,8 @@ func (o *objects) add(x Object) {
 func (o *objects) retain(index uint64)  { o.entry(index).live++ }
 func (o *objects) release(index uint64) { o.entry(index).live-- }
 
-// AllObjects walks the objects that the state knows, in the order in which
-// commits brought them, and tells of each whether a batch lives in it.
+// AllObjects iterates over the objects that the state knows, in the order of the
+// commits that added them, and tells of each whether it holds a batch.
 func (s *State) AllObjects() iter.Seq2[Object, bool] {
 	return func(yield func(Object, bool) bool) {
 		for i := range s.objects.count {

@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// draftQueues is what a commit under construction does to the queues.
+// draftQueues are the changes of a commit under construction to the queues.
 type draftQueues struct {
 	next    uint64
 	count   int
@@ -29,15 +29,15 @@ type draftQueue struct {
 	touched map[uint32]*draftQueuePartition
 }
 
-// draftQueuePartition is what the commit does to a queue's part of a partition. What it does not
-// touch is looked up in base.
+// draftQueuePartition is what the commit does to a queue's part of a partition. For all else it
+// reads base.
 type draftQueuePartition struct {
-	base     *queuePartition
-	done     done             // in the commit
-	doneBy   map[int64]uint32 // the deliveries that did them
-	attempts map[int64]Attempt
-	window   int64
-	doubt    int64
+	base          *queuePartition
+	done          done             // in the commit
+	doneBy        map[int64]uint32 // the deliveries that did them
+	attempts      map[int64]Attempt
+	dispatchLimit int64
+	uncertainEnd  int64
 }
 
 func (p *draftQueuePartition) isDone(offset int64) bool {
@@ -52,7 +52,7 @@ func (p *draftQueuePartition) attempt(offset int64) (a Attempt, sure bool) {
 	if a, ok := p.base.attempts[offset]; ok {
 		return a, true
 	}
-	return unlisted(offset, p.window, p.doubt)
+	return unlisted(offset, p.dispatchLimit, p.uncertainEnd)
 }
 
 func (p *draftQueuePartition) set(offset int64, a Attempt) {
@@ -72,11 +72,11 @@ func (p *draftQueuePartition) didBy(offset int64, number uint32) {
 // NextQueueID returns the id that the next queue must have.
 func (d *Draft) NextQueueID() uint64 { return d.queues.next }
 
-// QueueCount returns the number of queues there would be, those of topics that the commit
+// QueueCount returns the number of queues after the commit, those of topics that the commit
 // deletes included.
 func (d *Draft) QueueCount() int { return d.queues.count }
 
-// QueueID returns the id of a topic's queue of that name; ok tells whether there is one.
+// QueueID returns the id of a topic's queue of that name; ok reports whether it exists.
 func (d *Draft) QueueID(topic uint64, name string) (id uint64, ok bool) {
 	id, ok = d.queues.created[queueName{topic, name}]
 	if !ok {
@@ -99,14 +99,14 @@ func (d *Draft) QueueEpoch(id uint64) (epoch uint64, owned bool) {
 // QueueExists tells whether there is a queue with that id.
 func (d *Draft) QueueExists(id uint64) bool { return d.queue(id) != nil }
 
-// QueueWindow returns where the window in a partition of a queue that exists ends.
-func (d *Draft) QueueWindow(id uint64, partition uint32) int64 {
-	return d.queuePartition(d.queue(id), partition).window
+// QueueDispatchLimit returns the dispatch limit in a partition of a queue that exists.
+func (d *Draft) QueueDispatchLimit(id uint64, partition uint32) int64 {
+	return d.queuePartition(d.queue(id), partition).dispatchLimit
 }
 
-// RecordState tells of a record of a partition that exists what a queue that exists
-// knows: whether it is done, or gone, else its last delivery; sure is false if the owner
-// may have handed it out for the first time since.
+// RecordState returns the state of a record in a queue. Queue and partition must exist. It
+// returns whether the record is done or gone, and else its last delivery. sure is false if the
+// owner may have handed it out for the first time since.
 func (d *Draft) RecordState(id uint64, partition uint32, offset int64) (isDone bool, a Attempt, sure bool) {
 	p, end, err := d.workedOn(id, partition)
 	if err != nil || offset >= end || p.isDone(offset) {
@@ -116,14 +116,14 @@ func (d *Draft) RecordState(id uint64, partition uint32, offset int64) (isDone b
 	return false, a, sure
 }
 
-// IsLast tells whether a delivery is the last of a record whose work is not done, and was
-// made since that was redriven: only that one may be answered.
+// IsLast reports whether a delivery is the last of a record that is not done, and came after
+// its last redrive. A worker may answer only for that delivery.
 func (d *Draft) IsLast(id uint64, partition uint32, offset int64, number uint32) bool {
 	isDone, a, sure := d.RecordState(id, partition, offset)
 	return !isDone && counts(a, sure, number)
 }
 
-// DoneBy tells whether the commit has it that a delivery did its record.
+// DoneBy reports whether this commit marks a record as done by that delivery.
 func (d *Draft) DoneBy(id uint64, partition uint32, offset int64, number uint32) bool {
 	p, _, err := d.workedOn(id, partition)
 	return err == nil && number > 0 && p.doneBy[offset] == number
@@ -136,7 +136,7 @@ func (d *Draft) HasRecord(id uint64, partition uint32, offset int64) bool {
 }
 
 // QueueLeft returns how many records of a partition are not done in a queue that exists,
-// the parked included.
+// dead letters included.
 func (d *Draft) QueueLeft(id uint64, partition uint32) int64 {
 	q := d.queue(id)
 	start := d.Start(q.topic, partition)
@@ -150,54 +150,54 @@ func (d *Draft) QueueLeft(id uint64, partition uint32) int64 {
 	return end - start - all.count(start)
 }
 
-// QueueWindows returns, for each partition of a queue that exists, where the window of a
-// new owner ends: so many records beyond what was handed out already.
-func (d *Draft) QueueWindows(id, topic uint64, records int64) []int64 {
+// QueueDispatchLimits returns the dispatch limits of a new owner for each partition of a queue
+// that exists: that number of records beyond those that may have been handed out.
+func (d *Draft) QueueDispatchLimits(id, topic uint64, records int64) []int64 {
 	q := d.queue(id)
-	windows := make([]int64, d.topic(topic).partitions)
-	for i := range windows {
+	limits := make([]int64, d.topic(topic).partitions)
+	for i := range limits {
 		n := uint32(i)
 		p := d.queuePartition(q, n)
 		end, _ := d.End(topic, n)
-		windows[i] = max(p.base.done.next(d.Start(topic, n)), p.doubt, min(p.window, end)) + records
+		limits[i] = max(p.base.done.next(d.Start(topic, n)), p.uncertainEnd, min(p.dispatchLimit, end)) + records
 	}
-	return windows
+	return limits
 }
 
-// ParkedRecord is where one is.
-type ParkedRecord struct {
+// DeadLetter is the place of a dead letter in its topic.
+type DeadLetter struct {
 	Partition uint32
 	Offset    int64
 }
 
-// Parked returns up to limit records that are parked in a queue that exists, in order.
-func (d *Draft) Parked(id uint64, limit int) (list []ParkedRecord) {
+// DeadLetters returns up to limit dead letters of a queue that exists, in order.
+func (d *Draft) DeadLetters(id uint64, limit int) (list []DeadLetter) {
 	q := d.queue(id)
 	for n := range d.topic(q.topic).partitions {
 		p, _, err := d.workedOn(id, n)
 		if err != nil {
 			continue
 		}
-		for _, o := range p.parked(limit - len(list)) {
-			list = append(list, ParkedRecord{n, o})
+		for _, o := range p.deadLetterOffsets(limit - len(list)) {
+			list = append(list, DeadLetter{n, o})
 		}
 	}
 	return list
 }
 
-// parked returns up to limit offsets that are parked, in order.
-func (p *draftQueuePartition) parked(limit int) (offsets []int64) {
-	for o, a := range p.attempts { // those that the commit parks
-		if a.Parked && !p.base.attempts[o].Parked && !p.isDone(o) {
+// deadLetterOffsets returns the offsets of up to limit dead letters, in order.
+func (p *draftQueuePartition) deadLetterOffsets(limit int) (offsets []int64) {
+	for o, a := range p.attempts { // those that the commit adds
+		if a.DeadLetter && !p.base.attempts[o].DeadLetter && !p.isDone(o) {
 			offsets = append(offsets, o)
 		}
 	}
 	before := 0
-	for o := range p.base.parked.from(0, cmp.Compare[int64]) {
+	for o := range p.base.deadLetters.from(0, cmp.Compare[int64]) {
 		if before == limit {
 			break
 		}
-		if a, _ := p.attempt(o); a.Parked && !p.isDone(o) {
+		if a, _ := p.attempt(o); a.DeadLetter && !p.isDone(o) {
 			offsets = append(offsets, o)
 			before++
 		}
@@ -236,17 +236,17 @@ func (d *Draft) queuePartition(q *draftQueue, partition uint32) *draftQueueParti
 		if q.base != nil && int(partition) < len(q.base.partitions) {
 			p.base = &q.base.partitions[partition]
 		}
-		p.window, p.doubt = p.base.window, p.base.doubt
+		p.dispatchLimit, p.uncertainEnd = p.base.dispatchLimit, p.base.uncertainEnd
 		if q.touched == nil {
 			q.touched = map[uint32]*draftQueuePartition{}
 		}
 		q.touched[partition] = p
 	}
-	p.done.raise(d.Start(q.topic, partition)) // what is before that is not there any more
+	p.done.raise(d.Start(q.topic, partition)) // records before the start are gone
 	return p
 }
 
-// workedOn returns the part of a partition of a queue that exists, and the end of that.
+// workedOn returns a queue's part of a partition, and the end of the partition.
 func (d *Draft) workedOn(id uint64, partition uint32) (p *draftQueuePartition, end int64, err error) {
 	q := d.queue(id)
 	if q == nil || partition >= d.topic(q.topic).partitions {
@@ -256,7 +256,7 @@ func (d *Draft) workedOn(id uint64, partition uint32) (p *draftQueuePartition, e
 	return d.queuePartition(q, partition), end, nil
 }
 
-// ownedQueue returns a queue whose owner has that epoch.
+// ownedQueue returns a queue if its owner has that epoch.
 func (d *Draft) ownedQueue(id, epoch uint64) (*draftQueue, error) {
 	q := d.queue(id)
 	if q == nil || !q.owned || q.epoch != epoch {

@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// applyQueueItem does what an item says about a queue, if it is about one.
+// applyQueueItem applies an entry about a queue. It ignores all others.
 func (s *State) applyQueueItem(it format.Item) {
 	switch x := it.(type) {
 	case *format.QueueSet:
@@ -21,7 +21,7 @@ func (s *State) applyQueueItem(it format.Item) {
 		s.release(x)
 	case *format.WindowMoved:
 		q := s.queues.byID[x.Queue]
-		s.changeWork(q, x.Partition, func(p *queuePartition) { p.window = x.Window })
+		s.changeWork(q, x.Partition, func(p *queuePartition) { p.dispatchLimit = x.Window })
 		q.Seen = s.time
 	case *format.RecordsAttempted:
 		s.attempted(x)
@@ -41,14 +41,14 @@ func (s *State) applyQueueItem(it format.Item) {
 	}
 }
 
-// changeQueue changes a queue, but not its partitions, and what it is reckoned to take.
+// changeQueue changes a queue, but not its partitions, and corrects the state's memory.
 func (s *State) changeQueue(q *Queue, change func()) {
 	s.memory -= q.memory()
 	change()
 	s.memory += q.memory()
 }
 
-// changeWork changes a queue's part of a partition, and what that is reckoned to take.
+// changeWork changes a queue's part of a partition, and corrects the state's memory.
 func (s *State) changeWork(q *Queue, partition uint32, change func(p *queuePartition)) {
 	p := s.work(q, partition)
 	s.memory -= p.memory()
@@ -57,7 +57,7 @@ func (s *State) changeWork(q *Queue, partition uint32, change func(p *queueParti
 	s.trimWork(q)
 }
 
-// work returns a queue's part of a partition, which it makes if that is untouched.
+// work returns a queue's part of a partition. It creates the part if it is missing.
 func (s *State) work(q *Queue, partition uint32) *queuePartition {
 	if more := int(partition) + 1 - len(q.partitions); more > 0 {
 		q.partitions = append(q.partitions, make([]queuePartition, more)...)
@@ -85,21 +85,21 @@ func (s *State) setQueue(x *format.QueueSet) {
 	s.changeQueue(q, func() { q.Config = x.Config })
 }
 
-// own gives a queue to another owner. What the one before may have handed out, and did
-// not say what became of it, is in doubt; what was not in the log yet it can't have.
+// own gives a queue to a new owner. Records that the previous owner may have handed out are
+// uncertain. It can't have handed out records that were not in the log yet.
 func (s *State) own(x *format.QueueOwned) {
 	q := s.queues.byID[x.Queue]
 	topic := s.topics[q.Topic]
 	s.changeQueue(q, func() {
 		q.Epoch, q.Owned, q.Address, q.Seen = x.Epoch, true, x.Address, s.time
-		q.Session = format.SessionKey{} // an item of its own tells it
+		q.Session = format.SessionKey{} // another entry sets it
 	})
 	for i := range q.partitions {
 		p := &q.partitions[i]
-		p.doubt, p.window = max(p.doubt, min(p.window, topic.Partitions[i].End)), 0
+		p.uncertainEnd, p.dispatchLimit = max(p.uncertainEnd, min(p.dispatchLimit, topic.Partitions[i].End)), 0
 	}
 	for i, window := range x.Windows {
-		s.work(q, uint32(i)).window = window
+		s.work(q, uint32(i)).dispatchLimit = window
 	}
 	s.trimWork(q)
 }
@@ -108,22 +108,22 @@ func (s *State) release(x *format.QueueReleased) {
 	q := s.queues.byID[x.Queue]
 	s.changeQueue(q, func() { q.Owned, q.Address, q.Session = false, "", format.SessionKey{} })
 	for i := range q.partitions {
-		q.partitions[i].window = 0
+		q.partitions[i].dispatchLimit = 0
 	}
 	s.trimWork(q)
 }
 
-// set puts a delivery in the place of the one before.
+// set replaces the last delivery of a record.
 func (p *queuePartition) set(offset int64, a Attempt) {
 	if p.attempts == nil {
 		p.attempts = map[int64]Attempt{}
 	}
 	was := p.attempts[offset]
 	switch {
-	case a.Parked && !was.Parked:
-		p.parked.add(offset, cmp.Compare[int64])
-	case was.Parked && !a.Parked:
-		p.parked.remove(offset, cmp.Compare[int64])
+	case a.DeadLetter && !was.DeadLetter:
+		p.deadLetters.add(offset, cmp.Compare[int64])
+	case was.DeadLetter && !a.DeadLetter:
+		p.deadLetters.remove(offset, cmp.Compare[int64])
 	}
 	p.reasons += int64(len(a.Reason) - len(was.Reason))
 	p.attempts[offset] = a
@@ -133,8 +133,8 @@ func (p *queuePartition) set(offset int64, a Attempt) {
 func (p *queuePartition) forget(from, to int64) {
 	drop := func(offset int64, a Attempt) {
 		p.reasons -= int64(len(a.Reason))
-		if a.Parked {
-			p.parked.remove(offset, cmp.Compare[int64])
+		if a.DeadLetter {
+			p.deadLetters.remove(offset, cmp.Compare[int64])
 		}
 		delete(p.attempts, offset)
 	}
@@ -180,12 +180,12 @@ func (s *State) putBack(x *format.RecordPutBack) {
 	})
 }
 
-// putBack returns a delivery as it is once it has failed.
+// putBack returns a delivery after it has failed.
 func (a Attempt) putBack(x *format.RecordPutBack) Attempt {
-	return Attempt{Number: x.Number, Redriven: a.Redriven, NotBefore: x.NotBefore, Parked: x.Parked, Reason: x.Reason}
+	return Attempt{Number: x.Number, Redriven: a.Redriven, NotBefore: x.NotBefore, DeadLetter: x.DeadLetter, Reason: x.Reason}
 }
 
-// redriven returns a parked delivery as it is once its record may go out anew.
+// redriven returns the last delivery of a dead letter after a redrive.
 func (a Attempt) redriven() Attempt { return Attempt{Number: a.Number, Redriven: a.Number} }
 
 func (s *State) redrive(x *format.RecordsRedriven) {
@@ -196,7 +196,7 @@ func (s *State) redrive(x *format.RecordsRedriven) {
 	})
 }
 
-// purge does away with a queue's work before an offset.
+// purge drops a queue's work before an offset.
 func (s *State) purge(q *Queue, partition uint32, before int64) {
 	s.changeWork(q, partition, func(p *queuePartition) {
 		from := p.done.floor
@@ -205,8 +205,8 @@ func (s *State) purge(q *Queue, partition uint32, before int64) {
 	})
 }
 
-// purgeBelow does so in all queues of a topic whose partition has a new start. Those that
-// are untouched there begin at the start anyway.
+// purgeBelow purges all queues of a topic below the new start of a partition. Untouched ones
+// begin at the start anyway.
 func (s *State) purgeBelow(topic uint64, partition uint32, start int64) {
 	for _, q := range s.queues.byTopic[topic] {
 		if int(partition) < len(q.partitions) {
@@ -225,7 +225,7 @@ func (q *queues) view() []Queue {
 			p := &c.partitions[i]
 			p.done.above = slices.Clone(p.done.above)
 			p.attempts, p.most = maps.Clone(p.attempts), 0
-			p.parked = sorted[int64]{} // attempts tell as well
+			p.deadLetters = sorted[int64]{} // attempts have the same flag
 		}
 		list = append(list, c)
 	}

@@ -121,7 +121,7 @@ func (m *modelQueues) applyWork(it format.Item) {
 		}
 	case *format.RecordPutBack:
 		w := m.byID[x.Queue].work(x.Partition)
-		w.attempts[x.Offset] = Attempt{Number: x.Number, Redriven: w.attempts[x.Offset].Redriven, NotBefore: x.NotBefore, Parked: x.Parked, Reason: x.Reason}
+		w.attempts[x.Offset] = Attempt{Number: x.Number, Redriven: w.attempts[x.Offset].Redriven, NotBefore: x.NotBefore, DeadLetter: x.DeadLetter, Reason: x.Reason}
 	case *format.RecordsRedriven:
 		w := m.byID[x.Queue].work(x.Partition)
 		for _, o := range x.Offsets {
@@ -243,7 +243,7 @@ func (w *writer) queueItem(t *rapid.T, d *Draft, topic uint64, partitions uint32
 	case kind == 5:
 		return &format.QueueReleased{Queue: id, Epoch: epoch}
 	case kind == 6:
-		window := d.queuePartition(d.queue(id), partition).window
+		window := d.queuePartition(d.queue(id), partition).dispatchLimit
 		return &format.WindowMoved{Queue: id, Epoch: epoch, Partition: partition, Window: rapid.Int64Range(max(0, window-5), window+5).Draw(t, "window")}
 	case kind == 7:
 		return &format.QueuePurged{Queue: id, Partition: partition, Before: rapid.Int64Range(0, end).Draw(t, "before")}
@@ -269,7 +269,7 @@ func (w *writer) workItem(t *rapid.T, d *Draft, id uint64, partition uint32, off
 	switch {
 	case isDone:
 		return nil
-	case a.Parked:
+	case a.DeadLetter:
 		return &format.RecordsRedriven{Queue: id, Partition: partition, Offsets: []int64{offset}}
 	case what == 0 && owned:
 		return &format.RecordsAttempted{Queue: id, Epoch: epoch, Partition: partition, Attempts: []format.Attempt{{Offset: offset, Number: number + 1}}}
@@ -278,7 +278,7 @@ func (w *writer) workItem(t *rapid.T, d *Draft, id uint64, partition uint32, off
 	case what <= 2:
 		return &format.RecordPutBack{
 			Queue: id, Partition: partition, Attempt: format.Attempt{Offset: offset, Number: number}, NotBefore: rapid.Int64Range(0, 3).Draw(t, "not before"),
-			Parked: rapid.Bool().Draw(t, "parked"), Reason: rapid.SampledFrom([]string{"", "no", "why not"}).Draw(t, "reason"),
+			DeadLetter: rapid.Bool().Draw(t, "parked"), Reason: rapid.SampledFrom([]string{"", "no", "why not"}).Draw(t, "reason"),
 		}
 	}
 	r := format.Run{Offset: offset, Count: 1, Number: number}

@@ -24,12 +24,10 @@ func pushMemory(p *format.QueuePush) int64 {
 	return int64(unsafe.Sizeof(*p)) + int64(p.TextBytes()) + int64(len(p.Headers))*pushHeaderMemory
 }
 
-// QueuePush returns where the records of a queue that exists are pushed to, nil if they
-// are not. It must not be changed.
+// QueuePush returns the push target of a queue that exists, or nil. Callers must not change it.
 func (d *Draft) QueuePush(id uint64) *format.QueuePush { return d.queue(id).push }
 
-// PushedQueues iterates over the queues whose records are pushed, those that were stopped
-// among them, in no order.
+// PushedQueues iterates over the queues with a push target, stopped ones included, in no order.
 func (s *State) PushedQueues() iter.Seq[*Queue] {
 	return func(yield func(*Queue) bool) {
 		for _, q := range s.queues.byID {
@@ -40,7 +38,7 @@ func (s *State) PushedQueues() iter.Seq[*Queue] {
 	}
 }
 
-// takePush doesn't show what it refuses: that may hold secrets.
+// takePush does not show what it refuses, because that may hold secrets.
 func (d *Draft) takePush(x *format.QueuePushSet) error {
 	q := d.queue(x.Queue)
 	if q == nil {

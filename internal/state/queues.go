@@ -17,8 +17,8 @@ const (
 	QueueNameBytesMax = 255
 	ReasonBytesMax    = 1024
 	AddressBytesMax   = 1024
-	// QueueMSMax bounds the times in a queue's config, so that whoever makes another unit of
-	// them needs not think of overflow. It is 34 years.
+	// QueueMSMax bounds the times in a queue's config, so that conversions to other units
+	// don't overflow. It is 34 years.
 	QueueMSMax = 1 << 40
 )
 
@@ -30,93 +30,94 @@ type Queue struct {
 	Name    string
 	Created int64 // fold's time in microseconds
 	Config  format.QueueConfig
-	// Push is where the records are pushed to, nil if they are not. It is not changed.
+	// Push is the target to which the records are pushed, or nil. It is never changed in place.
 	Push *format.QueuePush
 
-	// Epoch counts owners. Owned tells whether the last of them still is; then Address is
-	// where it is, Session by what it proves to be that one (zero if the log does not tell),
-	// and Seen when the log last heard of it.
+	// Epoch counts owners. Owned reports whether the last one still owns the queue. Then Address
+	// is its address, Session the key by which it proves its identity (zero if the log has none),
+	// and Seen the time of its last entry in the log.
 	Epoch   uint64
 	Owned   bool
 	Address string
 	Session format.SessionKey
 	Seen    int64
 
-	partitions []queuePartition // to the last one that isn't untouched
+	partitions []queuePartition // up to the last one that was touched
 }
 
-// queuePartition is how far the work is in one partition.
+// queuePartition is the state of a queue's work in one partition.
 type queuePartition struct {
 	done done
-	// attempts are of records that are not done and were handed out more than once, or
-	// put back, or parked.
-	attempts map[int64]Attempt
-	parked   sorted[int64] // offsets of those in attempts that are
-	reasons  int64         // size in bytes of those in attempts
-	most     int           // that attempts held: see shrunkMap
-	// window is where what the owner may hand out for the first time ends.
-	window int64
-	// doubt is where those end that an owner which was lost may have handed out once.
-	doubt int64
+	// attempts are of records that are not done and that were handed out more than once,
+	// put back or dead-lettered.
+	attempts    map[int64]Attempt
+	deadLetters sorted[int64] // offsets of the dead letters in attempts
+	reasons     int64         // total size in bytes of the reasons in attempts
+	most        int           // that attempts held: see shrunkMap
+	// dispatchLimit is the offset before which the owner may hand out records for the first time.
+	dispatchLimit int64
+	// uncertainEnd is the end of the uncertain range: records before it, and not in attempts,
+	// may have been handed out once by an earlier owner.
+	uncertainEnd int64
 }
 
 // Attempt is the last delivery of a record.
 type Attempt struct {
-	// Number counts the record's deliveries from 1, and never begins anew: a token holds
-	// it, and whoever had the record before it was redriven still has one. 0: there was none.
-	Number    uint32
-	Redriven  uint32 // the number when it was last redriven, 0 if it never was
-	NotBefore int64  // when it may be handed out again, fold's time in microseconds
-	Parked    bool
-	Reason    string // of why it was put back
+	// Number counts the record's deliveries from 1; 0 = none. A redrive does not reset it,
+	// because it is in the tokens of earlier deliveries.
+	Number     uint32
+	Redriven   uint32 // Number at the last redrive, 0 without one
+	NotBefore  int64  // earliest time of the next delivery, fold's time in microseconds
+	DeadLetter bool
+	Reason     string // why the record was put back
 }
 
-// Tries returns how many of the attempts that the queue allows are used up: those since
-// the record was redriven.
-func (a Attempt) Tries() uint32 { return a.Number - a.Redriven }
+// Used returns how many of the attempts that the queue allows are used up: those since
+// the last redrive.
+func (a Attempt) Used() uint32 { return a.Number - a.Redriven }
 
-// unlisted returns what is known of a record which is not done, and of which no attempts
-// are told; sure is false if the owner may have handed it out for the first time since.
-func unlisted(offset, window, doubt int64) (a Attempt, sure bool) {
-	if offset < doubt {
+// unlisted returns the last delivery of a record that is neither done nor in attempts; sure is
+// false if the owner may have handed it out for the first time since.
+func unlisted(offset, dispatchLimit, uncertainEnd int64) (a Attempt, sure bool) {
+	if offset < uncertainEnd {
 		return Attempt{Number: 1}, true
 	}
-	return Attempt{}, offset >= window
+	return Attempt{}, offset >= dispatchLimit
 }
 
-// isLast tells whether that delivery is the last of a record of which a and sure are known.
+// isLast reports whether a delivery is the last of a record, whose last known one is a.
 func isLast(a Attempt, sure bool, number uint32) bool {
-	return !a.Parked && number > 0 && (a.Number == number || !sure && number == 1)
+	return !a.DeadLetter && number > 0 && (a.Number == number || !sure && number == 1)
 }
 
-// counts tells whether that delivery may still be answered: it is the last, and the record
-// was not redriven since. The fold is content with the last, since logs have such answers.
+// counts reports whether a worker may still answer for a delivery: it is the last one, and the
+// record was not redriven since. The fold accepts every last one, since old logs have such answers.
 func counts(a Attempt, sure bool, number uint32) bool {
 	return isLast(a, sure, number) && number > a.Redriven
 }
 
-// isNext tells whether a delivery of that number may follow the last.
+// isNext reports whether a delivery of that number may follow the last one.
 func isNext(a Attempt, sure bool, number uint32) bool {
-	return !a.Parked && number > 0 && (number-1 == a.Number || !sure && number == 2)
+	return !a.DeadLetter && number > 0 && (number-1 == a.Number || !sure && number == 2)
 }
 
-// attempt returns the last delivery of a record that is not done, as far as the log
-// knows; sure is false if the owner may have handed it out for the first time since.
+// attempt returns the last delivery in the log of a record that is not done; sure is
+// false if the owner may have handed it out for the first time since.
 func (p *queuePartition) attempt(offset int64) (a Attempt, sure bool) {
 	if a, ok := p.attempts[offset]; ok {
 		return a, true
 	}
-	return unlisted(offset, p.window, p.doubt)
+	return unlisted(offset, p.dispatchLimit, p.uncertainEnd)
 }
 
-// untouched tells whether the work has not begun.
+// untouched reports whether the work has not begun.
 func (p *queuePartition) untouched() bool {
-	return p.done.floor == 0 && len(p.done.above) == 0 && len(p.attempts) == 0 && p.window == 0 && p.doubt == 0
+	return p.done.floor == 0 && len(p.done.above) == 0 && len(p.attempts) == 0 && p.dispatchLimit == 0 && p.uncertainEnd == 0
 }
 
 type queueName = consumerName
 
-// queues are those of all topics. Ids are never used again.
+// queues are the queues of all topics. Ids are never reused.
 type queues struct {
 	next    uint64
 	byID    map[uint64]*Queue
@@ -129,16 +130,16 @@ func newQueues() queues {
 	return queues{next: 1, byID: map[uint64]*Queue{}, byName: map[queueName]*Queue{}, byTopic: map[uint64][]*Queue{}}
 }
 
-// QueueByID returns the queue with that id, nil if there is none.
+// QueueByID returns the queue with that id, or nil.
 func (s *State) QueueByID(id uint64) *Queue { return s.queues.byID[id] }
 
-// Queue returns a topic's queue of that name, nil if there is none.
+// Queue returns a topic's queue of that name, or nil.
 func (s *State) Queue(topic uint64, name string) *Queue {
 	return s.queues.byName[queueName{topic, name}]
 }
 
 // DeadLetteredTo returns the queues whose dead-letter topic has that name, the oldest first.
-// Its cost is that of all queues.
+// It scans all queues.
 func (s *State) DeadLetteredTo(name string) (found []*Queue) {
 	for _, q := range s.queues.byID {
 		if q.Config.DeadLetterTopic == name {
@@ -152,8 +153,8 @@ func (s *State) DeadLetteredTo(name string) (found []*Queue) {
 // Queues returns a topic's queues by name.
 func (s *State) Queues(topic uint64) []*Queue { return slices.Clone(s.queues.byTopic[topic]) }
 
-// QueuesAfter returns the queues of a topic whose names follow that one, by name, at most the
-// given number. Its cost is that of those alone.
+// QueuesAfter returns the queues of a topic whose names follow a name, in order, at most the
+// given number. Its cost depends on that number alone.
 func (s *State) QueuesAfter(topic uint64, name string, most int) []*Queue {
 	qs := s.queues.byTopic[topic]
 	at, found := slices.BinarySearchFunc(qs, &Queue{Name: name}, queuesByName)
@@ -168,8 +169,7 @@ func queuesByName(a, b *Queue) int { return strings.Compare(a.Name, b.Name) }
 // QueueCount returns the number of queues of all topics.
 func (s *State) QueueCount() int { return len(s.queues.byID) }
 
-// OldestQueues returns queues of all topics, by id, at most the given number: those with
-// the smallest ids.
+// OldestQueues returns the queues with the smallest ids, in order, at most the given number.
 func (s *State) OldestQueues(most int) []*Queue {
 	return smallest(maps.Values(s.queues.byID), most, func(a, b *Queue) int { return cmp.Compare(a.ID, b.ID) })
 }
@@ -180,13 +180,13 @@ const (
 	attemptMemory        = 2 * (int64(unsafe.Sizeof(Attempt{})) + 8) // a map's slots are half used at worst
 )
 
-// memory is what a queue takes without its partitions.
+// memory is the memory of a queue without its partitions.
 func (q *Queue) memory() int64 {
 	return queueMemory + int64(len(q.Name)+len(q.Address)+len(q.Config.DeadLetterTopic)) + pushMemory(q.Push)
 }
 
 func (p *queuePartition) memory() int64 {
-	return queuePartitionMemory + int64(len(p.done.above))*spanMemory + int64(len(p.attempts))*attemptMemory + int64(p.parked.count)*sortedMemory + p.reasons
+	return queuePartitionMemory + int64(len(p.done.above))*spanMemory + int64(len(p.attempts))*attemptMemory + int64(p.deadLetters.count)*sortedMemory + p.reasons
 }
 
 func (s *State) putQueue(q *Queue) {

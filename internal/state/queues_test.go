@@ -37,7 +37,7 @@ func tries(queue, epoch uint64, partition uint32, of ...int64) *format.RecordsAt
 func back(queue uint64, partition uint32, offset int64, number uint32, parked bool) *format.RecordPutBack {
 	return &format.RecordPutBack{
 		Queue: queue, Partition: partition, Attempt: format.Attempt{Offset: offset, Number: number},
-		NotBefore: 1 << 40, Parked: parked, Reason: "no such mailbox",
+		NotBefore: 1 << 40, DeadLetter: parked, Reason: "no such mailbox",
 	}
 }
 
@@ -123,10 +123,10 @@ func TestQueueKnowsWhatBecameOfEachRecord(t *testing.T) {
 	for partition, want := range map[uint32]map[int64]known{
 		0: {
 			0: done, 1: {Attempt: Attempt{Number: 3}, sure: true}, 2: done, 3: done,
-			4: {Attempt: Attempt{Number: 2}, sure: true},                                               // in doubt, then handed out again
-			5: {Attempt: Attempt{Number: 1, NotBefore: until, Reason: no}, sure: true},                 // put back
-			6: {Attempt: Attempt{Number: 1, NotBefore: until, Parked: true, Reason: no}, sure: true},   // parked
-			7: {Attempt: Attempt{Number: 1}, sure: true}, 8: {Attempt: Attempt{Number: 1}, sure: true}, // in doubt
+			4: {Attempt: Attempt{Number: 2}, sure: true},                                                 // in doubt, then handed out again
+			5: {Attempt: Attempt{Number: 1, NotBefore: until, Reason: no}, sure: true},                   // put back
+			6: {Attempt: Attempt{Number: 1, NotBefore: until, DeadLetter: true, Reason: no}, sure: true}, // parked
+			7: {Attempt: Attempt{Number: 1}, sure: true}, 8: {Attempt: Attempt{Number: 1}, sure: true},   // in doubt
 			9: {}, // the owner may have handed it out
 		},
 		2: {0: done, 1: {Attempt: Attempt{Number: 1, Redriven: 1}, sure: true}, 2: {Attempt: Attempt{Number: 1}, sure: true}, 9: {Attempt: Attempt{Number: 1}, sure: true}},
@@ -174,7 +174,7 @@ func TestMovingTheStartTakesWorkAway(t *testing.T) {
 	start := &format.StartMoved{Topic: 1, Start: 6}
 	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{start}})
 	q := s.Queue(1, "mail")
-	if p := &q.partitions[0]; p.done.floor != 6 || len(p.done.above) != 0 || len(p.attempts) != 1 || !p.attempts[6].Parked {
+	if p := &q.partitions[0]; p.done.floor != 6 || len(p.done.above) != 0 || len(p.attempts) != 1 || !p.attempts[6].DeadLetter {
 		t.Fatalf("the partition is %+v", p)
 	}
 	for _, id := range []uint64{1, 4} { // the idle one too, which nothing was changed in
@@ -252,7 +252,7 @@ func TestRedrivenRecordsDontRepeatNumbers(t *testing.T) {
 		d := s.Draft(9)
 		_, a, _ := d.RecordState(1, 0, 6)
 		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{redriven(1, 0, 6)}})
-		if _, now, _ := s.Draft(9).RecordState(1, 0, 6); now.Number != a.Number || now.Tries() != 0 || now.Parked {
+		if _, now, _ := s.Draft(9).RecordState(1, 0, 6); now.Number != a.Number || now.Used() != 0 || now.DeadLetter {
 			t.Fatalf("redriven it is %+v, before that %+v", now, a)
 		}
 		if err := s.Draft(9).Take(tries(1, 2, 0, 6, 1)); !errors.Is(err, ErrNonsense) {
@@ -261,7 +261,7 @@ func TestRedrivenRecordsDontRepeatNumbers(t *testing.T) {
 		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{
 			tries(1, 2, 0, 6, int64(a.Number+1)), tries(1, 2, 0, 6, int64(a.Number+2)), back(1, 0, 6, a.Number+2, true),
 		}})
-		if _, now, _ := s.Draft(9).RecordState(1, 0, 6); now.Tries() != 2 {
+		if _, now, _ := s.Draft(9).RecordState(1, 0, 6); now.Used() != 2 {
 			t.Fatalf("handed out twice more it is %+v", now)
 		}
 		requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)

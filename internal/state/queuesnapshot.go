@@ -58,8 +58,8 @@ func appendQueuePartition(b []byte, p *queuePartition) []byte {
 		b = binary.AppendUvarint(b, uint64(s.to-s.from))
 		at = s.to
 	}
-	b = binary.AppendUvarint(b, uint64(p.window))
-	b = binary.AppendUvarint(b, uint64(p.doubt))
+	b = binary.AppendUvarint(b, uint64(p.dispatchLimit))
+	b = binary.AppendUvarint(b, uint64(p.uncertainEnd))
 	b = binary.AppendUvarint(b, uint64(len(p.attempts)))
 	for _, o := range slices.Sorted(maps.Keys(p.attempts)) {
 		a := p.attempts[o]
@@ -67,7 +67,7 @@ func appendQueuePartition(b []byte, p *queuePartition) []byte {
 		b = binary.AppendUvarint(b, uint64(a.Number))
 		b = binary.AppendUvarint(b, uint64(a.Redriven))
 		b = binary.AppendUvarint(b, uint64(a.NotBefore))
-		b = append(b, bits(a.Parked))
+		b = append(b, bits(a.DeadLetter))
 		b = appendText(b, a.Reason)
 	}
 	return b
@@ -137,16 +137,16 @@ func decodeQueuePartition(r *reader, end int64, owned bool) (p queuePartition) {
 		at = x.to
 		p.done.above = append(p.done.above, x)
 	}
-	p.window, p.doubt = r.int64(), r.int64()
-	if at > end || p.doubt > end || p.window > 0 && !owned {
-		r.fail("records done to %d, in doubt to %d, of %d; a window at %d", at, p.doubt, end, p.window)
+	p.dispatchLimit, p.uncertainEnd = r.int64(), r.int64()
+	if at > end || p.uncertainEnd > end || p.dispatchLimit > 0 && !owned {
+		r.fail("records done to %d, in doubt to %d, of %d; a window at %d", at, p.uncertainEnd, end, p.dispatchLimit)
 	}
 	last := int64(-1)
 	for range r.count(6) {
 		o := r.int64()
 		a := Attempt{Number: uint32(r.max(1<<32 - 1)), Redriven: uint32(r.max(1<<32 - 1)), NotBefore: r.int64()}
 		flags := r.byte()
-		a.Parked, a.Reason = flags == 1, r.text()
+		a.DeadLetter, a.Reason = flags == 1, r.text()
 		if flags > 1 || o <= last || o >= end || p.done.has(o) || !a.sound() {
 			r.fail("attempt %d of offset %d", a.Number, o)
 		}
@@ -159,13 +159,13 @@ func decodeQueuePartition(r *reader, end int64, owned bool) (p queuePartition) {
 	return p
 }
 
-// sound tells whether a delivery that was read is one that can be.
+// sound reports whether a decoded delivery is possible.
 func (a Attempt) sound() bool {
 	return a.Number > 0 && a.Redriven <= a.Number && len(a.Reason) <= ReasonBytesMax
 }
 
-// continuesQueues is [State.Continues] for queues: ids don't fall, none comes back, and
-// what is done stays so.
+// continuesQueues is [State.Continues] for queues: the next id does not fall, no deleted queue
+// comes back, and done records stay done.
 func (s *State) continuesQueues(old *State) error {
 	if s.queues.next < old.queues.next {
 		return fmt.Errorf("%w: the next queue was %d and is now %d", ErrDiscontinued, old.queues.next, s.queues.next)
@@ -173,14 +173,14 @@ func (s *State) continuesQueues(old *State) error {
 	for id, now := range s.queues.byID {
 		was := old.queues.byID[id]
 		if id < old.queues.next && (was == nil || was.Name != now.Name || was.Topic != now.Topic || was.Epoch > now.Epoch) {
-			return fmt.Errorf("%w: queue %d is another than it was", ErrDiscontinued, id)
+			return fmt.Errorf("%w: queue %d is not the same as before", ErrDiscontinued, id)
 		}
 		if was == nil {
 			continue
 		}
 		for i := range was.partitions {
 			if p := now.part(int32(i)); !p.done.holds(&was.partitions[i].done) {
-				return fmt.Errorf("%w: work of queue %d, partition %d is not done any more", ErrDiscontinued, id, i)
+				return fmt.Errorf("%w: records of queue %d, partition %d were done and are no longer", ErrDiscontinued, id, i)
 			}
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// takeQueueItem checks an item about a queue; ok tells whether it is one. It checks again
-// what decoding does: brokers ask it before they encode.
+// takeQueueItem checks an entry about a queue; ok is false for all others. It repeats checks of
+// the decoder, because brokers call it before they encode.
 func (d *Draft) takeQueueItem(it format.Item) (ok bool, err error) {
 	switch x := it.(type) {
 	case *format.QueueSet:
@@ -19,7 +19,7 @@ func (d *Draft) takeQueueItem(it format.Item) (ok bool, err error) {
 	case *format.QueueReleased:
 		err = d.takeRelease(x)
 	case *format.WindowMoved:
-		err = d.takeWindow(x)
+		err = d.takeDispatchLimit(x)
 	case *format.RecordsAttempted:
 		err = d.takeAttempts(x)
 	case *format.RecordsDone:
@@ -85,15 +85,15 @@ func (d *Draft) takeOwner(x *format.QueueOwned) error {
 	}
 	for _, window := range x.Windows {
 		if window < 0 {
-			return fmt.Errorf("%w: queue %d with a window at %d", ErrNonsense, x.Queue, window)
+			return fmt.Errorf("%w: queue %d with a dispatch limit of %d", ErrNonsense, x.Queue, window)
 		}
 	}
 	for n := range d.topic(q.topic).partitions {
 		p := d.queuePartition(q, n)
 		end, _ := d.End(q.topic, n)
-		p.doubt, p.window = max(p.doubt, min(p.window, end)), 0
+		p.uncertainEnd, p.dispatchLimit = max(p.uncertainEnd, min(p.dispatchLimit, end)), 0
 		if int(n) < len(x.Windows) {
-			p.window = x.Windows[n]
+			p.dispatchLimit = x.Windows[n]
 		}
 	}
 	q.epoch, q.owned = x.Epoch, true
@@ -106,13 +106,13 @@ func (d *Draft) takeRelease(x *format.QueueReleased) error {
 		return err
 	}
 	for n := range d.topic(q.topic).partitions {
-		d.queuePartition(q, n).window = 0
+		d.queuePartition(q, n).dispatchLimit = 0
 	}
 	q.owned = false
 	return nil
 }
 
-func (d *Draft) takeWindow(x *format.WindowMoved) error {
+func (d *Draft) takeDispatchLimit(x *format.WindowMoved) error {
 	if _, err := d.ownedQueue(x.Queue, x.Epoch); err != nil {
 		return err
 	}
@@ -121,9 +121,9 @@ func (d *Draft) takeWindow(x *format.WindowMoved) error {
 		return err
 	}
 	if x.Window < 0 {
-		return fmt.Errorf("%w: queue %d with a window at %d", ErrNonsense, x.Queue, x.Window)
+		return fmt.Errorf("%w: queue %d with a dispatch limit of %d", ErrNonsense, x.Queue, x.Window)
 	}
-	p.window = x.Window
+	p.dispatchLimit = x.Window
 	return nil
 }
 
@@ -147,10 +147,10 @@ func (d *Draft) takeAttempts(x *format.RecordsAttempted) error {
 	return someOf(len(x.Attempts), x.Queue)
 }
 
-// someOf refuses an item whose list is empty.
+// someOf refuses an entry whose list is empty.
 func someOf(n int, queue uint64) error {
 	if n == 0 {
-		return fmt.Errorf("%w: an item of no records of queue %d", ErrNonsense, queue)
+		return fmt.Errorf("%w: an entry without records of queue %d", ErrNonsense, queue)
 	}
 	return nil
 }
@@ -163,11 +163,11 @@ func (d *Draft) takeDone(x *format.RecordsDone) error {
 	var last int64
 	for _, r := range x.Runs {
 		if r.Offset < last || r.Count == 0 || int64(r.Count) > end-r.Offset {
-			return fmt.Errorf("%w: queue %d has done %d records from %d on, of %d to %d", ErrNonsense, x.Queue, r.Count, r.Offset, last, end)
+			return fmt.Errorf("%w: queue %d can't have done %d records from %d on, in %d to %d", ErrNonsense, x.Queue, r.Count, r.Offset, last, end)
 		}
 		for last = r.Offset; last < r.End(); last++ {
 			if a, sure := p.attempt(last); p.isDone(last) || !isLast(a, sure, r.Number) {
-				return fmt.Errorf("%w: attempt %d of offset %d in queue %d is not the one that counts", ErrNonsense, r.Number, last, x.Queue)
+				return fmt.Errorf("%w: attempt %d of offset %d in queue %d is not the last one", ErrNonsense, r.Number, last, x.Queue)
 			}
 			p.didBy(last, r.Number)
 		}
@@ -197,8 +197,8 @@ func (d *Draft) takeRedriven(x *format.RecordsRedriven) error {
 	last := int64(-1)
 	for _, o := range x.Offsets {
 		a, _ := p.attempt(o)
-		if o <= last || p.isDone(o) || !a.Parked {
-			return fmt.Errorf("%w: offset %d in queue %d is not parked", ErrNonsense, o, x.Queue)
+		if o <= last || p.isDone(o) || !a.DeadLetter {
+			return fmt.Errorf("%w: offset %d in queue %d is not a dead letter", ErrNonsense, o, x.Queue)
 		}
 		p.set(o, a.redriven())
 		last = o

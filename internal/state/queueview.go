@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// What an owner reads off a queue. All of it belongs to the state as it is now: use it
-// under the lock that guards that.
+// What an owner reads of a queue. The results belong to the state: use them under its lock.
 
-// part returns the queue's part of a partition, an untouched one if nothing was done there.
+// part returns the queue's part of a partition, an empty one if the partition is untouched.
 func (q *Queue) part(partition int32) *queuePartition {
 	if int(partition) < len(q.partitions) {
 		return &q.partitions[partition]
@@ -22,15 +21,16 @@ func (q *Queue) NextUndone(partition int32, offset int64) int64 {
 	return q.part(partition).done.next(offset)
 }
 
-// Window returns where the fresh records that the owner may hand out end.
-func (q *Queue) Window(partition int32) int64 { return q.part(partition).window }
+// DispatchLimit returns the offset before which the owner may hand out records for the first
+// time.
+func (q *Queue) DispatchLimit(partition int32) int64 { return q.part(partition).dispatchLimit }
 
-// Doubt returns where the records of a partition end that an owner which was lost may have
-// handed out once.
-func (q *Queue) Doubt(partition int32) int64 { return q.part(partition).doubt }
+// UncertainEnd returns the end of the uncertain range of a partition: an earlier owner may have
+// handed out records before it once.
+func (q *Queue) UncertainEnd(partition int32) int64 { return q.part(partition).uncertainEnd }
 
-// Last returns the last delivery of a record that is not done, as far as the log knows.
-// listed is false if nothing is said of that record alone.
+// Last returns the last delivery in the log of a record that is not done. listed is false if the
+// log has none of that record alone.
 func (q *Queue) Last(partition int32, offset int64) (a Attempt, listed bool) {
 	p := q.part(partition)
 	_, listed = p.attempts[offset]
@@ -38,8 +38,8 @@ func (q *Queue) Last(partition int32, offset int64) (a Attempt, listed bool) {
 	return a, listed
 }
 
-// IsLast tells whether a delivery of that number is the last of a record that is not done,
-// and was made since that was redriven: only that one may be answered.
+// IsLast reports whether a delivery of that number is the last of a record that is not done,
+// and came after its last redrive. A worker may answer only for that delivery.
 func (q *Queue) IsLast(partition int32, offset int64, number uint32) bool {
 	a, sure := q.part(partition).attempt(offset)
 	return counts(a, sure, number)
@@ -47,43 +47,43 @@ func (q *Queue) IsLast(partition int32, offset int64, number uint32) bool {
 
 // Counts is how much work there is in one partition.
 type Counts struct {
-	Left   int64 // records that are not done, the parked included
-	Parked int64
-	Later  int64 // records that were put back, and are not to be handed out before a time
-	First  int64 // the first offset that is not done
+	Left        int64 // records that are not done, dead letters included
+	DeadLetters int64
+	Later       int64 // records that were put back, and whose time has not come
+	First       int64 // the first offset that is not done
 }
 
-// Count counts the work in a partition that holds offsets from start to end-1, as it is at a
-// time in microseconds since 1970.
+// Count counts the work in a partition with the offsets from start to end-1, at a time in
+// microseconds since 1970.
 func (q *Queue) Count(partition int32, start, end, now int64) Counts {
 	p := q.part(partition)
-	c := Counts{Left: end - start - p.done.count(start), First: p.done.next(start), Parked: int64(p.parked.count)}
-	if p.parked.count == len(p.attempts) {
+	c := Counts{Left: end - start - p.done.count(start), First: p.done.next(start), DeadLetters: int64(p.deadLetters.count)}
+	if p.deadLetters.count == len(p.attempts) {
 		return c
 	}
 	for _, a := range p.attempts {
-		if !a.Parked && a.NotBefore > now {
+		if !a.DeadLetter && a.NotBefore > now {
 			c.Later++
 		}
 	}
 	return c
 }
 
-// ParkedCount returns how many records of the queue are parked.
-func (q *Queue) ParkedCount() (n int64) {
+// DeadLetterCount returns the number of dead letters of the queue.
+func (q *Queue) DeadLetterCount() (n int64) {
 	for i := range q.partitions {
-		n += int64(q.partitions[i].parked.count)
+		n += int64(q.partitions[i].deadLetters.count)
 	}
 	return n
 }
 
-// Parked iterates over the records that are parked, by partition and offset, from a place on.
-func (q *Queue) Parked(partition uint32, offset int64) iter.Seq2[ParkedRecord, Attempt] {
-	return func(yield func(ParkedRecord, Attempt) bool) {
+// DeadLetters iterates over the dead letters from a place on, by partition and offset.
+func (q *Queue) DeadLetters(partition uint32, offset int64) iter.Seq2[DeadLetter, Attempt] {
+	return func(yield func(DeadLetter, Attempt) bool) {
 		for i := int(partition); i < len(q.partitions); i++ {
 			p := &q.partitions[i]
-			for o := range p.parked.from(offset, cmp.Compare[int64]) {
-				if !yield(ParkedRecord{uint32(i), o}, p.attempts[o]) {
+			for o := range p.deadLetters.from(offset, cmp.Compare[int64]) {
+				if !yield(DeadLetter{uint32(i), o}, p.attempts[o]) {
 					return
 				}
 			}
@@ -92,8 +92,7 @@ func (q *Queue) Parked(partition uint32, offset int64) iter.Seq2[ParkedRecord, A
 	}
 }
 
-// EachAttempt calls f for the records of a partition of which the log knows a delivery by
-// itself, in no order.
+// EachAttempt calls f for each record of a partition with a listed delivery, in no order.
 func (q *Queue) EachAttempt(partition int32, f func(offset int64, a Attempt)) {
 	for offset, a := range q.part(partition).attempts {
 		f(offset, a)
@@ -106,8 +105,7 @@ func (q *Queue) DoneCount(d Delayed) int64 {
 	return done.count(d.Offset) - done.count(d.End())
 }
 
-// Listed returns the offsets from from to to-1 that are not done and of which the log knows
-// a delivery by itself, ascending.
+// Listed returns the offsets from from to to-1 that have a listed delivery, ascending.
 func (q *Queue) Listed(partition int32, from, to int64) (offsets []int64) {
 	attempts := q.part(partition).attempts
 	if to-from > int64(len(attempts)) {
@@ -127,8 +125,8 @@ func (q *Queue) Listed(partition int32, from, to int64) (offsets []int64) {
 	return offsets
 }
 
-// Uncertain returns how many of the offsets from from to to-1 are not done, and of which
-// nothing is known by itself.
+// Uncertain returns how many of the offsets from from to to-1 are not done and have no listed
+// delivery.
 func (q *Queue) Uncertain(partition int32, from, to int64) int64 {
 	if from >= to {
 		return 0

@@ -105,7 +105,7 @@ func (o *queueOwner) handsAgain(w *queueWorld, offset int64) {
 	isDone, a, sure := o.draft().RecordState(1, 0, offset)
 	number := a.Number + 1
 	switch {
-	case isDone || a.Parked || a.Tries() >= w.most:
+	case isDone || a.DeadLetter || a.Used() >= w.most:
 		return
 	case !sure && o.out[offset]:
 		number = 2
@@ -149,7 +149,7 @@ func (w *queueWorld) ack(offset int64, number uint32) {
 		w.t.Fatalf("offset %d is done by %d, after delivery %d", offset, number, w.latest(offset))
 	case err == nil:
 		w.acked[offset] = number
-	case !done && !a.Parked && number == w.latest(offset) && a.Number <= number:
+	case !done && !a.DeadLetter && number == w.latest(offset) && a.Number <= number:
 		w.t.Fatalf("offset %d can't be done by its last delivery %d: %v", offset, number, err)
 	}
 }
@@ -203,7 +203,7 @@ func (w *queueWorld) step() {
 	case what == 2:
 		owner.view = mustDecodeRapid(t, w.log)
 	case what == 3:
-		err := w.try(&format.WindowMoved{Queue: 1, Epoch: owner.epoch, Window: w.log.Queue(1, "q").Window(0) + 2})
+		err := w.try(&format.WindowMoved{Queue: 1, Epoch: owner.epoch, Window: w.log.Queue(1, "q").DispatchLimit(0) + 2})
 		if (err == nil) != (owned && owner.epoch == epoch) {
 			t.Fatalf("the owner of epoch %d moves the window in %d: %v", owner.epoch, epoch, err)
 		}
@@ -219,7 +219,7 @@ func (w *queueWorld) step() {
 		}
 	case what <= 10 && w.delivered[offset][number]:
 		parked := number >= w.before[offset]+w.most
-		put := &format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: offset, Number: number}, Parked: parked, Reason: "no"}
+		put := &format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: offset, Number: number}, DeadLetter: parked, Reason: "no"}
 		if err := w.try(put); err == nil && number != w.latest(offset) {
 			t.Fatalf("delivery %d of offset %d is put back, after %d", number, offset, w.latest(offset))
 		}

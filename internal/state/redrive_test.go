@@ -30,7 +30,7 @@ func TestTokensFromBeforeARedriveAreRefused(t *testing.T) {
 		&format.QueueSet{ID: 1, Topic: 1, Name: "q", Config: format.QueueConfig{LeaseMS: 1, Attempts: 1}},
 		&format.QueueOwned{Queue: 1, Epoch: 1, Windows: []int64{1}}, // and the first delivery is made
 	)
-	must(&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Number: 1}, Parked: true, Reason: "the lease has ended"})
+	must(&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Number: 1}, DeadLetter: true, Reason: "the lease has ended"})
 	must(&format.RecordsRedriven{Queue: 1, Offsets: []int64{0}})
 	must(&format.RecordsAttempted{Queue: 1, Epoch: 1, Attempts: []format.Attempt{{Number: last().Number + 1}}})
 

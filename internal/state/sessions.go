@@ -9,19 +9,19 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// SessionsMax is how many sessions the state knows. The one that was named longest ago is
-// forgotten for another; a broker whose session was forgotten names it again.
+// SessionsMax is how many sessions the state knows. A new one replaces the one that was named
+// longest ago; a broker whose session was forgotten names it again.
 const SessionsMax = 256
 
 const sessionMemory = 2 * int64(unsafe.Sizeof(format.SessionKey{})) // half of the list may be free
 
-// sessions are those that the log has named last, the last one at the end.
+// sessions are the last sessions that the log has named, in order.
 type sessions []format.SessionKey
 
-// KnowsSession tells whether the log has named a session, and not too many others since.
+// KnowsSession reports whether the log has named a session, and not too many others since.
 func (s *State) KnowsSession(k format.SessionKey) bool { return slices.Contains(s.sessions, k) }
 
-// takeSession refuses a session that owns what the log gave to another.
+// takeSession refuses a session for a queue that does not have that owner.
 func (d *Draft) takeSession(x *format.SessionNamed) error {
 	if !x.Sound() {
 		return fmt.Errorf("%w: session %x owns queue %d with epoch %d", ErrNonsense, x.Session, x.Queue, x.Epoch)

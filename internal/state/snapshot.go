@@ -98,8 +98,8 @@ const snapshotVersion = 5
 
 var errSnapshot = fmt.Errorf("snapshot: %w", format.ErrCorrupt)
 
-// View is the state as it was when it was taken. It may be read while the state
-// goes on.
+// View is the state at the time of [State.View]. It may be read while the state
+// changes.
 type View struct {
 	seq          format.Seq
 	time         int64
@@ -117,8 +117,8 @@ type View struct {
 	sessions     sessions
 }
 
-// View returns the state as it is now. It costs a copy of every partition's
-// head, not of its batches; and of what queues know of single records.
+// View returns a view of the state. It copies the head of every partition, not its
+// batches, and what queues know of single records.
 func (s *State) View() *View {
 	v := &View{
 		seq: s.seq, time: s.time, nextTopic: s.nextTopic, dataFloor: s.dataFloor,
@@ -183,9 +183,9 @@ func (v *View) withoutSessions() []byte {
 	return appendDelayed(appendQueues(b, v.nextQueue, v.queues), v.delayed.sorted())
 }
 
-// Is tells whether a snapshot, of any version that is read, is of the same state. Sessions
-// don't count: a Seb that knows none writes checkpoints without them, and whoever starts
-// from one of these doesn't know those named before.
+// Is reports whether a snapshot, of any supported version, is of the same state. It ignores
+// sessions: an old Seb writes checkpoints without them, and a broker that starts from such a
+// checkpoint does not know the sessions named before.
 func (v *View) Is(body []byte) bool {
 	s, err := Decode(v.seq, body)
 	return err == nil && bytes.Equal(v.withoutSessions(), s.View().withoutSessions())
@@ -238,7 +238,7 @@ func appendPartition(b []byte, p *Partition) []byte {
 	return b
 }
 
-// Decode reads a snapshot as of slot seq. It survives any bytes.
+// Decode decodes a snapshot of the state at slot seq. It survives any bytes.
 func Decode(seq format.Seq, body []byte) (*State, error) {
 	r := reader{b: body}
 	s := New()
@@ -458,8 +458,8 @@ func (r *reader) max(most uint64) uint64 {
 
 func (r *reader) int64() int64 { return int64(r.max(1<<63 - 1)) }
 
-// count reads how many things of at least size bytes each follow, so that no
-// lie about it can take more memory than the snapshot has bytes.
+// count reads the number of elements that follow, of at least size bytes each. It refuses
+// more than the rest of the snapshot can hold, so that a false count can't take memory.
 func (r *reader) count(size int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)/size) {

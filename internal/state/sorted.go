@@ -6,24 +6,24 @@ import (
 	"sort"
 )
 
-// sorted is a set of items in the order of compare, which every call gets alike. It is kept in
-// chunks, so that an item is found, added or removed without a move of all others, and
-// a walk can begin anywhere. A chunk fills half of its memory at least, unless that is little, and two
-// neighbours more than half of a chunk.
+// sorted is a set of elements in the order of compare; every call must get the same compare. The
+// elements are in chunks, so that adding or removing one does not move all others, and an
+// iteration can begin anywhere. A chunk fills at least half of its memory, unless that is little,
+// and two neighbours fill more than half of a chunk.
 type sorted[T any] struct {
 	chunks [][]T // none is empty
 	count  int
 }
 
-// sortedChunkMax is how many items a chunk may hold.
+// sortedChunkMax is how many elements a chunk may hold.
 const sortedChunkMax = 512
 
-// chunkOf returns the index of the chunk that x is in or belongs into; 0 where there is none.
+// chunkOf returns the index of the chunk that x is in or belongs into; 0 in an empty set.
 func (s *sorted[T]) chunkOf(x T, compare func(a, b T) int) int {
 	return max(0, sort.Search(len(s.chunks), func(i int) bool { return compare(s.chunks[i][0], x) > 0 })-1)
 }
 
-// add adds x. An item that is equal to it must not be there.
+// add adds x. The set must not have an equal element.
 func (s *sorted[T]) add(x T, compare func(a, b T) int) {
 	s.count++
 	if len(s.chunks) == 0 {
@@ -36,7 +36,7 @@ func (s *sorted[T]) add(x T, compare func(a, b T) int) {
 	switch {
 	case len(c) < sortedChunkMax:
 		s.chunks[i] = slices.Insert(c, at, x)
-	case at == len(c) && i == len(s.chunks)-1: // what comes in order leaves full chunks behind
+	case at == len(c) && i == len(s.chunks)-1: // elements that come in order fill their chunks
 		s.chunks = slices.Insert(s.chunks, i+1, []T{x})
 	default:
 		half := len(c) / 2
@@ -51,7 +51,7 @@ func (s *sorted[T]) add(x T, compare func(a, b T) int) {
 	}
 }
 
-// remove removes the item that is equal to x, if it is there.
+// remove removes the element that is equal to x, if there is one.
 func (s *sorted[T]) remove(x T, compare func(a, b T) int) {
 	if len(s.chunks) == 0 {
 		return
@@ -66,8 +66,8 @@ func (s *sorted[T]) remove(x T, compare func(a, b T) int) {
 	s.tidy(i)
 }
 
-// tidy gives back memory that the chunk at i no longer needs, from which an item was removed: that
-// of the whole chunk if it is empty, or if a neighbour can have what is left.
+// tidy frees memory after an element was removed from the chunk at i. It removes the chunk if it
+// is empty or a neighbour has room for its elements.
 func (s *sorted[T]) tidy(i int) {
 	c := s.chunks[i]
 	gone := len(c) == 0
@@ -86,7 +86,7 @@ func (s *sorted[T]) tidy(i int) {
 	}
 }
 
-// from iterates over the items from x on, in order. The set must not change meanwhile.
+// from iterates over the elements from x on, in order. The set must not change meanwhile.
 func (s *sorted[T]) from(x T, compare func(a, b T) int) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		if len(s.chunks) == 0 {
@@ -105,8 +105,8 @@ func (s *sorted[T]) from(x T, compare func(a, b T) int) iter.Seq[T] {
 	}
 }
 
-// smallest returns the items that come first in the order of compare, at most the given number, in order. It
-// takes memory for those alone, whatever number items has.
+// smallest returns the smallest items by compare, in order, at most the given number. It
+// takes memory for those alone.
 func smallest[T any](items iter.Seq[T], most int, compare func(a, b T) int) []T {
 	var list []T
 	for x := range items {

@@ -1,13 +1,13 @@
-// Package state is what the log means: which topics there are, and where every
-// offset lives. It is a pure, deterministic fold over commits: no clock, no
-// randomness, no I/O, and no order of maps in what it puts out, so that every
+// Package state computes what the log means: which topics exist, and where the
+// record of every offset is stored. It is a pure, deterministic fold over commits:
+// no clock, no randomness, no I/O, and no output in the order of a map. So every
 // broker that applied the same commits holds the same state, byte for byte.
 //
-// It checks every fact before it takes any of a commit, and refuses nonsense:
-// offsets that leave a hole, topics that don't exist, objects that may be gone.
+// It checks all entries of a commit before it applies any, and refuses nonsense:
+// offsets that leave a hole, topics that don't exist, objects that may be deleted.
 //
 // A State is not safe for concurrent use; its owner locks. A [View] may be
-// encoded while the state goes on.
+// encoded while the state changes.
 package state
 
 import (
@@ -21,11 +21,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// ErrNonsense is wrapped by every refusal of Apply: a commit whose facts
+// ErrNonsense is wrapped by every refusal of Apply: a commit whose entries
 // contradict the state.
 var ErrNonsense = errors.New("commit contradicts the log before it")
 
-// State is the fold's result.
+// State is the result of the fold.
 type State struct {
 	seq       format.Seq
 	time      int64 // microseconds since 1970
@@ -42,27 +42,27 @@ type State struct {
 	queues    queues
 	delayed   delayed
 	sessions  sessions
-	batches   int // held, over all partitions
+	batches   int // of all partitions
 	memory    int64
 }
 
 // Topic is a topic and its partitions. Fields are read-only outside of this package.
 type Topic struct {
-	// ID is never used again, so that a topic of the same name created later
-	// shares nothing with this one.
+	// ID is never reused, so that a later topic of the same name shares
+	// nothing with this one.
 	ID         uint64
 	Name       string
 	Created    int64 // fold's time in microseconds
 	Config     format.TopicConfig
 	Partitions []Partition
-	delayed    delayed // those of the state that are of this topic
+	delayed    delayed // the topic's part of the state's delayed records
 }
 
 // Partition is an ordered log of records.
 type Partition struct {
 	Start, End int64 // End is the next offset
 	Bytes      int64 // of its batches, as stored
-	MaxTime    int64 // largest timestamp in ms of its last batch; 0 if there was none
+	MaxTime    int64 // largest timestamp in ms of its last batch; 0 before the first
 	chunks     []chunk
 }
 
@@ -70,12 +70,12 @@ type Partition struct {
 // little and a batch's object fits 32 bits.
 type chunk struct {
 	object  uint64 // index of the object that batch.object counts from
-	maxTime int64  // no batch has a larger one
+	maxTime int64  // of all batches
 	batches []batch
 }
 
-// batch is where a run of records lives. Its count follows from the next base.
-// 32 bytes, one per batch of the log: keep it small.
+// batch is where a run of records is stored. Its count follows from the next base.
+// It takes 32 bytes for each batch of the log: keep it small.
 type batch struct {
 	base    int64
 	maxTime int64
@@ -87,7 +87,7 @@ type batch struct {
 
 const chunkBatches = 256
 
-// Location tells where a batch is stored and what must be found there.
+// Location tells where a batch is stored, and its size and checksum.
 type Location struct {
 	Object Object
 	Base   int64 // offset of its first record
@@ -102,7 +102,7 @@ func New() *State {
 	return &State{nextTopic: 1, topics: map[uint64]*Topic{}, names: map[string]*Topic{}, keys: newKeys(), consumers: newConsumers(), queues: newQueues()}
 }
 
-// Seq returns the last slot folded in.
+// Seq returns the slot of the last applied commit.
 func (s *State) Seq() format.Seq { return s.seq }
 
 // Time returns the fold's time in microseconds since 1970.
@@ -112,22 +112,22 @@ func (s *State) Time() int64 { return s.time }
 // refer to a data object.
 func (s *State) DataFloor() format.Seq { return s.dataFloor }
 
-// Memory returns about how many bytes the state takes.
+// Memory returns an estimate of the bytes that the state takes.
 func (s *State) Memory() int64 { return s.memory }
 
 // Batches returns the number of batches that the state knows.
 func (s *State) Batches() int { return s.batches }
 
-// Objects returns the number of objects that the state knows, live or dead.
+// Objects returns the number of objects that the state knows, dead ones included.
 func (s *State) Objects() int { return s.objects.count }
 
-// ObjectBytes returns the sizes of those objects together.
+// ObjectBytes returns the sum of the sizes of those objects.
 func (s *State) ObjectBytes() int64 { return s.objects.bytes }
 
-// Topic returns the topic of that name, nil if there is none.
+// Topic returns the topic of that name, or nil.
 func (s *State) Topic(name string) *Topic { return s.names[name] }
 
-// TopicByID returns the topic with that id, nil if there is none.
+// TopicByID returns the topic with that id, or nil.
 func (s *State) TopicByID(id uint64) *Topic { return s.topics[id] }
 
 // TopicCount returns the number of topics.
@@ -136,8 +136,8 @@ func (s *State) TopicCount() int { return len(s.topics) }
 // Topics returns all topics by name.
 func (s *State) Topics() []*Topic { return s.TopicsAfter("", len(s.topics)) }
 
-// TopicsAfter returns the topics whose names follow that one, by name, at most the given
-// number. Its cost is that of those alone.
+// TopicsAfter returns the topics whose names follow a name, in order, at most the given
+// number. Its cost depends on that number alone.
 func (s *State) TopicsAfter(name string, most int) []*Topic {
 	ts := make([]*Topic, 0, min(most, len(s.topics)))
 	for t := range s.byName.from(&Topic{Name: name}, topicsByName) {
@@ -153,9 +153,9 @@ func (s *State) TopicsAfter(name string, most int) []*Topic {
 
 func topicsByName(a, b *Topic) int { return strings.Compare(a.Name, b.Name) }
 
-// Locate appends to dst where the records of a partition from offset on live,
-// in order, until the batches hold bytesMax bytes or there are countMax of them; at
-// least one if the offset exists.
+// Locate appends to dst the locations of the batches of a partition that hold offset and
+// what follows, in order, until they hold bytesMax bytes or there are countMax of them. It
+// appends at least one if the offset exists.
 func (s *State) Locate(dst []Location, t *Topic, partition int32, offset, bytesMax int64, countMax int) []Location {
 	p := &t.Partitions[partition]
 	if offset < p.Start || offset >= p.End {
@@ -179,10 +179,10 @@ func (s *State) Locate(dst []Location, t *Topic, partition int32, offset, bytesM
 	return dst
 }
 
-// LocateTime returns where the first batch lives that reaches to offset or
+// LocateTime returns the location of the first batch that reaches to offset or
 // beyond and has a record of at least that time, in ms since 1970. The record
-// may stand before offset; timestamps need not ascend. ok is false if there is
-// no such batch.
+// may be before offset; timestamps need not ascend. ok is false without such a
+// batch.
 func (s *State) LocateTime(t *Topic, partition int32, offset, ms int64) (l Location, ok bool) {
 	p := &t.Partitions[partition]
 	offset = max(offset, p.Start)
@@ -204,7 +204,7 @@ func (s *State) LocateTime(t *Topic, partition int32, offset, ms int64) (l Locat
 }
 
 // TimeAt returns the largest timestamp, in ms since 1970, of the batch that holds an offset;
-// ok is false if none does.
+// ok is false if the partition does not have the offset.
 func (s *State) TimeAt(t *Topic, partition int32, offset int64) (ms int64, ok bool) {
 	p := &t.Partitions[partition]
 	if offset < p.Start || offset >= p.End {
@@ -215,7 +215,7 @@ func (s *State) TimeAt(t *Topic, partition int32, offset int64) (ms int64, ok bo
 	return bs[i].maxTime, true
 }
 
-// chunkOf returns the index of the chunk that holds an offset which is there.
+// chunkOf returns the index of the chunk that holds an existing offset.
 func (p *Partition) chunkOf(offset int64) int {
 	return sort.Search(len(p.chunks), func(i int) bool { return p.chunks[i].batches[0].base > offset }) - 1
 }
@@ -244,7 +244,7 @@ func (p *Partition) endOf(ci, bi int) int64 {
 	return p.End
 }
 
-// Apply folds in the next commit: all of it, or nothing and an error that wraps
+// Apply applies the next commit: all of it, or nothing and an error that wraps
 // ErrNonsense.
 func (s *State) Apply(c *format.Commit) error {
 	d := s.Draft(c.Time)
@@ -271,7 +271,7 @@ func (s *State) Apply(c *format.Commit) error {
 	return nil
 }
 
-// applyItems does what Take has found to be sound.
+// applyItems applies entries that Take has accepted.
 func (s *State) applyItems(c *format.Commit) {
 	// The commit's own object and its data objects get the next indexes.
 	inline := slices.ContainsFunc(c.Items, func(it format.Item) bool {
@@ -307,7 +307,7 @@ func (s *State) applyItems(c *format.Commit) {
 		case *format.PartitionsAdded:
 			t := s.topics[x.Topic]
 			s.memory += int64(int(x.Partitions)-len(t.Partitions)) * partitionMemory
-			t.Partitions = append(make([]Partition, 0, x.Partitions), t.Partitions...)[:x.Partitions] // no larger than it says
+			t.Partitions = append(make([]Partition, 0, x.Partitions), t.Partitions...)[:x.Partitions] // append may give it more capacity than Memory counts
 		case *format.DataFloor:
 			s.dataFloor = x.Seq
 		case *format.StartMoved:
@@ -382,7 +382,7 @@ func (s *State) addBatch(x *format.Batch, index uint64, payloadStart uint32) {
 	p.MaxTime = x.MaxTime
 }
 
-// push adds a batch behind those of a partition, and a reference to its object.
+// push adds a batch to the end of a partition, and a reference to its object.
 func (s *State) push(p *Partition, index uint64, b batch) {
 	last := len(p.chunks) - 1
 	if last < 0 || len(p.chunks[last].batches) == chunkBatches || index-p.chunks[last].object > 1<<32-1 {
@@ -404,14 +404,14 @@ func (s *State) push(p *Partition, index uint64, b batch) {
 	p.Bytes += int64(b.size)
 }
 
-// moveStart gives up the records before start, and the batches that hold no others.
+// moveStart drops the records before start, and the batches that hold no others.
 func (s *State) moveStart(p *Partition, start int64) {
 	p.Start = start
 	for len(p.chunks) > 0 && p.endOf(0, len(p.chunks[0].batches)-1) <= start {
 		c := &p.chunks[0]
 		s.dropFront(p, len(c.batches))
-		s.memory -= chunkMemory + int64(cap(c.batches))*batchMemory // what it had room for
-		*c = chunk{}                                                // the list's memory stays for a while
+		s.memory -= chunkMemory + int64(cap(c.batches))*batchMemory // its capacity
+		*c = chunk{}                                                // the memory of the list stays until the list is copied
 		p.chunks = p.chunks[1:]
 	}
 	if len(p.chunks) == 0 {
@@ -425,7 +425,7 @@ func (s *State) moveStart(p *Partition, start int64) {
 	s.dropFront(p, n)
 }
 
-// dropFront gives up the first n batches of a partition's first chunk.
+// dropFront drops the first n batches of a partition's first chunk.
 func (s *State) dropFront(p *Partition, n int) {
 	if n == 0 {
 		return
@@ -436,7 +436,7 @@ func (s *State) dropFront(p *Partition, n int) {
 		s.objects.release(c.object + uint64(b.object))
 		p.Bytes -= int64(b.size)
 	}
-	left := c.batches[n:] // which alone would keep all of the list's memory
+	left := c.batches[n:] // copied, since it would keep the memory of the whole list
 	c.batches = append(make([]batch, 0, roomFor(len(left))), left...)
 	s.memory -= int64(before-cap(c.batches)) * batchMemory
 	s.batches -= n

@@ -71,10 +71,10 @@ func (w *world) living() iter.Seq[*broker] {
 const (
 	goOn           = iota // do what the protocol wants
 	renew                 // the same, D/2 after the last List
-	crash                 // and begin anew
+	crash                 // and restart
 	abandon               // the caller won't wait
 	relist                // a reader holds an answer that the lease does not cover
-	look                  // a reader waits at the end of the log
+	syncs                 // a reader waits at the end of the log
 	propose               // a caller wants something committed
 	putData               // the same, by way of a data object
 	sendCheckpoint        // send a checkpoint
@@ -96,7 +96,7 @@ func (w *world) stepBroker(b *broker) {
 		return
 	}
 	way := w.pick(waysCount)
-	if way == renew && !w.Renewals || way == look && !w.Looks || way == relist && (!w.Relists || !w.rarely(10)) ||
+	if way == renew && !w.Renewals || way == syncs && !w.Syncs || way == relist && (!w.Relists || !w.rarely(10)) ||
 		way == abandon && (!w.Abandons || !w.rarely(10)) {
 		w.skip()
 		return
@@ -118,13 +118,13 @@ func (w *world) stepBroker(b *broker) {
 		w.tell("%c has a reader whose answer the lease does not cover", b.name)
 		b.p.Relist()
 		w.request(b, b.p.Next(0))
-	case look:
+	case syncs:
 		if !w.idle(b) {
 			w.skip()
 			return
 		}
 		w.tell("%c has a reader at the end of the log", b.name)
-		b.p.Look()
+		b.p.Sync()
 		w.request(b, b.p.Next(0))
 	case propose:
 		w.propose(b)
@@ -288,7 +288,7 @@ func (w *world) apply(b *broker) {
 }
 
 // acknowledge tells a caller that its payload is in the log. From then on
-// AckDurable follows from RecoverOK; only where that isn't looked at, what was
+// AckDurable follows from RecoverOK; only where that isn't checked, what was
 // acknowledged is a part of the state.
 func (w *world) acknowledge(c commit) {
 	w.count(acks)

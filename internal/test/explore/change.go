@@ -13,29 +13,29 @@ type change struct {
 	number uint8 // of the delivery that it is about
 	window uint8
 	out    uint8 // has a bit for each record that a release says is out
-	// silent: the owner before is released first, so that nothing is in doubt.
+	// silent: the previous owner is released first, so that nothing is uncertain.
 	silent bool
 }
 
 type changeKind uint8
 
 const (
-	anAppend   changeKind = iota
-	aTakeover             // by epoch and window
-	aWindow               // by epoch
-	anAttempt             // by epoch
-	aRelease              // by epoch
-	anAck                 // RecordsDone
-	aNack                 // RecordPutBack
-	aParking              // the same, and it is parked
-	aRedriving            // RecordsRedriven
+	anAppend    changeKind = iota
+	aTakeover              // by epoch and window
+	aWindow                // by epoch
+	anAttempt              // by epoch
+	aRelease               // by epoch
+	anAck                  // RecordsDone
+	aNack                  // RecordPutBack
+	aDeadLetter            // the same, and it becomes a dead letter
+	aRedriving             // RecordsRedriven
 )
 
 // items are those of the commit, which the log before gives the next offset.
 func (c *change) items(end int) []format.Item {
 	epoch := uint64(c.epoch)
 	attempt := format.Attempt{Offset: int64(c.record), Number: uint32(c.number)}
-	putBack := &format.RecordPutBack{Queue: theQueue, Attempt: attempt, Parked: c.what != aNack}
+	putBack := &format.RecordPutBack{Queue: theQueue, Attempt: attempt, DeadLetter: c.what != aNack}
 	switch c.what {
 	case anAppend:
 		return []format.Item{&format.Batch{Topic: theTopic, Base: int64(end), Count: 1, Size: 61}}
@@ -54,7 +54,7 @@ func (c *change) items(end int) []format.Item {
 		return c.release()
 	case anAck:
 		return []format.Item{&format.RecordsDone{Queue: theQueue, Runs: []format.Run{{Offset: int64(c.record), Count: 1, Number: uint32(c.number)}}}}
-	case aNack, aParking:
+	case aNack, aDeadLetter:
 		return []format.Item{putBack}
 	default:
 		return []format.Item{&format.RecordsRedriven{Queue: theQueue, Offsets: []int64{int64(c.record)}}}

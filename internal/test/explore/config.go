@@ -36,7 +36,7 @@ const (
 	AlarmOrder
 	// ClaimEarly: a claim is sent before its data object was answered.
 	ClaimEarly
-	// IgnoreFloor: a data object below the floor is not uploaded anew.
+	// IgnoreFloor: a data object below the floor is not uploaded again.
 	IgnoreFloor
 	// SweepUnsaid: data objects that the newest state does not know are swept
 	// without a fact that says so.
@@ -93,7 +93,7 @@ type Config struct {
 	// Crashes: brokers crash and restart.
 	Crashes bool
 	// Looks: readers wait at the end of the log.
-	Looks bool
+	Syncs bool
 	// Renewals: leases are renewed before they end.
 	Renewals bool
 	// Split: the Lists of checkpoint/ and of log/ are two steps.
@@ -110,7 +110,7 @@ type Config struct {
 
 	// Without is the rule that is left out.
 	Without Rule
-	// Only are the invariants that are looked at; none means all.
+	// Only are the invariants that are checked; empty = all.
 	Only []Invariant
 	// StatesMax ends an exploration, 0 = never.
 	StatesMax int

@@ -96,7 +96,7 @@ func (w *world) landObject() {
 }
 
 // renewed mirrors the check of Broker.build: a data object that a sweep may
-// have taken is uploaded anew under another key. It returns whether one was.
+// have taken is uploaded again under another key. It returns whether one was.
 func (w *world) renewed(b *broker) bool {
 	if !b.payload.data() || b.payload.begin() >= b.log.floor() || w.Without == IgnoreFloor {
 		return false

@@ -2,7 +2,7 @@ package explore
 
 import "slices"
 
-// delete removes what the rules let anybody delete.
+// delete removes what the rules allow to delete.
 func (w *world) delete() {
 	switch w.pick(3) {
 	case 0:

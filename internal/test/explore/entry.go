@@ -11,7 +11,7 @@ import "fmt"
 // upload began before its slot was applied.
 //
 // An entry with a data object is also the name of the object: who uploads a
-// payload anew has applied more.
+// payload again has applied more.
 type entry uint8
 
 const (

@@ -44,7 +44,7 @@ type explorer[W any, P living[W]] struct {
 	result          Result
 }
 
-// Explore looks at every state within the bounds, nearest first, until an
+// Explore visits every state within the bounds, nearest first, until an
 // invariant is violated: then the story is a shortest one.
 func Explore(cfg Config) Result {
 	return explore[world](&keys{cfg: &cfg}, cfg.StatesMax)
@@ -163,7 +163,7 @@ func (e *explorer[W, P]) story(path []uint16) []string {
 	return append(t.story, w.here().wrong.detail)
 }
 
-// Walk takes so many random steps and looks at the invariants after each.
+// Walk takes that many random steps and checks the invariants after each.
 func Walk(cfg Config, seed uint64, steps int) Result {
 	return walk[world](&keys{cfg: &cfg}, seed, steps)
 }

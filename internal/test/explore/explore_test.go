@@ -23,7 +23,7 @@ var calm = Config{Brokers: 2, Slots: 2, Payloads: 2, Delay: 1, Times: 2, Keep: 1
 
 // stormy returns the bounds with the faults of brokers and readers as well.
 func stormy(c Config) Config {
-	c.Crashes, c.Looks, c.Renewals = true, true, true
+	c.Crashes, c.Syncs, c.Renewals = true, true, true
 	return c
 }
 
@@ -199,7 +199,7 @@ func TestRuleIsNeeded(t *testing.T) {
 		{NoNonce, AtMostOnce, nil},
 		{LateReply, AckDurable, func(c *Config) { c.Replies = true }},
 		{OwnState, ReadOK, func(c *Config) { c.Live = true }},
-		{AlarmOrder, LossIsLoud, func(c *Config) { c.Looks, c.Delay, c.Margin = true, 4, 3 }},
+		{AlarmOrder, LossIsLoud, func(c *Config) { c.Syncs, c.Delay, c.Margin = true, 4, 3 }},
 		{OwnState, ReadOK, func(c *Config) { c.Live, c.Data = true, true }},
 		{ClaimEarly, AckDurable, func(c *Config) { c.Data = true }},
 		{IgnoreFloor, AckDurable, func(c *Config) { c.Data, c.Sweeps = true, true }},

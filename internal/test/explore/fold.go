@@ -39,7 +39,7 @@ type recordState struct {
 }
 
 // over tells whether no more work is to be done.
-func (r *recordState) over() bool { return r.done || r.Parked }
+func (r *recordState) over() bool { return r.done || r.DeadLetter }
 
 // fresh tells whether it was never handed out, as far as the log knows.
 func (r *recordState) fresh() bool { return !r.done && r.Number == 0 }

@@ -46,7 +46,7 @@ const (
 	// AtMost: no record is handed out more often than its queue allows, counted since
 	// it was redriven.
 	AtMost
-	// LastCounts: an answer counts if, and unless it is done or parked only if, no
+	// LastCounts: an answer counts if, and unless the record is done or a dead letter only if, no
 	// later delivery of the record was made or may be.
 	LastCounts
 	// LeaseKept: as long as the owner keeps the lease of a delivery, the first answer of
@@ -58,7 +58,7 @@ const (
 	Fenced
 	// OneEach: an owner costs a record at most one attempt that no worker got.
 	OneEach
-	// NeverLost: a record that is neither done nor parked is handed out again sometime:
+	// NeverLost: a record that is neither done nor a dead letter is handed out again sometime:
 	// by the owner that there is, when it knows the log, and by the next one.
 	NeverLost
 )
@@ -75,7 +75,7 @@ type violation struct {
 	detail    string
 }
 
-// check looks at all invariants of a state; some were looked at by the steps too.
+// check checks all invariants of a state; the steps have checked some of them.
 func (w *world) check() {
 	decided := w.decided()
 	w.checkHistory(decided)

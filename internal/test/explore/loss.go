@@ -39,14 +39,14 @@ func (w *world) saw(b *broker, s int) { b.evidence = max(b.evidence, s) }
 // covers is free.
 func (w *world) sawCheckpoint(b *broker, s int) { w.saw(b, s+1) }
 
-// checkGap looks at a broker that takes a slot for free.
+// checkGap checks a broker that takes a slot for free.
 func (w *world) checkGap(b *broker, s int, what string) {
 	if b.evidence > s {
 		w.violate(LossIsLoud, "%c %s slot %d, though it has seen that none below %d is free", b.name, what, s, b.evidence)
 	}
 }
 
-// checkRollback looks at a broker after a List that showed what it has applied
+// checkRollback checks a broker after a List that showed what it has applied
 // to be gone.
 func (w *world) checkRollback(b *broker) {
 	s := b.log.seq()
@@ -55,7 +55,7 @@ func (w *world) checkRollback(b *broker) {
 	}
 }
 
-// checkAlarm looks at a broker that hears that the next slot is missing, after
+// checkAlarm checks a broker that learns that the next slot is missing, after
 // it has seen a later one: asking again for ever would hide the loss.
 func (w *world) checkAlarm(b *broker, a commitlog.Answer) {
 	applied, _ := b.p.Position()

@@ -23,15 +23,15 @@ type living[W any] interface {
 	here() *moment
 	// step lets one thing happen.
 	step()
-	// check looks at all invariants; some were looked at by the step too.
+	// check checks all invariants; the step has checked some of them.
 	check()
 }
 
 // moment is what every world has, whatever it is a model of.
 type moment struct {
 	*choices
-	*trace             // nil: nobody listens
-	only   []Invariant // those that are looked at; none means all
+	*trace             // nil: no trace
+	only   []Invariant // those that are checked; empty = all
 	wrong  *violation
 	// undo: the step was none, or only what another choice does as well;
 	// untouched: and it has changed nothing.
@@ -43,7 +43,7 @@ func (m *moment) here() *moment { return m }
 // skip ends a step that is none, before it has changed anything.
 func (m *moment) skip() { m.undo, m.untouched = true, true }
 
-// violate notes that an invariant does not hold, unless nobody looks at it.
+// violate notes that an invariant does not hold, if the model checks it.
 func (m *moment) violate(inv Invariant, format string, args ...any) {
 	if m.wrong == nil && (len(m.only) == 0 || slices.Contains(m.only, inv)) {
 		m.wrong = &violation{inv, fmt.Sprintf(format, args...)}

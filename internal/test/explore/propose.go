@@ -40,7 +40,7 @@ func (w *world) choose(b *broker) bool {
 	return true
 }
 
-// number gives a broker a payload that nobody had before, if there is one left.
+// number gives a broker a payload that no broker had before, if one is left.
 func (w *world) number(b *broker) bool {
 	if w.payloads == w.Payloads {
 		w.skip()

@@ -2,7 +2,7 @@ package explore
 
 import "math/bits"
 
-// check looks at all invariants of a state; most were looked at by the step.
+// check checks all invariants of a state; the step has checked most of them.
 func (w *queueWorld) check() {
 	k := w.known()
 	for o := range k.end {
@@ -21,7 +21,7 @@ func (w *queueWorld) check() {
 	}
 }
 
-// checkOwner looks whether the owner that there is has something to do about each record
+// checkOwner checks that the current owner has something to do about each record
 // when it knows the log.
 func (w *queueWorld) checkOwner(now *queueBroker) {
 	b, k := *now, w.known()
@@ -40,10 +40,10 @@ func (w *queueWorld) mayAct(b *queueBroker, record int) bool {
 		_, moves := w.folds.try(b.view, change{what: aWindow, epoch: b.epoch, window: uint8(record + 1)})
 		return moves
 	}
-	return b.keeps[record] != 0 || w.mayHandOut(b, record) || w.mayAttempt(b, record) || w.mayPark(b, record) || w.mayHandOutAgain(b, record)
+	return b.keeps[record] != 0 || w.mayHandOut(b, record) || w.mayAttempt(b, record) || w.mayDeadLetter(b, record) || w.mayHandOutAgain(b, record)
 }
 
-// checkNext looks whether a next owner could finish everything.
+// checkNext checks that a next owner could finish everything.
 func (w *queueWorld) checkNext() {
 	next := *w
 	next.trace = &trace{}
@@ -59,7 +59,7 @@ func (w *queueWorld) checkNext() {
 }
 
 // finish lets an owner hand a record out a last time, and a worker acknowledge that; or
-// park it.
+// dead-letter it.
 func (w *queueWorld) finish(b *queueBroker, record int) bool {
 	number, c := w.last(b, record), change{record: uint8(record)}
 	switch {
@@ -67,8 +67,8 @@ func (w *queueWorld) finish(b *queueBroker, record int) bool {
 		return true
 	case w.mayHandOut(b, record):
 		number = 1
-	case w.mayPark(b, record):
-		c.what, c.number = aParking, number
+	case w.mayDeadLetter(b, record):
+		c.what, c.number = aDeadLetter, number
 		_, taken := w.folds.try(w.log, c)
 		return taken
 	case w.mayAttempt(b, record):

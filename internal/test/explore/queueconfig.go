@@ -5,7 +5,7 @@ type QueueRule uint8
 
 // The rules of queues. Each name says what is done without it.
 const (
-	// EveryQueueRule is kept.
+	// EveryQueueRule: all rules are kept.
 	EveryQueueRule QueueRule = iota
 	// WindowAfter: fresh records are handed out beyond the durable window.
 	WindowAfter
@@ -16,13 +16,13 @@ const (
 	AttemptAhead
 	// NoAttemptCheck: an answer counts whatever delivery it is of.
 	NoAttemptCheck
-	// NoDoubt: a takeover does not raise the doubt.
-	NoDoubt
+	// NoUncertainRange: a takeover does not extend the uncertain range.
+	NoUncertainRange
 	// NoEpoch: nothing that an owner does asks for the epoch.
 	NoEpoch
-	// NoEpochAtParking: only parking does not: a record whose last lease has ended, as
-	// its owner believes, is parked by whoever says so.
-	NoEpochAtParking
+	// NoEpochAtDeadLetter: only dead-lettering does not ask for the epoch: any broker may
+	// dead-letter a record whose last lease has ended, as far as it knows.
+	NoEpochAtDeadLetter
 	// SilentRelease: a release does not say which records are out.
 	SilentRelease
 	// WorkOnAfterRelease: an owner goes on when it has sent its release.
@@ -36,17 +36,17 @@ const (
 	ExtendLate
 	// OwnOnly: an owner hands out again only what it has handed out itself.
 	OwnOnly
-	// NoMost: nobody counts how often a record may be handed out.
+	// NoMost: the number of attempts has no limit.
 	NoMost
-	// RefuseUnlooked: a broker refuses an answer by what it knows, without a look.
-	RefuseUnlooked
+	// RefuseUnsynced: a broker refuses an answer by what it knows, without a sync.
+	RefuseUnsynced
 	// DoneAgain: what a worker commits beside its acknowledgement is taken although the
 	// record is done already, since it might be a retry.
 	DoneAgain
 	// CountAnew: a record that is redriven has the numbers again that it had before.
 	CountAnew
-	// AnswerRedriven: who had a record last before it was redriven may still answer, until
-	// it is handed out again.
+	// AnswerRedriven: the last worker that had a record before its redrive may still answer,
+	// until the record is handed out again.
 	AnswerRedriven
 	// LimitBelow: an owner moves the window back below what it has handed out.
 	LimitBelow
@@ -57,9 +57,9 @@ const (
 
 var queueRuleNames = [...]string{
 	"none", "window durable afterwards", "attempt durable afterwards", "attempt made durable ahead of its turn",
-	"attempt not checked", "no doubt at a takeover", "epoch not checked", "epoch not checked at parking",
+	"attempt not checked", "no uncertain range after a takeover", "epoch not checked", "epoch not checked at dead letters",
 	"release that leaves out what is out", "work after the release", "owner by its name", "durable attempts taken up",
-	"lease extended too late", "nothing handed out again of others", "attempts without end", "refused without a look", "done again", "redriven records count anew",
+	"lease extended too late", "nothing handed out again of others", "attempts without end", "refused without a sync", "done again", "redriven records count anew",
 	"redriven records answered", "window moved back below what is out", "window moved back, and not heeded",
 }
 
@@ -69,19 +69,19 @@ func (r QueueRule) String() string { return queueRuleNames[r] }
 type QueueConfig struct {
 	// Brokers can own the queue. Records is how many are appended, Attempts how often
 	// each may be handed out, Takeovers how many owners there are, Redrives how often a
-	// parked record is sent back.
+	// dead letter is sent back.
 	Brokers, Records, Attempts, Takeovers, Redrives int
 
 	// Late: a broker does not hear at once that its commit is in the log.
 	Late bool
 
 	// Leases: owners keep leases, and workers have them extended. Else leases end
-	// whenever somebody looks at them.
+	// whenever an operation checks them.
 	Leases bool
 
 	// Without is the rule that is left out.
 	Without QueueRule
-	// Only are the invariants that are looked at; none means all.
+	// Only are the invariants that are checked; empty = all.
 	Only []Invariant
 	// StatesMax ends an exploration, 0 = never.
 	StatesMax int

@@ -61,7 +61,7 @@ func (w *queueWorld) appendBroker(b []byte, br *queueBroker) []byte {
 		epoch |= leavingBit
 	}
 	b = append(b, epoch)
-	if epoch == 0 && w.Without != RefuseUnlooked {
+	if epoch == 0 && w.Without != RefuseUnsynced {
 		return b
 	}
 	b = binary.AppendUvarint(append(b, br.lower), uint64(br.view))
@@ -98,7 +98,7 @@ func (k *queueKeys) worldOf(key []byte, c *choices, t *trace) *queueWorld {
 		b := &w.brokers[i]
 		epoch := r.byte()
 		b.epoch, b.leaving = epoch&^leavingBit, epoch&leavingBit != 0
-		if epoch == 0 && w.Without != RefuseUnlooked {
+		if epoch == 0 && w.Without != RefuseUnsynced {
 			continue
 		}
 		b.lower = r.byte()

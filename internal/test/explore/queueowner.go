@@ -10,19 +10,19 @@ type queueBroker struct {
 	// gave is the number of its own last delivery of a record, in this epoch.
 	gave [recordsMax]uint8
 	// owes is the number of a delivery that it has sent to the log, to be made when it
-	// is there; or parked, if it has sent that.
+	// is there; or deadLetter, if it has sent a dead letter.
 	owes [recordsMax]uint8
 	// keeps is the number of a delivery whose lease runs.
 	keeps [recordsMax]uint8
-	// lower is where it has the window end that it has sent back, until it hears of that; 0 =
-	// it has not.
+	// lower is the dispatch limit to which it has moved back, until it learns that the log has
+	// it; 0 = none.
 	lower uint8
-	// leaving: it has sent its release, and hands out nothing any more.
+	// leaving: it has sent its release, and hands out nothing after that.
 	leaving bool
 }
 
-// parked is owed to who waits for a record that its owner wants to be parked.
-const parked = 0xf
+// deadLetter is what an owner owes for a record that it has asked the log to dead-letter.
+const deadLetter = 0xf
 
 // owns tells whether a broker is the owner by the log, whatever it believes.
 func (w *queueWorld) owns(b *queueBroker) bool {
@@ -32,13 +32,13 @@ func (w *queueWorld) owns(b *queueBroker) bool {
 
 // What an owner can do.
 const (
-	lookAtLog = iota
+	syncWithLog = iota
 	takeOver
 	moveWindow
 	handOut      // a fresh record
 	attemptNext  // make a further attempt durable
 	handOutAgain // make the delivery that is owed
-	parkRecord
+	deadLetterRecord
 	extendLease
 	endLease
 	releaseQueue
@@ -48,8 +48,8 @@ const (
 
 func (w *queueWorld) stepOwner(b *queueBroker) {
 	switch n := w.pick(ownerSteps); n {
-	case lookAtLog:
-		w.look(b)
+	case syncWithLog:
+		w.sync(b)
 	case takeOver:
 		w.take(b)
 	case moveWindow:
@@ -80,8 +80,8 @@ func (w *queueWorld) stepRecord(b *queueBroker, what, record int) {
 		b.owes[record], b.gave[record] = 0, number
 		w.count(againOuts)
 		w.deliver(b, record, int(number))
-	case what == parkRecord && w.mayPark(b, record):
-		w.park(b, record)
+	case what == deadLetterRecord && w.mayDeadLetter(b, record):
+		w.deadLetter(b, record)
 	case what == extendLease && w.mayExtend(b, record):
 		b.keeps[record] = w.last(b, record)
 		w.tell("%c extends the lease of delivery %d of record %d", b.name, b.keeps[record], record)
@@ -94,13 +94,13 @@ func (w *queueWorld) stepRecord(b *queueBroker, what, record int) {
 	}
 }
 
-// look lets a broker apply what the log has.
-func (w *queueWorld) look(b *queueBroker) {
-	if b.view == w.log || b.epoch == 0 && w.Without != RefuseUnlooked {
+// sync lets a broker apply what the log has.
+func (w *queueWorld) sync(b *queueBroker) {
+	if b.view == w.log || b.epoch == 0 && w.Without != RefuseUnsynced {
 		w.skip() // or it decides nothing by what it knows
 		return
 	}
-	w.tell("%c looks at the log", b.name)
+	w.tell("%c syncs", b.name)
 	w.learn(b)
 }
 
@@ -112,10 +112,10 @@ func (w *queueWorld) learn(b *queueBroker) {
 		b.forget()
 	}
 	for o := range b.owes {
-		if b.owes[o] == parked {
+		if b.owes[o] == deadLetter {
 			b.owes[o] = 0
 		}
-		if r := &w.known().records[o]; r.over() || r.sure && (uint8(r.Number) != b.keeps[o] || r.Tries() == 0) {
+		if r := &w.known().records[o]; r.over() || r.sure && (uint8(r.Number) != b.keeps[o] || r.Used() == 0) {
 			b.keeps[o] = 0
 		}
 	}
@@ -139,9 +139,9 @@ func (w *queueWorld) take(b *queueBroker) {
 	for o := range was.end {
 		now := &w.known().records[o]
 		if !was.records[o].sure && now.sure {
-			w.count(doubts)
+			w.count(uncertains)
 		}
-		if w.Leases && !now.over() && now.Tries() > 0 {
+		if w.Leases && !now.over() && now.Used() > 0 {
 			b.keeps[o] = uint8(now.Number) // its worker may still be at it
 		}
 		if w.Without == TakeUp && now.Number > 1 {
@@ -153,23 +153,23 @@ func (w *queueWorld) take(b *queueBroker) {
 // own commits a takeover, which nothing refuses.
 func (w *queueWorld) own(b *queueBroker, window int) {
 	was := w.known()
-	c := change{what: aTakeover, epoch: uint8(was.epoch + 1), window: uint8(window), silent: was.owned && w.Without == NoDoubt}
+	c := change{what: aTakeover, epoch: uint8(was.epoch + 1), window: uint8(window), silent: was.owned && w.Without == NoUncertainRange}
 	w.log, _ = w.folds.try(w.log, c)
 	w.tell("%c takes the queue over, with epoch %d and a window up to %d", b.name, c.epoch, window)
 	b.forget()
 	b.view, b.epoch = w.log, c.epoch
 }
 
-// commit tries to commit what an owner wants, and tells whether the log has it. The
-// owner may hear of that only when it looks.
+// commit tries to commit what an owner wants, and reports whether the log has it. The
+// owner may learn of that only when it syncs.
 //
 // That it still is the owner is asked twice: by the owner, at the end of the log when the
-// commit is built (desk.mayOwn), and by the fold, except of parking: RecordPutBack knows no
+// commit is built, and by the fold, except for dead letters: RecordPutBack has no
 // epoch, since workers put back through any broker.
 func (w *queueWorld) commit(b *queueBroker, c change) bool {
 	owns := w.owns(b)
-	may := owns || w.Without == NoEpoch || c.what != aParking || w.Without == NoEpochAtParking
-	if c.what != aParking {
+	may := owns || w.Without == NoEpoch || c.what != aDeadLetter || w.Without == NoEpochAtDeadLetter
+	if c.what != aDeadLetter {
 		c.epoch = b.epoch
 		if w.Without == NoEpoch {
 			c.epoch = uint8(w.known().epoch)
@@ -251,7 +251,7 @@ func (w *queueWorld) last(b *queueBroker, record int) uint8 {
 	return max(uint8(r.Number), b.gave[record])
 }
 
-// again tells whether a record has to be handed out once more, or else parked, when its
+// again reports whether a record has to be handed out once more, or else dead-lettered, when its
 // lease has ended; that may be at any time.
 func (w *queueWorld) again(b *queueBroker, record int) bool {
 	if w.folds.at(b.view).records[record].over() || w.last(b, record) == 0 || w.Without == OwnOnly && b.gave[record] == 0 {
@@ -260,24 +260,24 @@ func (w *queueWorld) again(b *queueBroker, record int) bool {
 	return b.keeps[record] == 0 && (b.owes[record] == 0 || w.Without == AttemptAhead)
 }
 
-// tries returns how many of a record's attempts are used up, as an owner knows it.
-func (w *queueWorld) tries(b *queueBroker, record int) int {
+// attempts returns how many of a record's attempts are used up, as far as the owner knows.
+func (w *queueWorld) attempts(b *queueBroker, record int) int {
 	return int(w.last(b, record)) - int(w.folds.at(b.view).records[record].Redriven)
 }
 
 func (w *queueWorld) mayAttempt(b *queueBroker, record int) bool {
-	return w.again(b, record) && (w.tries(b, record) < w.Attempts || w.Without == NoMost && w.last(b, record) < numbersMax)
+	return w.again(b, record) && (w.attempts(b, record) < w.Attempts || w.Without == NoMost && w.last(b, record) < numbersMax)
 }
 
-func (w *queueWorld) mayPark(b *queueBroker, record int) bool {
-	return w.again(b, record) && w.tries(b, record) >= w.Attempts
+func (w *queueWorld) mayDeadLetter(b *queueBroker, record int) bool {
+	return w.again(b, record) && w.attempts(b, record) >= w.Attempts
 }
 
 // mayExtend tells whether an owner gives the worker of a record's last delivery more time.
 // What it has sent to the log already it can't take back; and what was redriven since is
 // nobody's.
 func (w *queueWorld) mayExtend(b *queueBroker, record int) bool {
-	return w.Leases && w.made[record]&(1<<w.last(b, record)) != 0 && b.keeps[record] == 0 && w.tries(b, record) > 0 &&
+	return w.Leases && w.made[record]&(1<<w.last(b, record)) != 0 && b.keeps[record] == 0 && w.attempts(b, record) > 0 &&
 		!w.folds.at(b.view).records[record].over() && (b.owes[record] == 0 || w.Without == ExtendLate)
 }
 
@@ -302,13 +302,13 @@ func (w *queueWorld) mayHandOutAgain(b *queueBroker, record int) bool {
 	return b.owes[record] != 0 && !r.over() && uint8(r.Number) == b.owes[record]
 }
 
-func (w *queueWorld) park(b *queueBroker, record int) {
-	if !w.commit(b, change{what: aParking, record: uint8(record), number: w.last(b, record)}) {
+func (w *queueWorld) deadLetter(b *queueBroker, record int) {
+	if !w.commit(b, change{what: aDeadLetter, record: uint8(record), number: w.last(b, record)}) {
 		return
 	}
-	w.tell("%c parks record %d", b.name, record)
-	w.count(parkings)
-	b.owes[record] = parked
+	w.tell("%c dead-letters record %d", b.name, record)
+	w.count(deadLetters)
+	b.owes[record] = deadLetter
 	w.hear(b)
 }
 

@@ -64,7 +64,7 @@ func (w *queueWorld) append() {
 	w.tell("record %d is appended", end)
 }
 
-// redrive sends a parked record back to work, as somebody wants.
+// redrive sends a dead letter back to work.
 func (w *queueWorld) redrive() {
 	o := w.pick(w.Records)
 	to, taken := w.folds.try(w.log, change{what: aRedriving, record: uint8(o)})
@@ -98,7 +98,7 @@ func (w *queueWorld) deliver(b *queueBroker, record, number int) {
 	}
 }
 
-// answer lets a worker say what became of a delivery. The log takes it whoever makes the
+// answer lets a worker answer for a delivery. The log takes it whichever broker makes the
 // commit: that the broker has seen the log is a step of its own.
 func (w *queueWorld) answer() {
 	o := w.pick(w.Records)
@@ -131,7 +131,7 @@ func (w *queueWorld) token(record, number int) uint8 {
 // state says whether it counts.
 func (w *queueWorld) ack(record, number int) {
 	c := change{what: anAck, record: uint8(record), number: w.token(record, number)}
-	if w.refusedUnlooked(record, number, c) {
+	if w.refusedUnsynced(record, number, c) {
 		return
 	}
 	was := w.known().records[record]
@@ -155,12 +155,12 @@ func (w *queueWorld) ack(record, number int) {
 	}
 }
 
-// nack mirrors a worker that gives a record back: it is parked after its last attempt.
+// nack mirrors a worker that puts a record back: it becomes a dead letter after its last attempt.
 func (w *queueWorld) nack(record, number int) {
 	was := w.known().records[record]
 	c := change{what: aNack, record: uint8(record), number: w.token(record, number)}
 	if int(c.number)-int(was.Redriven) >= w.Attempts {
-		c.what = aParking
+		c.what = aDeadLetter
 	}
 	to, taken := w.tryAnswer(c, was)
 	if !taken {
@@ -184,7 +184,7 @@ func (w *queueWorld) tryAnswer(c change, was recordState) (to fold, taken bool) 
 	return w.folds.try(w.log, c)
 }
 
-// counted looks at an answer that was taken.
+// counted checks an answer that was taken.
 func (w *queueWorld) counted(record, number int, was recordState) {
 	if base := int(w.base[record]); number <= base {
 		w.violate(LastCounts, "what delivery %d of record %d says counts, though it was redriven after delivery %d", number, record, base)
@@ -197,7 +197,7 @@ func (w *queueWorld) counted(record, number int, was recordState) {
 	}
 }
 
-// refused looks at an answer that was not. It changes nothing.
+// refused checks an answer that was refused. It changes nothing.
 func (w *queueWorld) refused(record, number int, was recordState) {
 	w.tell("the worker of delivery %d of record %d is refused", number, record)
 	w.count(refusals)
@@ -213,9 +213,9 @@ func (w *queueWorld) refused(record, number int, was recordState) {
 	w.undo = w.wrong == nil
 }
 
-// refusedUnlooked lets a broker refuse an acknowledgement by what it knows.
-func (w *queueWorld) refusedUnlooked(record, number int, c change) bool {
-	if w.Without != RefuseUnlooked {
+// refusedUnsynced lets a broker refuse an acknowledgement by what it knows.
+func (w *queueWorld) refusedUnsynced(record, number int, c change) bool {
+	if w.Without != RefuseUnsynced {
 		return false
 	}
 	b := &w.brokers[w.pick(w.Brokers)]

@@ -21,19 +21,19 @@ const (
 	deletions
 	tails
 	lateData      // uploads of data objects that landed late
-	renewals      // data objects uploaded anew, since the first was below the floor
+	renewals      // data objects uploaded again, since the first was below the floor
 	sweeps        // orphans swept
 	dataDeletions // data objects deleted that a commit had referred to
 	losses        // by a store that breaks its promise
 	alarms        // brokers that halted after one
 
-	doubts        // records that a lost owner may have handed out
+	uncertains    // records that a lost owner may have handed out
 	handOuts      // for the first time
-	staleHandOuts // by who does not own the queue any more
+	staleHandOuts // by former owners
 	againOuts     // further attempts
-	parkings      // by owners
-	fenced        // commits of who does not own the queue any more, refused
-	ownerlessAcks // while nobody owned the queue
+	deadLetters   // by owners
+	fenced        // refused commits of former owners
+	ownerlessAcks // while the queue had no owner
 	refusals      // answers of deliveries that were not the last
 	retries       // acknowledgements of what was done already
 	nacks
@@ -45,7 +45,7 @@ const (
 )
 
 // queueEvents is the first of those of queues.
-const queueEvents = doubts
+const queueEvents = uncertains
 
 // Counts are how often things happened.
 type Counts [events]int
@@ -59,9 +59,9 @@ func (c *Counts) add(o Counts) {
 func (c Counts) String() string {
 	names := [events]string{"acknowledged", "lost races", "lost replies", "loads", "unknown outcomes", "ghosts",
 		"404 of written slots", "crashes", "deletions", "ends of the log",
-		"late uploads", "uploads anew", "orphans swept", "data objects deleted",
+		"late uploads", "repeated uploads", "orphans swept", "data objects deleted",
 		"losses", "alarms",
-		"records in doubt", "first hand-outs", "hand-outs by who was the owner", "further hand-outs", "parkings",
+		"uncertain records", "first hand-outs", "hand-outs by former owners", "further hand-outs", "dead letters",
 		"commits of lost owners refused", "answers without an owner", "late answers refused", "acknowledgements again",
 		"put back", "redriven", "leases extended", "releases with records out", "owners crashed"}
 	var list []string

@@ -32,7 +32,7 @@ type world struct {
 	losses      int      // what the store has lost so far
 
 	first [slotsMax + 1]commit // the first ever created in each slot
-	acked commits              // what was acknowledged, where it is looked at for itself
+	acked commits              // what was acknowledged, where AckDurable is checked by itself
 	void  uint16               // payloads of which it was said that they are not committed
 
 	brokers [brokersMax]broker
@@ -180,7 +180,7 @@ func (w *world) reply() {
 	r := w.replies[i]
 	w.replies = slices.Delete(slices.Clone(w.replies), i, i+1)
 	if w.now+w.Skew-r.at > w.Margin && w.Without != LateReply {
-		w.undo = true // whoever waited has given up: it would seem that time falls
+		w.undo = true // every sender has given up: time would seem to fall
 		return
 	}
 	for b := range w.living() {

@@ -81,7 +81,7 @@ func (s *shift) attempted(at int, epoch uint64, offset int64, number uint32) {
 }
 
 func putBack(offset int64, number uint32, dead bool, reason string) *format.RecordPutBack {
-	return &format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: offset, Number: number}, NotBefore: 7e6, Parked: dead, Reason: reason}
+	return &format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: offset, Number: number}, NotBefore: 7e6, DeadLetter: dead, Reason: reason}
 }
 
 // work has a record handed out and done.

@@ -300,14 +300,14 @@ func (s *simulation) tellPutBack(w *work, x *format.RecordPutBack, at moment, re
 	}
 	j := w.job(p)
 	e := event{at: at, what: wasPutBack, attempt: x.Number, attemptsBefore: j.attemptsBefore, rest: rest, reason: x.Reason}
-	if x.Parked {
+	if x.DeadLetter {
 		e.what = wasDeadLettered
 		dead.add(w, p)
 	}
-	if attempts := x.Number - j.attemptsBefore; x.Parked != (attempts >= w.config.Attempts) {
-		s.history.violate("AtMost", "slot %d: attempt %d of %v in queue %d of %d, and dead-lettered is %v", at.seq, attempts, p, w.id, w.config.Attempts, x.Parked)
+	if attempts := x.Number - j.attemptsBefore; x.DeadLetter != (attempts >= w.config.Attempts) {
+		s.history.violate("AtMost", "slot %d: attempt %d of %v in queue %d of %d, and dead-lettered is %v", at.seq, attempts, p, w.id, w.config.Attempts, x.DeadLetter)
 	}
-	j.attempt, j.deadLettered = x.Number, x.Parked
+	j.attempt, j.deadLettered = x.Number, x.DeadLetter
 	j.events = append(j.events, e)
 }
 
