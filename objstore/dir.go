@@ -38,16 +38,16 @@ const (
 // An object's name appears by link(2), which fails if the name is taken, after
 // its bytes were fsynced. A name that appeared is lost in a crash until its
 // directory is fsynced, and another process may see it before that; so "created",
-// "exists" and "found" are answered only once the directory was fsynced since
-// the name appeared, by whomever it was linked. List does not wait for that:
-// names alone tell a client nothing, and whoever acts on one Gets it first.
+// the store answers "exists" and "found" only after the directory was fsynced since
+// the name appeared, whichever process linked it. List does not wait for that:
+// a client that acts on a name Gets the object first.
 //
-// After an fsync that fails nobody knows what is on the disk, and trying again
-// may answer success for pages the kernel has dropped. So the store stops:
+// After an fsync that fails it is unknown what is on the disk, and trying again
+// may answer success for pages that the kernel has dropped. So the store stops:
 // that request and all later ones answer [ErrStopped].
 //
 // A directory that is moved away or replaced while it is open stops the store
-// too, before anything is answered from where nobody would look for it.
+// too, before it answers from the directory at the wrong place.
 //
 // The store's clock is this machine's wall clock, which must not step back by
 // more than an hour. Network file systems are as good as their link(2), fsync
@@ -94,10 +94,9 @@ func openDir(dirPath string, fsync func(*os.File) error) (*Dir, error) {
 	return d, nil
 }
 
-// OpenDirReadOnly opens the store in an existing directory for those who only
-// look: it writes nothing at all, refuses Create and Delete, and works where
-// nothing may be written. What a Get finds need not outlast a crash, so it is of
-// no use to a broker.
+// OpenDirReadOnly opens the store in an existing directory for reading: it writes
+// nothing at all, refuses Create and Delete, and works on a read-only file system.
+// What a Get finds need not outlast a crash, so a broker can't use it.
 func OpenDirReadOnly(dirPath string) (*Dir, error) {
 	d := &Dir{now: time.Now, readOnly: true}
 	if err := d.pin(dirPath); err != nil {
@@ -132,7 +131,7 @@ func (d *Dir) openRoot(dirPath string) error {
 		p = filepath.Dir(p)
 		f, err := os.Open(p)
 		if errors.Is(err, fs.ErrPermission) {
-			break // then it wasn't one of ours that made an entry in it
+			break // this process made no entry in it
 		}
 		if err != nil {
 			return err
@@ -158,8 +157,8 @@ func (d *Dir) pin(dirPath string) (err error) {
 	return nil
 }
 
-// prepare removes what dead processes left and finds out whether the store can
-// be written to.
+// prepare removes what dead processes left and checks that the store can be
+// written to.
 func (d *Dir) prepare() error {
 	if err := d.root.Mkdir(tempDir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -189,7 +188,7 @@ func (d *Dir) prepare() error {
 	return d.root.Remove(temp.name)
 }
 
-// Close lets go of the directory. Requests in progress may fail.
+// Close closes the directory. Requests in progress may fail.
 func (d *Dir) Close() error { return d.root.Close() }
 
 // time is the store's clock. UTC drops the monotonic reading: comparing two of
@@ -244,7 +243,7 @@ func (d *Dir) create(ctx context.Context, key string, parts [][]byte) (exists bo
 		return false, err
 	}
 	// A temporary file that stays behind does no harm, and the next open
-	// removes it; so an error here is none of the caller's.
+	// removes it, so the caller does not get this error.
 	defer func() { _ = d.root.Remove(temp.name) }()
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -284,8 +283,8 @@ func (d *Dir) writeTemp(parts [][]byte) (tempFile, error) {
 		err = closeErr
 	}
 	if err != nil {
-		// Without this a full disk would fill up with the files of those who
-		// try again.
+		// Without this, callers that try again would fill a full disk with
+		// temporary files.
 		return tempFile{}, errors.Join(err, d.root.Remove(name))
 	}
 	return tempFile{name: name, modTime: modTime}, nil
@@ -388,7 +387,7 @@ func (d *Dir) delete(ctx context.Context, key string) error {
 	if err := d.root.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// Also if the name was gone: whoever removed it may not have come so far.
+	// Also if the name was gone: the process that removed it may not have fsynced yet.
 	return d.sync(ctx, dir)
 }
 

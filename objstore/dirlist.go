@@ -28,7 +28,7 @@ func (d *Dir) List(ctx context.Context, prefix, after string, limit int) (Page, 
 	limit = pageLimit(limit)
 	page := Page{Time: d.time()} // before the list is evaluated
 	walk := listing{dir: d, prefix: prefix, after: after, keep: limit + 1}
-	// Only the directory part of the prefix is a place to look at.
+	// Only the directory part of the prefix leads to a directory.
 	if err := walk.descend(ctx, prefix[:strings.LastIndexByte(prefix, '/')+1]); err != nil {
 		return Page{}, fmt.Errorf("list %s: %w", prefix, err)
 	}
@@ -88,8 +88,8 @@ func (d *Dir) readNames(ctx context.Context, base string, visit func(fs.DirEntry
 	}
 }
 
-// noNames judges why a directory can't be read. Nothing is below what is not there,
-// nor below an object; but what is neither a directory nor an object may hide objects.
+// noNames decides what it means that a directory can't be read. A missing directory or an
+// object has no names below it; anything else may hide objects.
 func (d *Dir) noNames(base string, err error) error {
 	if e, mode, found := d.notDirectory(path.Clean(base)); found && !mode.IsRegular() {
 		return e

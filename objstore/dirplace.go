@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// place is where a directory was when it was opened.
+// place is the path and the inode of a directory when it was opened.
 type place struct {
 	path string
 	info fs.FileInfo
@@ -25,7 +25,7 @@ func (d *Dir) checkPlace() error {
 	}
 	d.stopped.CompareAndSwap(nil, &stopReason{
 		what: d.place.path, err: errElsewhere,
-		todo: "what was written last is in the one that was moved; put the right one in place, then restart",
+		todo: "the last writes are in the moved directory; put the right directory in place, then restart",
 	})
 	return d.stopped.Load()
 }

@@ -44,14 +44,14 @@ func (d *Dir) syncFile(f *os.File) error {
 }
 
 // directory is one directory of the store, whose own name is durable. Fsyncs
-// of it are shared: one is in flight at most, and all who come meanwhile wait
-// for the same next one.
+// of it are shared: one is in flight at most, and all callers that come meanwhile
+// wait for the same next one.
 type directory struct {
 	path  string
-	baton chan struct{} // capacity 1: who put a value in it may fsync
+	baton chan struct{} // capacity 1: the caller that put a value in it may fsync
 
 	mu     sync.Mutex
-	queued *syncRound // the round that has not begun; nil if there is none
+	queued *syncRound // the round that has not begun, or nil
 	synced time.Time  // wall clock as the last fsync that succeeded began
 }
 
@@ -122,14 +122,14 @@ func (d *Dir) sync(ctx context.Context, dir *directory) error {
 	select {
 	case dir.baton <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err() // the others, or whoever comes next, see to the round
+		return ctx.Err() // another caller runs the round
 	}
 	defer func() { <-dir.baton }()
 	if round.done {
 		return round.err
 	}
 	dir.mu.Lock()
-	dir.queued = nil // who comes from here on may have linked too late for this one
+	dir.queued = nil // later callers may have linked too late for this round
 	dir.mu.Unlock()
 	begun := d.time()
 	round.done, round.err = true, d.syncDirectory(dir.path)
@@ -144,8 +144,8 @@ func (d *Dir) sync(ctx context.Context, dir *directory) error {
 func (d *Dir) syncDirectory(dirPath string) error {
 	f, err := d.root.Open(dirPath)
 	if err != nil {
-		// Nothing was fsynced and nothing is taken for durable: no reason to
-		// stop, as too many open files pass.
+		// Nothing was fsynced and nothing counts as durable, so the store need
+		// not stop: too many open files are a temporary problem.
 		return fmt.Errorf("fsync %s: %w", dirPath, err)
 	}
 	defer func() { _ = f.Close() }() // the fsync has told all there is
@@ -176,8 +176,8 @@ func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
 	return nil
 }
 
-// covers tells whether the last fsync began surely after the file got its
-// name. link(2) sets the inode's change time, which nobody can set at will.
+// covers reports whether the last fsync began surely after the file got its
+// name. link(2) sets the inode's change time, which no program can set at will.
 func (dir *directory) covers(info fs.FileInfo) bool {
 	changed, ok := changeTime(info)
 	if !ok {
@@ -199,7 +199,7 @@ type durableNames struct {
 const durableNamesMax = 8192
 
 // add takes the modification time along so that a name that is deleted and
-// created anew by another process is not taken for the one that was fsynced.
+// created again by another process is not taken for the one that was fsynced.
 func (n *durableNames) add(key string, modTime time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

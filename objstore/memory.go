@@ -157,7 +157,7 @@ func (m *Memory) List(ctx context.Context, prefix, after string, limit int) (Pag
 }
 
 // sortLocked makes sorted hold exactly the keys of objects, in order. A key
-// that was deleted and created anew stands in it twice until then.
+// that was deleted and created again is in it twice until then.
 func (m *Memory) sortLocked() {
 	if !m.dirty {
 		return

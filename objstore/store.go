@@ -33,7 +33,7 @@ var (
 	ErrNotRegular = errors.New("it is not a regular file")
 
 	// ErrStopped is returned by a store that refuses all further requests
-	// because it can't keep its promises any more, such as a directory whose
+	// because it can no longer keep its promises, such as a directory whose
 	// fsync failed.
 	ErrStopped = errors.New("store stopped")
 )
@@ -71,27 +71,26 @@ type Store interface {
 	Delete(ctx context.Context, key string) (time.Time, error)
 }
 
-// Finder is a [Store] that looks for single objects at less cost than it lists
+// Finder is a [Store] that finds single objects at less cost than it lists
 // them. A directory is one: to list a part of its names it reads all of them.
 type Finder interface {
 	Store
 
-	// FirstMissing returns the index of the first of keys under which no object
-	// is, or len(keys) if all are there. It looks for each of them after it was
-	// called.
+	// FirstMissing returns the index of the first key without an object, or
+	// len(keys). It asks for each object after it was called.
 	FirstMissing(ctx context.Context, keys []string) (int, error)
 }
 
-// Walker is a [Store] that can hold what is no object: a directory.
+// Walker is a [Store] that can hold other things than objects: a directory.
 type Walker interface {
 	Store
 
-	// Walk calls visit with the path of everything that stands in the store, as a
-	// key has it, and what it is: a regular file, a directory or anything else. The
-	// order is none in particular. It leaves out names that no key has.
+	// Walk calls visit with the path of everything in the store, in the form of a
+	// key, and its mode: a regular file, a directory or anything else. The
+	// order is unspecified. It leaves out names that no key can have.
 	Walk(ctx context.Context, visit func(path string, mode fs.FileMode)) error
 
-	// Path returns where on this machine a key's object stands.
+	// Path returns the path of a key's object on this machine.
 	Path(key string) string
 }
 
@@ -109,7 +108,7 @@ type Object struct {
 type Page struct {
 	// Keys are full keys, ascending.
 	Keys []string
-	// More tells that further keys follow the last one.
+	// More: further keys follow the last one.
 	More bool
 	// Time is the store's time, not later than the List's evaluation.
 	Time time.Time

@@ -12,19 +12,19 @@ import (
 )
 
 // Secret is what the owner of an API key has: 256 random bits, and the key's id
-// so that a broker knows which one to compare with. Because nobody can try out
-// 2^256 of them, one SHA-256 with a salt protects it; stretching, as for a
-// password, would protect it no better and cost every request.
+// so that a broker knows which key to compare with. Because 2^256 secrets can't be
+// tried out, one SHA-256 with a salt protects it. Stretching, as for a
+// password, would protect it no better, and every request would pay for it.
 type Secret struct {
 	ID   uint64
 	bits [32]byte
 }
 
-// secretPrefix makes secrets easy to recognise, also for programs that look for
+// secretPrefix makes secrets easy to recognise, also for programs that search for
 // leaked ones.
 const secretPrefix = "seb_"
 
-// NewSecret returns a secret of a key whose id is yet to come.
+// NewSecret returns a secret without an id. The caller sets the id when it is known.
 func NewSecret() (s Secret) {
 	rand.Read(s.bits[:])
 	return s
@@ -52,20 +52,20 @@ func ParseSecret(text string) (s Secret, ok bool) {
 	return s, true
 }
 
-// Hash is what the log keeps of a secret.
+// Hash returns the hash of a secret that the log has.
 func (s Secret) Hash(salt [16]byte) [32]byte {
 	return sha256.Sum256(append(salt[:], s.bits[:]...))
 }
 
-// signer is the key that signs URLs. It is the secret's own, so that who only
-// knows what the log keeps can check signatures and not make any.
+// signer is the key that signs URLs. It follows from the secret, so that a reader of the log
+// can check signatures but not make them.
 func (s Secret) signer() ed25519.PrivateKey {
 	mac := hmac.New(sha256.New, s.bits[:])
 	mac.Write([]byte("seb signed url key"))
 	return ed25519.NewKeyFromSeed(mac.Sum(nil))
 }
 
-// Public checks what the secret signs. The log keeps it.
+// Public returns the public key for the signatures of the secret. The log has it.
 func (s Secret) Public() (p [32]byte) {
 	copy(p[:], s.signer().Public().(ed25519.PublicKey))
 	return p

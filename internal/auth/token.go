@@ -17,7 +17,7 @@ import (
 //	    17   64 Ed25519 signature of "seb read token\n", bytes 0 to 16, and the topic's name
 //
 // The log has the public half of every key, so any broker can check a token, and
-// nobody who reads the bucket can make one.
+// a reader of the bucket can't make one.
 const (
 	tokenVersion   = 1
 	tokenFixedSize = 17
@@ -61,7 +61,7 @@ func ParseToken(text string) (t Token, ok bool) {
 	return t, true
 }
 
-// SignedBy tells whether the secret of that public half has signed the token for a topic.
+// SignedBy reports whether the secret of a public key has signed the token for a topic.
 func (t Token) SignedBy(public [32]byte, topic string) bool {
 	return ed25519.Verify(public[:], signedBytes(t.fixed, topic), t.signature)
 }

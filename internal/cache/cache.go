@@ -1,11 +1,10 @@
-// Package cache keeps verified batches near: in memory, and below that in a
-// directory, so that what was read from the store once need not be paid for
-// again.
+// Package cache keeps verified batches in memory and, below that, in a
+// directory, so that brokers don't pay the store twice for the same batch.
 //
-// It is not a store. Everything in it may vanish or be damaged at any time, and
-// whatever does not verify is a miss, never an error and never wrong bytes. It
-// decides nothing about what is true: its callers put in only bytes that the
-// log's rules allow them to use, under names that are never used again.
+// It is not a store. Everything in it may vanish or be damaged at any time. A batch
+// that does not verify is a miss, never an error and never wrong bytes. The cache
+// does not check the log's rules: its callers put in only bytes that
+// the rules allow them to use, under names that are never reused.
 //
 // The package runs no background work. The only goroutines it starts are those
 // of [Cache.Flight], one for each call under way; [Cache.Close] waits for them.
@@ -46,7 +45,7 @@ type Options struct {
 	MemoryMax int64
 	// Dir holds the disk cache; "" means none. The cache owns the files in it
 	// that match "*.sebcache", and removes them as it likes. It has to belong to
-	// this process's user, and nobody else may write to it.
+	// this process's user, and no other user may write to it.
 	Dir string
 	// DiskBytes bounds the size of the files in Dir; 0 means no disk cache.
 	DiskBytes int64
@@ -76,19 +75,17 @@ type Stats struct {
 // Cache is safe for concurrent use.
 type Cache struct {
 	memory  memory
-	disk    *disk // nil if there is none
+	disk    *disk // nil without a disk cache
 	flights flights
 
 	diskHits, misses atomic.Uint64
 }
 
-// Open opens the cache. Trouble with the directory (it can't be made, is
-// read-only, is in use by another process) does not stop a broker that would
-// work without a cache: the cache then does without a disk, and warns. A lock
-// held by another process is treated so too, since during a rolling restart the
-// old process may still be there for some seconds, and a broker that can serve
-// should. An error means that a bound is negative, or that the directory is
-// unsafe: see [ErrUnsafe].
+// Open opens the cache. A directory that can't be made, is read-only or is locked by
+// another process does not stop a broker, which works without a disk cache: Open
+// logs a warning and uses memory only. During a rolling restart the
+// old process may hold the lock for some seconds. An error means that a bound is
+// negative, or that the directory is unsafe: see [ErrUnsafe].
 func Open(opts Options) (*Cache, error) {
 	if opts.MemoryMax < 0 || opts.DiskBytes < 0 {
 		return nil, fmt.Errorf("open cache: %d bytes of memory and %d of disk: neither may be negative", opts.MemoryMax, opts.DiskBytes)
@@ -136,9 +133,9 @@ func (c *Cache) Get(r Range) []byte {
 
 // Add puts the batch b, which was committed just now, into memory only: it is
 // the likeliest to be read, and the cheapest to fetch again later. The cache
-// takes b over; it must not change any more. A batch that is plainly not the
-// one that r names is ignored. So that memory is counted right, b should be an
-// allocation of its own: a part of something larger keeps all of that alive.
+// owns b from now on, so the caller must not change it. Add ignores a batch that is
+// plainly not the one that r names. b should be an allocation of its own, so
+// that the cache counts its memory right: a part of a larger one keeps all of it alive.
 func (c *Cache) Add(r Range, b []byte) {
 	if matches(r, b) {
 		c.memory.add(r, b)
@@ -146,7 +143,7 @@ func (c *Cache) Add(r Range, b []byte) {
 }
 
 // AddFetched puts the batch b, which came from the store and was verified, into
-// memory and onto disk. For the rest it is as Add.
+// memory and onto disk. Otherwise it is like Add.
 func (c *Cache) AddFetched(r Range, b []byte) {
 	if !matches(r, b) {
 		return
@@ -157,7 +154,7 @@ func (c *Cache) AddFetched(r Range, b []byte) {
 	}
 }
 
-// matches tells whether b can be the batch that r names, without reading all of it.
+// matches reports whether b can be the batch that r names, without reading all of it.
 func matches(r Range, b []byte) bool {
 	return len(b) >= record.HeaderSize && uint64(len(b)) == uint64(r.Size) && record.CRC(b) == r.CRC
 }
@@ -183,8 +180,8 @@ func (c *Cache) Stats() Stats {
 	return s
 }
 
-// Close waits for the flights under way and gives the directory free. The cache
-// goes on from memory for whoever still asks; new flights get [ErrClosed].
+// Close waits for the flights under way and unlocks the directory. The cache still
+// serves from memory; new flights get [ErrClosed].
 func (c *Cache) Close() error {
 	c.flights.close()
 	if c.disk != nil {

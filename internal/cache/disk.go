@@ -77,7 +77,7 @@ type segment struct {
 	id     uint64
 	path   string
 	size   int64 // of the file; what is being written is included
-	full   bool  // nothing is appended any more
+	full   bool  // no more entries are appended
 	hashes []uint64
 }
 
@@ -176,7 +176,7 @@ func (d *disk) readFailed(h uint64, p place, err error) {
 	evicted := !slices.Contains(d.segments, p.seg)
 	d.mu.Unlock()
 	switch {
-	case evicted: // by us, since we looked it up
+	case evicted: // by this process, after the lookup
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, io.EOF):
 		d.foundCorrupt(p.seg.path, err)
 		d.mu.Lock()
@@ -197,8 +197,8 @@ func (d *disk) forget(h uint64, p place) {
 	}
 }
 
-// add writes an entry, unless it is there already. Whatever goes wrong means
-// that it isn't cached.
+// add writes an entry, unless it is there already. After any failure the batch just is not
+// cached.
 func (d *disk) add(r Range, b []byte) {
 	h := d.hash(r)
 	p, ok := d.reserve(h, entrySize(r))
@@ -217,10 +217,10 @@ func (d *disk) add(r Range, b []byte) {
 	}
 }
 
-// writeFailed ends a segment: what is written after a hole would not be found
-// at the next start. Without an entry in it the segment goes, so that a disk
-// that takes nothing doesn't gather empty files. On a full disk the oldest
-// segment goes too: the cache gives way to whoever needs the room.
+// writeFailed ends a segment, because the next start would not find entries after a
+// hole. It removes a segment without entries, so that empty files don't add up on a
+// disk that takes no writes. On a full disk it also removes the oldest
+// segment, to free space for other programs.
 func (d *disk) writeFailed(s *segment, err error) {
 	var dropped []*segment
 	d.mu.Lock()
@@ -257,7 +257,7 @@ func (d *disk) write(p place, header, b []byte) error {
 }
 
 // reserve finds room for an entry of n bytes at the end of the newest segment,
-// or in a new one; false if there is none, or the entry is there already.
+// or in a new one; false without room, or if the entry is there already.
 func (d *disk) reserve(h uint64, n int64) (place, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -290,8 +290,8 @@ func (d *disk) hasRoomLocked(n int64) bool {
 		len(s.hashes) < d.segmentEntriesMax()
 }
 
-// rollLocked begins a new segment, after dropping as many old ones as it takes
-// the place of. It gives the lock free while it works on files.
+// rollLocked begins a new segment, after dropping old ones to make room for it.
+// It unlocks while it works on files.
 func (d *disk) rollLocked() bool {
 	dropped := d.evictLocked(d.bytesMax-d.segmentBytes, d.indexMax-d.segmentEntriesMax())
 	s := &segment{id: d.nextID, path: d.path(d.nextID)}
@@ -375,7 +375,7 @@ func (d *disk) callFailed(call string, err error) {
 	d.failed++
 	d.mu.Unlock()
 	d.warnFailed.Do(func() {
-		d.log.Warn("disk cache can't be used as it should; going on without it where need be", "dir", d.dir, "call", call, "err", err)
+		d.log.Warn("disk cache failed; some batches are not cached", "dir", d.dir, "call", call, "err", err)
 	})
 }
 

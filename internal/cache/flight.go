@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// ErrClosed is what a flight gets that would begin after Close.
+// ErrClosed is the error of a flight after Close.
 var ErrClosed = errors.New("cache closed")
 
 // flights is the work under way, by key.
@@ -26,10 +26,10 @@ type flight struct {
 }
 
 // Flight calls fn, unless a call for the same key is under way: then it waits
-// for that one's outcome. key must be comparable, and of a type of the caller's
-// own. A caller whose ctx ends leaves with its error and disturbs nobody; when
-// the last one has left, fn's context ends, and whoever comes then begins
-// anew. fn's context carries the values of the ctx that began it, but neither
+// for the result of that call. key must be comparable, and of a type of the caller's
+// own. A caller whose ctx ends gets its error; the other callers still wait. When
+// the last one has left, fn's context ends, and the next caller starts a new
+// call. fn's context has the values of the ctx that began it, but neither
 // its deadline nor its end. fn runs in a goroutine of its own, which Close
 // waits for, so it must heed its context.
 func (c *Cache) Flight(ctx context.Context, key any, fn func(ctx context.Context) error) error {
@@ -75,20 +75,20 @@ func (fs *flights) leave(key any, f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f.callers--; f.callers == 0 {
-		// Under the lock, so that nobody joins a flight whose context ends.
+		// Under the lock, so that no caller joins a flight whose context ends.
 		fs.forgetLocked(key, f)
 		f.cancel()
 	}
 }
 
-// land takes a flight that has its outcome off the list.
+// land removes a flight that has its result.
 func (fs *flights) land(key any, f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.forgetLocked(key, f)
 }
 
-// forgetLocked lets the next caller begin anew, unless one already has.
+// forgetLocked lets the next caller start a new call, unless one has started already.
 func (fs *flights) forgetLocked(key any, f *flight) {
 	if fs.running[key] == f {
 		delete(fs.running, key)

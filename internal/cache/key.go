@@ -14,11 +14,11 @@ import (
 )
 
 // ErrUnsafe is wrapped when the directory, or the key in it, belongs to another
-// user or may be written or read by others: what stands in it may be forged.
+// user, or others may write or read it: its content may be forged.
 var ErrUnsafe = errors.New("the cache directory is not safe")
 
-// key authenticates the entries of a directory. It stands in a file in it, so
-// that the next process can use what this one leaves.
+// key authenticates the entries of a directory. It is in a file there, so
+// that the next process can use the entries of this one.
 type key struct {
 	secret [32]byte
 	aead   cipher.AEAD
@@ -121,7 +121,7 @@ func checkPrivate(path string, forbidden fs.FileMode) error {
 	}
 	info, err := stat(path)
 	if err != nil {
-		return fmt.Errorf("look at cache directory: %w", err)
+		return fmt.Errorf("stat cache directory: %w", err)
 	}
 	switch mode := info.Mode(); {
 	case !ownedByUs(info):

@@ -10,7 +10,7 @@ import (
 
 const checksMode = true
 
-// ownedByUs tells whether a file belongs to the user that runs this process.
+// ownedByUs reports whether a file belongs to the user that runs this process.
 func ownedByUs(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid()

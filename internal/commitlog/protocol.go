@@ -52,8 +52,7 @@ type Listing struct {
 	// At is the store's time of the List of checkpoint/, and the local clock
 	// when it was sent.
 	At Stamp
-	// Checkpoint is the newest checkpoint; 0 if there is none at or above the
-	// applied slot.
+	// Checkpoint is the newest checkpoint at or above the applied slot, or 0.
 	Checkpoint format.Seq
 	// From is the slot from which log/ was listed: the larger of the applied
 	// slot and Checkpoint.
@@ -320,7 +319,7 @@ func (p *Protocol) missing(a Answer) Action {
 		return p.read(a.Seq)
 	case !p.settled && p.more && p.known <= p.applied:
 		// The recovery read beyond a List that was cut off, and found no more. Another
-		// List tells whether this is the end or a hole, behind which commits exist.
+		// List reports whether this is the end or a hole, behind which commits exist.
 		p.more = false
 		p.answers = slices.DeleteFunc(p.answers, func(b Answer) bool { return !b.Found })
 		return Action{Do: DoList, Seq: p.applied}

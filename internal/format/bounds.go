@@ -1,6 +1,6 @@
 package format
 
-// What objects may have in bytes. Readers refuse larger ones before they read
+// Bounds of objects in bytes. Readers refuse larger ones before they read
 // them: a bucket may hold anything under a key of the log.
 const (
 	// ClusterBytesMax is more than seb.json can have.

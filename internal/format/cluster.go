@@ -69,9 +69,9 @@ func encodeAsIs(c Cluster) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// DecodeCluster reads seb.json. It takes nothing that differs in a single byte
-// from what Seb has written: two brokers with different ideas of D or of whose
-// log it is would be worse than one that does not start.
+// DecodeCluster reads seb.json. It refuses a file that differs in a single byte
+// from what Seb has written: two brokers with different values of D or of the
+// cluster would be worse than one that does not start.
 func DecodeCluster(b []byte) (Cluster, error) {
 	var c Cluster
 	if err := json.Unmarshal(b, &c); err != nil {

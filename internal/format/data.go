@@ -28,7 +28,7 @@ type DataHead struct {
 }
 
 // EncodeDataHead returns prologue and head; the payload follows in the object.
-// h.Ref.Size is not looked at.
+// It ignores h.Ref.Size.
 func EncodeDataHead(h *DataHead) []byte {
 	b := make([]byte, PrologueSize, DataPayloadStart)
 	b = append(b, h.Cluster[:]...)

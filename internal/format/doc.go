@@ -1,8 +1,8 @@
-// Package format turns what Seb stores into bytes and back: commits, data objects,
-// checkpoints and seb.json, and the keys under which they stand. docs/format.md
+// Package format encodes and decodes what Seb stores: commits, data objects,
+// checkpoints and seb.json, and their keys. docs/format.md
 // describes each field. Decoding survives any bytes: it returns an error that wraps
 // [ErrCorrupt], [ErrVersion] or [ErrForeign], and never takes more memory than the
 // bytes that it was given justify.
 //
-// It does not know what the items of a commit mean: that is internal/state's business.
+// It does not know what the entries of a commit mean: internal/state does.
 package format

@@ -96,14 +96,14 @@ type PartitionsAdded struct {
 // object whose key's seq is below Seq.
 type DataFloor struct{ Seq Seq }
 
-// StartMoved gives up the records of a partition before an offset.
+// StartMoved drops the records of a partition before an offset.
 type StartMoved struct {
 	Topic     uint64
 	Partition uint32
 	Start     int64
 }
 
-// TopicConfigured puts a topic's config in the place of the one before.
+// TopicConfigured replaces a topic's config.
 type TopicConfigured struct {
 	Topic  uint64
 	Config TopicConfig
@@ -115,12 +115,12 @@ type TopicConfig struct {
 	RetentionBytes int64 // per partition
 }
 
-// AppendKeyed remembers an append by its idempotency key, or one of several that were
-// asked for together with other things, or that such a request had none. It follows the
-// batches of its records, in the same commit.
+// AppendKeyed keeps the answer to an append by its idempotency key. The append may be one of
+// several of a request, or the request may have none. The entry follows the batches of its
+// records, in the same commit.
 type AppendKeyed struct {
 	Topic uint64
-	// Key is a hash of the key and what it is for, Print one of the request.
+	// Key is a hash of the key and what it is for, Print a hash of the request.
 	Key, Print Digest
 	// Ranges ascend by partition, then by base.
 	Ranges []KeyedRange
@@ -299,8 +299,8 @@ func fixedItemSize(kind uint16) int64 {
 	}
 }
 
-// decodeBatch also checks that the bytes it points at lie inside their object,
-// so that nobody behind it has to.
+// decodeBatch also checks that the bytes it points at are inside their object,
+// so that its callers need not.
 func decodeBatch(b []byte, c *Commit) (*Batch, error) {
 	x := &Batch{
 		Topic:     le.Uint64(b),

@@ -1,7 +1,7 @@
 package format
 
-// The items about API keys. What a key's secret is nobody but its owner knows:
-// the log holds what a secret can be checked with.
+// The entries about API keys. Only the owner of a key knows its secret. The log has
+// a hash by which brokers check it.
 //
 //	9 key created:
 //	  offset size meaning

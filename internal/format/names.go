@@ -13,7 +13,7 @@ type Seq uint64
 // Hash is the SHA-256 of a commit's prologue and head. The zero Hash precedes slot 1.
 type Hash [32]byte
 
-// ClusterID names a bucket's log; every object bears it.
+// ClusterID names a bucket's log; every object has it.
 type ClusterID [16]byte
 
 // Nonce makes the bytes of every claim unique, so that its writer knows its own.
@@ -26,7 +26,7 @@ func (c ClusterID) String() string { return hex.EncodeToString(c[:]) }
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // Tag returns the first 64 bits of the nonce, which tell a commit's object from
-// any other that may have stood under the same key.
+// any other that may have had the same key.
 func (n Nonce) Tag() uint64 { return le.Uint64(n[:]) }
 
 // The keys of a bucket, below its prefix.

@@ -15,7 +15,7 @@ package format
 //	20 records done: queue (uint64), partition (uint32), 0 (uint32),
 //	   then for each run: first offset (int64), records (uint32), attempt that did them (uint32)
 //	21 record put back: queue (uint64), partition (uint32), attempt that failed (uint32), offset (int64),
-//	   not before, in microseconds (int64), flags (uint32: bit 0 = parked), 0 (uint32), reason
+//	   not before, in microseconds (int64), flags (uint32: bit 0 = dead letter), 0 (uint32), reason
 //	22 records redriven: queue (uint64), partition (uint32), 0 (uint32), then each offset (int64)
 //	23 queue purged: queue (uint64), partition (uint32), 0 (uint32), first offset that stays (int64)
 //	24 records delayed: topic (uint64), partition (uint32), records (uint32), first offset (int64),
@@ -55,10 +55,10 @@ type QueueConfig struct {
 // QueueDeleted forgets a queue.
 type QueueDeleted struct{ ID uint64 }
 
-// QueueOwned makes a broker the one that hands out a queue's records.
+// QueueOwned makes a broker the owner of a queue, which hands out its records.
 type QueueOwned struct {
 	Queue, Epoch uint64
-	// Windows are, by partition, the offsets below which fresh records may be handed out.
+	// Windows are the dispatch limits by partition: the owner may hand out new records below them.
 	Windows []int64
 	Address string
 }
@@ -66,14 +66,15 @@ type QueueOwned struct {
 // QueueReleased leaves a queue without an owner.
 type QueueReleased struct{ Queue, Epoch uint64 }
 
-// WindowMoved lets the owner hand out further fresh records.
+// WindowMoved changes the dispatch limit of a partition: the owner may hand out new records
+// below it.
 type WindowMoved struct {
 	Queue, Epoch uint64
 	Partition    uint32
 	Window       int64
 }
 
-// RecordsAttempted counts deliveries before they are made.
+// RecordsAttempted counts deliveries before the owner makes them.
 type RecordsAttempted struct {
 	Queue, Epoch uint64
 	Partition    uint32
@@ -93,7 +94,7 @@ type RecordsDone struct {
 	Runs      []Run // ascending by offset, disjoint
 }
 
-// Run is Count records from Offset on whose delivery had that number.
+// Run is Count records from Offset on that were done by the attempt Number.
 type Run struct {
 	Offset        int64
 	Count, Number uint32
@@ -108,27 +109,27 @@ type RecordPutBack struct {
 	Partition uint32
 	Attempt
 	NotBefore  int64 // microseconds since 1970
-	DeadLetter bool  // it is not handed out again unless it is redriven
+	DeadLetter bool  // the record is handed out again only after a redrive
 	Reason     string
 }
 
-// RecordsRedriven takes parked records back to work, with all the attempts that a queue
-// allows. The next delivery has the number that follows all the same.
+// RecordsRedriven sends dead letters back to work, with all the attempts that a queue
+// allows. The number of the next delivery continues from the last one.
 type RecordsRedriven struct {
 	Queue     uint64
 	Partition uint32
 	Offsets   []int64 // ascending
 }
 
-// QueuePurged does away with all work before an offset.
+// QueuePurged drops all work before an offset.
 type QueuePurged struct {
 	Queue     uint64
 	Partition uint32
 	Before    int64
 }
 
-// RecordsDelayed says from when on queues hand out records that its commit appends. It
-// follows the batches of these. No record is in two of them.
+// RecordsDelayed delays the delivery by queues of records that its commit appends. It
+// follows their batches. No record is in two such entries.
 type RecordsDelayed struct {
 	Topic            uint64
 	Partition, Count uint32

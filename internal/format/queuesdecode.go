@@ -2,7 +2,7 @@ package format
 
 import "fmt"
 
-// decodeQueueItem decodes an item about queues; ok tells whether the kind is one.
+// decodeQueueItem decodes an item about queues; ok reports whether the kind is one.
 func decodeQueueItem(kind uint16, b []byte) (_ Item, ok bool, err error) {
 	var it Item
 	switch kind {

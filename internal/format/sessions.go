@@ -1,14 +1,14 @@
 package format
 
-// The item about sessions. A session is one start of a broker; its key pair is made when it
-// starts and never leaves its memory, so whoever proves to have the private half of a public
-// key that stands here is a broker of this log, and that one.
+// The entry about sessions. A session is one start of a broker. The broker makes its key pair
+// when it starts, and the private half never leaves its memory. So a peer that proves to have the
+// private half of a public key in the log is that broker.
 //
 //	26 session named: public key (32 bytes, Ed25519), queue (uint64), epoch (uint64);
 //	   the session owns that queue with that epoch, as an item before it in the commit says;
 //	   0 and 0 if it owns none
 //
-// It is not critical: a Seb that does not know it folds everything else alike.
+// It is not critical: a Seb that does not know it applies all other entries alike.
 const (
 	itemSessionNamed = 26
 
@@ -32,7 +32,7 @@ func (s *SessionNamed) append(b []byte) []byte {
 	return le.AppendUint64(le.AppendUint64(b, s.Queue), s.Epoch)
 }
 
-// Sound tells whether the item can stand in a commit.
+// Sound reports whether the item can stand in a commit.
 func (s *SessionNamed) Sound() bool {
 	return s.Session != SessionKey{} && (s.Queue == 0) == (s.Epoch == 0)
 }

@@ -122,7 +122,7 @@ func (c *checker) coverData(key dataKey, size uint32, live bool) {
 	c.data[key] = use
 }
 
-// present tells whether a slot was listed, and not found gone since.
+// present reports whether a slot was listed, and not found gone since.
 func (c *checker) present(s format.Seq) bool { return c.inv.slots.has(s) && !c.gone[s] }
 
 // eachRow tells where every record of a state is said to live.

@@ -77,7 +77,7 @@ func (c *checker) readData(ctx context.Context, ref format.DataRef, rows []row) 
 	return h.Ref.Size, batches, err
 }
 
-// tookData takes note of a data object that was looked at because of commit s,
+// tookData notes a data object that was checked because of commit s,
 // or of a state if s is 0.
 func (c *checker) tookData(r dataResult, s format.Seq) error {
 	key := keyOf(r.ref)
@@ -176,10 +176,10 @@ func (c *checker) tookUnused(r dataResult) error {
 // whose commit still comes: what brokers commit while one of them uploads.
 const inFlightSlots = 1000
 
-// judgeUnused tells whether a commit may still come that refers to a data
+// judgeUnused reports whether a commit may still come that refers to a data
 // object whose upload began at slot s. What was listed before log/ and is
-// referred to by a commit in that List is known to be in use; later commits are
-// not looked at. Only the floor in the state rules them out.
+// referred to by a commit in that List is known to be in use. Later commits are
+// not checked; only the floor in the state rules them out.
 func (c *checker) judgeUnused(s format.Seq) (Class, string) {
 	switch {
 	case c.state != nil && s < c.state.DataFloor():

@@ -88,7 +88,7 @@ type checker struct {
 	state *state.State // as of pos; nil if unknown
 
 	covered format.Seq                 // the newest checkpoint that is sound
-	base    *state.State               // as of it; nil if there is none
+	base    *state.State               // at covered; nil before the first
 	needed  []format.Seq               // absent slots that it points into
 	gone    map[format.Seq]bool        // slots that were listed and are not there
 	lost    format.Seq                 // the last slot whose commit is not known

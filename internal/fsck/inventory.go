@@ -84,7 +84,7 @@ func (inv *inventory) add(key string) {
 	}
 }
 
-// empty tells whether nothing in the bucket is of a log.
+// empty reports whether nothing in the bucket is of a log.
 func (inv *inventory) empty() bool { return !inv.cluster && inv.count() == 0 }
 
 // count returns how many objects there are to check beside seb.json.

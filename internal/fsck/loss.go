@@ -32,8 +32,8 @@ func (l *loss) String() string {
 	return s
 }
 
-// losses finds the records of what is missing in the state at the log's end. It
-// has none for slots that the state knows nothing of.
+// losses finds the records of missing objects in the state at the log's end. It
+// returns none for slots that the state does not know.
 func (c *checker) losses(slots spans, data []dataKey) map[lossKey]*loss {
 	lost := make(map[lossKey]*loss)
 	if c.state == nil || len(slots)+len(data) == 0 {

@@ -50,7 +50,7 @@ func Obstacles(ctx context.Context, store objstore.Store) ([]Obstacle, error) {
 	return obstacles, nil
 }
 
-// isObject tells whether a key is that of an object of the log.
+// isObject reports whether a key is that of an object of the log.
 func isObject(key string) bool {
 	if s, ok := format.ParseSeqKey(format.LogPrefix, key); ok {
 		return s > 0
@@ -62,7 +62,7 @@ func isObject(key string) bool {
 	return ok || key == format.ClusterKey
 }
 
-// isPrefix tells whether a name is that of a directory that holds objects.
+// isPrefix reports whether a name is that of a directory that holds objects.
 func isPrefix(name string) bool {
 	return slices.Contains([]string{format.LogPrefix, format.DataPrefix, format.CheckpointPrefix, format.ProbePrefix}, name+"/")
 }

@@ -19,16 +19,16 @@ const (
 	listPageKeys = 100_000   // what a directory is listed in; S3 has pages of its own
 
 	requestTimeout = 30 * time.Second
-	bytesPerSecond = 256 << 10 // what a request may be as slow as
+	bytesPerSecond = 256 << 10 // the slowest transfer for which a request waits
 	attemptsMax    = 6         // of a request that the store does not answer
 	pauseMin       = 200 * time.Millisecond
 
-	rechecksMax  = 3 // readings before damage or absence is believed
+	rechecksMax  = 3 // reads before damage or absence counts
 	recheckPause = 50 * time.Millisecond
 )
 
-// reader reads from the store, and asks again where an answer may be better
-// then. It is safe for concurrent use.
+// reader reads from the store, and repeats requests whose answer may change.
+// It is safe for concurrent use.
 type reader struct {
 	store   objstore.Store
 	memory  *semaphore.Weighted
@@ -40,7 +40,7 @@ func newReader(store objstore.Store) *reader {
 	return &reader{store: store, memory: semaphore.NewWeighted(memoryMax)}
 }
 
-// hold waits until so many bytes may be held, and returns what gives them back.
+// hold waits until n bytes may be held in memory, and returns a function that releases them.
 func (r *reader) hold(ctx context.Context, bytes int64) (release func(), err error) {
 	bytes = min(bytes, memoryMax)
 	if err := r.memory.Acquire(ctx, bytes); err != nil {
@@ -97,8 +97,8 @@ func (r *reader) try(ctx context.Context, bytes int64, request func(context.Cont
 	}
 }
 
-// believe reads until what is read is sound, or was found damaged or absent a
-// few times in a row: networks and proxies bend bytes, and a store may be late.
+// believe reads until the object is sound, or was found damaged or absent a
+// few times in a row: networks and proxies may damage bytes, and a store may be late.
 func believe(ctx context.Context, read func() error) error {
 	for times := 1; ; times++ {
 		err := read()

@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// Class says what is the matter with an object.
+// Class is the kind of a finding about an object.
 type Class string
 
 // The classes. Missing, corrupt and foreign objects are damage: the log has lost
@@ -41,7 +41,7 @@ const (
 // Classes are all classes, the worst first.
 var Classes = []Class{Missing, Corrupt, Foreign, Newer, Deleted, Orphaned, InUse, Leftover, Stray}
 
-// Damage tells whether the class means that the log is damaged.
+// Damage reports whether the class means that the log is damaged.
 func (c Class) Damage() bool { return c == Missing || c == Corrupt || c == Foreign }
 
 // Finding is what was found out about an object, or a run of slots.
@@ -60,9 +60,9 @@ type Finding struct {
 type Report struct {
 	Cluster string `json:"cluster"`
 	Deep    bool   `json:"deep"`
-	// Complete tells that the check came to its end.
+	// Complete: the check came to its end.
 	Complete bool `json:"complete"`
-	// First and Last are the first and the last slot there is; 0 if there is none.
+	// First and Last are the first and the last slot there is, or 0.
 	First uint64 `json:"first_slot"`
 	Last  uint64 `json:"last_slot"`
 	// What was checked and found to be sound.

@@ -51,7 +51,7 @@ func TestDeepCheckNoticesEveryChangedBit(t *testing.T) {
 	})
 }
 
-// meansNothing tells whether byte at is one that nothing can be compared with:
+// meansNothing reports whether byte at is one that nothing can be compared with:
 // base offset and leader epoch of a batch, which stand outside of its CRC since
 // brokers stamp them.
 func meansNothing(body []byte, at int) bool {

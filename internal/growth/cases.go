@@ -22,7 +22,7 @@ var cases = []growthCase{
 	{"queue-restart", "many queues with a backlog: messages and memory before and after kill -9", queueRestart},
 	{"queue-lost", "a small queue whose broker is killed: how long nothing is handed out, and commits", queueLost},
 	{"lists", "many topics of many partitions: memory while many callers list them", lists},
-	{"dead", "many parked records in one queue: pages of them", dead},
+	{"dead", "many dead letters in one queue: pages of them", dead},
 	{"slow-clients", "clients that send or read slowly: small appends of others", slowClients},
 	{"hostile-clients", "clients that hold memory: appends with another API key, large and small", hostileClients},
 	{"long-read", "reads of many small commits from a slow store (needs SEB_TEST_VERSITYGW)", longRead},

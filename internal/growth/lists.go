@@ -77,7 +77,7 @@ func (b *broker) size(ctx context.Context, path string) (int64, error) {
 	return n, err
 }
 
-// dead parks many records of one queue, and shows a page of them again and again.
+// dead makes many dead letters in one queue, and shows a page of them again and again.
 func dead(ctx context.Context, r *run) error {
 	n := r.size(20_000, 100_000)
 	store, err := r.store()
@@ -107,14 +107,14 @@ func dead(ctx context.Context, r *run) error {
 			tokens[i] = fmt.Sprintf("%q", m.Token)
 		}
 		if len(tokens) == 0 {
-			return fmt.Errorf("%d of %d records are parked, and no more are handed out", deadLetters, n)
+			return fmt.Errorf("%d of %d records are dead letters, and no more are handed out", deadLetters, n)
 		}
 		if _, err := b.ask(ctx, http.MethodPost, queue+"/nack", `{"tokens":[`+strings.Join(tokens, ",")+`]}`); err != nil {
 			return err
 		}
 		deadLetters += len(tokens)
 	}
-	if err := measure(ctx, r, b, fmt.Sprintf("%d parked records, pages of 100", n), func(ctx context.Context, b *broker, _, call int) error {
+	if err := measure(ctx, r, b, fmt.Sprintf("%d dead letters, pages of 100", n), func(ctx context.Context, b *broker, _, call int) error {
 		_, err := b.size(ctx, fmt.Sprintf("%s/dead?limit=100&next=0:%d", queue, call*100%n))
 		return err
 	}); err != nil {

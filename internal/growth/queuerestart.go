@@ -10,7 +10,7 @@ import (
 )
 
 // queueLease is the lease of the queues that are measured here: what a lost broker may have
-// handed out is held back for so long.
+// handed out is held back for that time.
 const queueLease = 30 * time.Second
 
 // queueRestart measures what kill -9 costs the workers of many queues with a backlog.

@@ -2,7 +2,7 @@
 // value: its key, its timestamp, its headers, and what kind of value it is. Reads of
 // one record and pushed records look alike by it.
 //
-// It writes headers and no more: who may see a record, and where it comes from, is
+// It writes headers and no more: which caller may see a record, and where it comes from, is
 // its callers' business. Nothing is lost without a word: such a key as HTTP can't
 // carry comes in base64, and headers that it can't carry are counted.
 package httprecord
@@ -37,7 +37,7 @@ const ContentType = "content-type"
 // Headers are a record's, by name and value in their order.
 type Headers = iter.Seq2[string, []byte]
 
-// Describe sets the headers that say what a raw value can't. A nil key is none.
+// Describe sets the headers for what a raw value can't say. A nil key means no key.
 func Describe(to http.Header, key []byte, at time.Time, headers Headers) {
 	to.Set(TimestampHeader, at.UTC().Format(TimestampLayout))
 	switch {
@@ -73,7 +73,7 @@ func MediaType(headers Headers, otherwise string) string {
 	return otherwise
 }
 
-// Fits tells whether v survives as the value of an HTTP header: text without
+// Fits reports whether v survives as the value of an HTTP header: text without
 // control characters, and without spaces at its ends.
 func Fits[T ~string | ~[]byte](v T) bool {
 	if len(v) > 0 && (v[0] == ' ' || v[len(v)-1] == ' ') || !utf8.ValidString(string(v)) {
@@ -87,7 +87,7 @@ func Fits[T ~string | ~[]byte](v T) bool {
 	return true
 }
 
-// IsToken tells whether s may be part of an HTTP header's name (RFC 9110, 5.6.2).
+// IsToken reports whether s may be part of an HTTP header's name (RFC 9110, 5.6.2).
 func IsToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -20,7 +20,7 @@ func Name(topic string, offset int64) string {
 
 // ParseName takes the name of a file apart, below the directory or prefix that
 // the original was given. batch is false for files that hold no records. A name
-// that looks like a batch's and is none is an error.
+// that has the form of a batch's name and is not valid is an error.
 func ParseName(name string) (topic string, offset int64, batch bool, err error) {
 	if !strings.HasSuffix(name, batchSuffix) {
 		return "", 0, false, nil
@@ -34,7 +34,7 @@ func ParseName(name string) (topic string, offset int64, batch bool, err error) 
 	return topic, offset, true, nil
 }
 
-// IsOffsets tells whether name is that of a list of offsets, which only spares the
+// IsOffsets reports whether name is that of a list of offsets, which only spares the
 // original listing its batches.
 func IsOffsets(name string) bool {
 	base := path.Base(name)

@@ -80,7 +80,7 @@ func (b *Batch) position(i int) int {
 	return int(binary.LittleEndian.Uint32(b.positions[positionBytes*i:]))
 }
 
-// IsBatch tells whether a file begins like a plain or a compressed one.
+// IsBatch reports whether a file begins like a plain or a compressed one.
 func IsBatch(file []byte) bool {
 	plain := len(file) >= headerBytes && string(file[:len(magic)]) == magic && binary.LittleEndian.Uint16(file[4:]) == version
 	return plain || isGzip(file)

@@ -81,7 +81,7 @@ func newTransport(t Target, o Options) *http.Transport {
 	return tr
 }
 
-// send makes one request, and tells what came of it.
+// send makes one request, and returns its result.
 func (c *client) send(ctx context.Context, m *Message) answer {
 	ctx, cancel := context.WithTimeout(ctx, c.target.Timeout)
 	defer cancel()
@@ -107,9 +107,8 @@ func (c *client) send(ctx context.Context, m *Message) answer {
 	return judge(got, said, time.Now())
 }
 
-// someOf reads the beginning of a body, all of a short one, so that its connection can
-// be used again. It counts for nothing what a body says after its status has come, or
-// that it doesn't end, so an error of it doesn't matter.
+// someOf reads the beginning of a body, and all of a short one, so that its connection can
+// be reused. The status has decided the outcome, so errors of the body don't matter.
 func someOf(body io.Reader, giveUp context.CancelFunc) []byte {
 	defer time.AfterFunc(bodyWait, giveUp).Stop()
 	var b bytes.Buffer

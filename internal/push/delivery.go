@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// How long to go on telling a queue what came of a message, and how soon to try again.
+// For how long to report the outcome of a message to a queue, and how soon to try again.
 const (
 	settleMax      = 15 * time.Minute // most outages are over by then
 	settleRetryMin = 100 * time.Millisecond
@@ -17,8 +17,8 @@ const (
 	extendMax      = 5 * time.Second // of a call then
 )
 
-// deliver sees one message through: its request and its outcome. It may begin as long as
-// begin goes on, and go on as long as work does.
+// deliver sends one message and reports its outcome. It starts only while begin lasts, and ends
+// when work ends.
 func (p *Pusher) deliver(begin, work context.Context, stop context.CancelCauseFunc, m *Message) {
 	defer p.gate.settled()
 	era, ok := p.gate.enter(begin)
@@ -57,22 +57,22 @@ func (p *Pusher) giveBack(m *Message) {
 	}
 }
 
-// report tells the operator what is about the target as a whole.
+// report logs what concerns the target as a whole.
 func (p *Pusher) report(a answer, closed time.Duration) {
 	switch a.outcome {
 	case Slowed, Unreachable:
-		p.log.Info("the target of pushed messages is left alone for a while", "why", a.reason, "err", a.err, "for", closed)
+		p.log.Info("pausing pushes to a target", "why", a.reason, "err", a.err, "for", closed)
 	case Forbidden:
 		p.warnForbidden(a.err)
 	case Gone:
-		p.log.Warn("a queue's records are no longer pushed: the receiver answered that the URL is gone for good; setting or resuming the push goes on", "why", a.reason)
+		p.log.Warn("a queue's records are no longer pushed: the receiver answered that the URL is gone for good; set or resume the push to go on", "why", a.reason)
 	default:
 		p.log.Debug("pushed a message", "outcome", a.outcome, "why", a.reason, "err", a.err)
 	}
 }
 
-// warnForbidden says now and then that nothing is sent, since an operator's setting is
-// against the address that the URL's host has. The rest of the URL may hold a secret.
+// warnForbidden logs now and then that nothing is sent, because an operator's setting forbids
+// the address of the URL's host. It does not log the rest of the URL, which may hold a secret.
 func (p *Pusher) warnForbidden(err error) {
 	var forbidden *forbiddenError
 	if !errors.As(err, &forbidden) || !p.gate.mayWarn() {
@@ -82,13 +82,13 @@ func (p *Pusher) warnForbidden(err error) {
 	if parseErr != nil {
 		return // New has checked it
 	}
-	p.log.Warn("a queue's records are not pushed: its URL's host has an address that this broker may not push to; nothing is lost, the records wait",
+	p.log.Warn("a queue's records are not pushed: its URL's host has an address that this broker may not push to; the records wait in the queue",
 		"host", u.Hostname(), "address", forbidden.address.Addr(), "why", "it "+forbidden.why, "hint", forbidden.hint)
 }
 
-// settle tells the queue what came of a message. A request that had to be given up it
-// leaves to the lease: it may have been heard. What was not sent since an operator's setting
-// is against that counts as no attempt.
+// settle reports the outcome of a message to the queue. It leaves an abandoned request to the
+// lease, because the target may have received it. A message that was not sent because of an
+// operator's setting counts as no attempt.
 func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
 	switch a.outcome {
 	case Abandoned:
@@ -112,15 +112,15 @@ func (p *Pusher) settle(ctx context.Context, m *Message, a answer) {
 		}
 		if errors.Is(err, ErrLost) || !pause(ctx, wait) {
 			p.metrics.unsettled()
-			p.log.Warn("can't tell the queue what came of a message", "partition", m.Partition, "offset", m.Offset, "attempt", m.Attempt, "outcome", a.outcome, "err", err)
+			p.log.Warn("can't report the outcome of a message to its queue", "partition", m.Partition, "offset", m.Offset, "attempt", m.Attempt, "outcome", a.outcome, "err", err)
 			return
 		}
 	}
 }
 
-// extend keeps a message leased until ctx ends, each time when half of what was left
-// has passed. It goes on when a lease has ended without an answer: while its queue can't
-// be asked nobody else gets the record either.
+// extend keeps a message leased until ctx ends. It extends the lease whenever half of it
+// has passed. It goes on after the lease has ended without an answer: while the queue can't
+// be reached, no other worker gets the record either.
 func (p *Pusher) extend(ctx context.Context, token string, until time.Time) {
 	lapsed := 0
 	lapse := func(now int) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// How long a gate closes that nobody said a time for: doubling, with jitter, as long as
-// nothing gets through.
+// How long a gate closes if the target names no time: doubling, with jitter, until a request
+// succeeds.
 const (
 	closedMin = time.Second
 	closedMax = 5 * time.Minute
@@ -21,9 +21,9 @@ const warnEvery = time.Hour
 // while the next are sent: this many times those that may be under way.
 const settlingFactor = 16
 
-// gate is the way to one target. It lets at most max requests through at a time, none
-// while the target wants to be left alone, and then one, two, and so on. What a target
-// answers to many requests that entered before it closed counts once.
+// gate limits the requests to one target. It lets at most max requests through at a time, none
+// during a pause, and after that one, two, and so on. The same answer to several
+// requests that entered before the gate closed counts once.
 type gate struct {
 	max int
 
@@ -32,7 +32,7 @@ type gate struct {
 	taken    int    // messages received whose requests have not ended
 	inFlight int    // requests under way
 	held     int    // messages received and not settled
-	lapsed   int    // of them those whose lease has ended, perhaps only for want of an answer
+	lapsed   int    // those of them whose lease has ended, as far as the pusher knows
 	blocked  string // why nothing may be sent to the target's address
 	until    time.Time
 	closings int           // in a row, without a success
@@ -73,8 +73,8 @@ func (g *gate) receiving(giveUp context.CancelFunc) (received func(n int)) {
 	}
 }
 
-// enter lets a received message through, unless ctx has ended, or the gate has closed or
-// narrowed since it was received: then it is to be returned.
+// enter lets a received message through. It returns false if ctx has ended, or the gate has
+// closed or narrowed since the message was received: then the caller returns the message.
 func (g *gate) enter(ctx context.Context) (era int, ok bool) {
 	g.change(func() {
 		if ok = ctx.Err() == nil && !time.Now().Before(g.until) && g.inFlight < g.limit; !ok {
@@ -96,7 +96,7 @@ func (g *gate) leave(era int, a answer) (closed time.Duration) {
 		switch a.outcome {
 		case Forbidden:
 			g.blocked = a.reason
-		case Abandoned: // which says nothing of the target
+		case Abandoned: // says nothing about the target
 		default:
 			g.blocked = ""
 		}
@@ -109,8 +109,8 @@ func (g *gate) leave(era int, a answer) (closed time.Duration) {
 		case Slowed, Unreachable, Forbidden:
 			g.close(era, a.after)
 		case TimedOut, Broken:
-			g.limit = max(g.limit-1, 1) // perhaps it has too much to do, perhaps not
-		default: // the target is there, and has something against this message
+			g.limit = max(g.limit-1, 1) // the target may be overloaded
+		default: // the target works, and refuses this message
 		}
 		closed = max(time.Until(g.until), 0)
 	})
@@ -137,8 +137,8 @@ func (g *gate) close(era int, after time.Duration) {
 	}
 }
 
-// lapse has nothing received while there are messages whose lease has ended, and that the
-// queue may still lease again: it might hand them out once more instead.
+// lapse stops receiving while there are messages whose lease has ended and that may be leased
+// again: the queue might hand them out a second time instead.
 func (g *gate) lapse(by int) {
 	g.change(func() {
 		g.lapsed += by
@@ -148,8 +148,7 @@ func (g *gate) lapse(by int) {
 	})
 }
 
-// mayWarn tells whether to log that the target's address is not allowed, which is so once in
-// warnEvery.
+// mayWarn reports whether to log that the target's address is not allowed: once in warnEvery.
 func (g *gate) mayWarn() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -160,7 +159,7 @@ func (g *gate) mayWarn() bool {
 	return true
 }
 
-// settled lets go of a received message.
+// settled removes a received message.
 func (g *gate) settled() {
 	g.change(func() { g.held-- })
 }
@@ -197,12 +196,12 @@ func (g *gate) wait(ctx context.Context, try func() bool) error {
 	}
 }
 
-// Status is how a target is doing.
+// Status is the state of a target.
 type Status struct {
 	InFlight    int       // requests under way
-	Limit       int       // how many may be
-	Held        int       // messages that are not settled
-	SlowedUntil time.Time // when the next request may be made; zero if at once
+	Limit       int       // how many may be under way
+	Held        int       // messages received and not settled
+	SlowedUntil time.Time // earliest time of the next request; zero = now
 	Blocked     string    // why the broker may not send to the target's address; "" if it may
 }
 

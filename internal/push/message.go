@@ -23,12 +23,11 @@ type Message struct {
 	Value     []byte // never changed: a request may read it for a moment after it ended
 	Headers   []Header
 	Timestamp time.Time
-	// Release, if it is set, is called once Value is needed no more.
+	// Release, if set, is called when Value is no longer needed.
 	Release func()
 }
 
-// release lets go of the value: what comes after a request needs it no more, and may take
-// a while.
+// release frees the value. The steps after a request don't need it, and may take a while.
 func (m *Message) release() {
 	m.Value = nil
 	if m.Release != nil {
@@ -52,15 +51,14 @@ func (m *Message) headers() httprecord.Headers {
 	}
 }
 
-// Queue is what a [Pusher] needs of a queue. Its methods are called concurrently, except
-// Receive. Errors of any but the two kinds below are taken for passing: the call is
-// made again.
+// Queue is what a [Pusher] needs of a queue. The pusher calls its methods concurrently, except
+// Receive. It takes all errors but the two below for temporary, and repeats the call.
 type Queue interface {
-	// Receive hands out at most limit messages. It waits for the first, for as long as it
-	// likes, and then returns what is there; none is an answer too. When ctx ends it
+	// Receive hands out at most limit messages. It waits for the first one, for any
+	// time, and then returns those that are there; it may return none. When ctx ends it
 	// returns at once what it has handed out by then, with or without an error.
 	Receive(ctx context.Context, limit int) ([]Message, error)
-	// Ack says that a message's work is done, and returns when that is durable.
+	// Ack marks a message as done, and returns when that is durable.
 	Ack(ctx context.Context, token string) error
 	// Nack puts a message back. It comes again after the queue's own backoff, and not
 	// before atLeast. The reason has at most [ReasonBytesMax] bytes.
@@ -72,10 +70,10 @@ type Queue interface {
 }
 
 var (
-	// ErrLost is of Ack, Nack and Extend: the record may have gone to another by now, or
-	// the queue forgot it, so that this delivery counts no more.
-	ErrLost = errors.New("the message is another's by now")
-	// ErrNoQueue is of Receive: there is nothing to receive here any more, because the
-	// queue is gone or is handed out elsewhere. It ends [Pusher.Run].
-	ErrNoQueue = errors.New("the queue is not handed out here")
+	// ErrLost is of Ack, Nack and Extend: another worker may have the record by now, or
+	// the queue no longer has it, so that this delivery no longer counts.
+	ErrLost = errors.New("the lease of the message is lost")
+	// ErrNoQueue is of Receive: the queue is deleted, or another broker owns it. It ends
+	// [Pusher.Run].
+	ErrNoQueue = errors.New("the queue does not exist, or another broker owns it")
 )

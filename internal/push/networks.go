@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// Networks says which addresses may be sent to. The zero value allows what is public and
-// not this machine's own.
+// Networks decides to which addresses a pusher may send. The zero value allows public addresses
+// that are not this machine's own.
 type Networks struct {
 	// Allowed are prefixes that may be sent to although they are not public, or this
 	// machine's own, such as 10.2.0.0/16 or fd00:1::/32.
 	Allowed []netip.Prefix
-	// Denied are prefixes that may not be sent to, whatever else is true of them.
+	// Denied are prefixes that may not be sent to. They go before Allowed.
 	Denied []netip.Prefix
 
-	// own tells whether an address is this machine's; nil means as the system has it.
+	// own reports whether an address is this machine's; nil means as the system has it.
 	own func(netip.Addr) bool
 }
 
@@ -68,10 +68,10 @@ func prefixes(texts ...string) []netip.Prefix {
 	return ps
 }
 
-// allows tells whether a may be sent to.
+// allows reports whether a may be sent to.
 func (n Networks) allows(a netip.Addr) bool { return n.against(a) == "" }
 
-// against returns what is against sending to a, "" if nothing is.
+// against returns the reason not to send to a, or "".
 func (n Networks) against(a netip.Addr) string {
 	a = a.WithZone("").Unmap()
 	holds := func(p netip.Prefix) bool { return p.Contains(a) }
@@ -91,7 +91,7 @@ func (n Networks) against(a netip.Addr) string {
 	return ""
 }
 
-// denies tells whether the operator has denied an address, or the one that it embeds.
+// denies reports whether the operator has denied an address, or the one that it embeds.
 func (n Networks) denies(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	inner, embeds := embedded(a)
@@ -123,8 +123,8 @@ func (n Networks) hint(a netip.Addr) string {
 }
 
 // CheckTarget returns an [*InvalidError] if t's URL names an address, rather than a
-// host, that may not be sent to. What a host's name resolves to may change at any time,
-// and is looked at when a connection is made.
+// host, that may not be sent to. What a host's name resolves to may change at any time, so
+// it is checked when a connection is made.
 func (n Networks) CheckTarget(t Target) error {
 	u, err := parseURL(t.URL)
 	if err != nil {

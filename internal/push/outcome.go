@@ -14,8 +14,8 @@ import (
 // Outcome is how a request to a target ended.
 type Outcome string
 
-// What may become of a request. Only the first is a success; the next four close the
-// way to the target for a while, or for good.
+// The outcomes of a request. Only the first is a success. The next four pause the target for a
+// while, or for good.
 const (
 	Delivered   Outcome = "delivered"   // 2xx
 	Slowed      Outcome = "slowed"      // 429, 502, 503, 504: not now
@@ -26,7 +26,7 @@ const (
 	Refused     Outcome = "refused"     // any other 4xx
 	Failed      Outcome = "failed"      // any other status
 	TimedOut    Outcome = "timed_out"   // connected, and no answer in time
-	Broken      Outcome = "broken"      // connected, and no answer that is one
+	Broken      Outcome = "broken"      // connected, and no valid answer
 	Abandoned   Outcome = "abandoned"   // ended by a shutdown
 )
 
@@ -41,7 +41,7 @@ const (
 	bodyWait       = time.Second
 )
 
-// answer is what came of a request.
+// answer is the result of a request.
 type answer struct {
 	outcome Outcome
 	reason  string        // for people; none if it is Delivered
@@ -49,7 +49,7 @@ type answer struct {
 	err     error         // for the log, if there was no answer
 }
 
-// judge says what an answer with that much of its body means.
+// judge returns the outcome of an answer with the beginning of its body.
 func judge(r *http.Response, body []byte, now time.Time) answer {
 	a := answer{outcome: Failed}
 	switch code := r.StatusCode; {
@@ -79,8 +79,8 @@ func judge(r *http.Response, body []byte, now time.Time) answer {
 	return a
 }
 
-// unanswered says what it means that no answer came within limit. What it tells of the
-// broker's own network goes to the log only.
+// unanswered returns the outcome of a request without an answer. Details of the broker's own
+// network go to the log only.
 func unanswered(err error, connected, late bool, limit time.Duration) answer {
 	a := answer{outcome: Broken, err: err}
 	var forbidden *forbiddenError

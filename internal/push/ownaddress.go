@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// ownAddress tells whether an address is one of this machine's, of whichever of its
+// ownAddress reports whether an address is one of this machine's, of whichever of its
 // interfaces. It asks the system each time, since addresses come and go.
 func ownAddress(a netip.Addr) bool {
 	addresses, err := net.InterfaceAddrs()
@@ -22,7 +22,7 @@ func ownAddress(a netip.Addr) bool {
 	return false
 }
 
-// canBind tells whether a socket can have an address, which it can if that is this machine's.
+// canBind reports whether a socket can have an address, which it can if that is this machine's.
 // A router may be set up so that it can have any: there this takes all for its own.
 func canBind(a netip.Addr) bool {
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 0)))

@@ -15,8 +15,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/httprecord"
 )
 
-// ErrGone is what [Pusher.Run] returns when the target answered that it wants nothing
-// more, ever. It wraps nothing of what may pass.
+// ErrGone is what [Pusher.Run] returns when the target answered that its URL is gone for
+// good. No temporary error wraps it.
 var ErrGone = errors.New("the receiver answered that the URL is gone for good")
 
 // How long to wait before a queue that could not be received from is asked again.
@@ -48,7 +48,7 @@ type Options struct {
 	// Gone, if it is set, is told the [ErrGone] that Run will return, while requests may still
 	// be under way.
 	Gone func(error)
-	// Logger tells about what is not about one message; nil means nobody.
+	// Logger gets what is not about one message; nil discards.
 	Logger *slog.Logger
 	// Metrics counts, if it is set.
 	Metrics *Metrics
@@ -94,13 +94,13 @@ func New(t Target, q Queue, o Options) (*Pusher, error) {
 	}, nil
 }
 
-// Status tells how the target is doing.
+// Status returns the state of the target.
 func (p *Pusher) Status() Status { return p.gate.status() }
 
-// Run pushes until ctx ends, and then returns nil; until the queue says [ErrNoQueue];
-// or until the target wants no more, which is an [ErrGone]. What is under way then has
-// Options.Grace to end; what has not by then is left to its lease, and what has not begun
-// is returned.
+// Run pushes until ctx ends, and then returns nil; until the queue returns [ErrNoQueue];
+// or until the target answers 410, which is an [ErrGone]. Requests under way then have
+// Options.Grace to end. Run leaves those that don't to their leases, and returns messages that
+// were not sent.
 // Run may be called once.
 func (p *Pusher) Run(ctx context.Context) error {
 	defer p.close()
@@ -134,7 +134,7 @@ func (p *Pusher) Run(ctx context.Context) error {
 	return nil
 }
 
-// receive returns the next messages, perhaps none. An error is for good.
+// receive returns the next messages, perhaps none. An error is final.
 func (p *Pusher) receive(ctx context.Context) ([]Message, error) {
 	for wait := receiveRetryMin; ; wait = min(2*wait, receiveRetryMax) {
 		room, err := p.gate.room(ctx)
@@ -165,7 +165,7 @@ func (p *Pusher) receive(ctx context.Context) ([]Message, error) {
 	}
 }
 
-// pause waits about so long, and tells whether ctx goes on.
+// pause waits for about d, and reports whether ctx still lasts.
 func pause(ctx context.Context, about time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -59,7 +59,7 @@ func invalid(field, hint, format string, args ...any) *InvalidError {
 	return &InvalidError{Field: field, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-// OrDefaults returns t with defaults in place of what is zero.
+// OrDefaults returns t with defaults in its zero fields.
 func (t Target) OrDefaults() Target {
 	if t.MaxInFlight == 0 {
 		t.MaxInFlight = InFlightDefault
@@ -70,9 +70,8 @@ func (t Target) OrDefaults() Target {
 	return t
 }
 
-// Check returns an [*InvalidError] if t, with its defaults, is no good target. It asks
-// nobody: whether the URL may be reached is [Networks.CheckTarget]'s to say, and then
-// that of every connection.
+// Check returns an [*InvalidError] if t, with its defaults, is invalid. It makes no request:
+// [Networks.CheckTarget], and then every connection, check whether the URL may be reached.
 func (t Target) Check() error {
 	t = t.OrDefaults()
 	if _, err := parseURL(t.URL); err != nil {

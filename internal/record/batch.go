@@ -37,18 +37,18 @@ type Batch struct {
 	BaseTimestamp int64 // ms since the Unix epoch
 	MaxTimestamp  int64 // ms since the Unix epoch
 
-	ProducerID    int64 // -1 if there is none
+	ProducerID    int64 // -1 = none
 	ProducerEpoch int16
 	BaseSequence  int32
 }
 
-// LogAppendTime tells whether all records carry MaxTimestamp as their time.
+// LogAppendTime reports whether all records carry MaxTimestamp as their time.
 func (x Batch) LogAppendTime() bool { return x.Attributes&logAppendTimeBit != 0 }
 
-// Transactional tells whether the batch is part of a Kafka transaction.
+// Transactional reports whether the batch is part of a Kafka transaction.
 func (x Batch) Transactional() bool { return x.Attributes&transactionalBit != 0 }
 
-// Control tells whether the batch is a control batch, which holds no records of users.
+// Control reports whether the batch is a control batch, which holds no records of users.
 func (x Batch) Control() bool { return x.Attributes&controlBit != 0 }
 
 // Parse reads the header of the batch at the start of b; b may hold more, and
@@ -119,7 +119,7 @@ func Verify(b []byte, crc uint32) error {
 
 // Stamp writes the offset of its first record and the leader epoch into the
 // batch b: 12 bytes that its CRC does not cover. b must hold a whole header
-// and must not be shared with anyone who reads it meanwhile.
+// and must not be shared with a concurrent reader.
 func Stamp(b []byte, base int64, leaderEpoch int32) {
 	_ = b[HeaderSize-1]
 	binary.BigEndian.PutUint64(b, uint64(base))

@@ -144,7 +144,7 @@ func (b *Builder) seal(p []byte, c Codec) {
 // Without returns a new builder that holds the records of b except those whose
 // index is in a span of skip; b stays as it is. It is for callers that give up
 // while their records wait in a batch with those of others. It encodes all that
-// remain anew.
+// remain again.
 func (b *Builder) Without(skip []Span) *Builder {
 	out := new(Builder)
 	if b.count == 0 {

@@ -23,9 +23,9 @@
 //	    23     4  last offset delta       count - 1
 //	    27     8  base timestamp          ms since the Unix epoch, of the first record
 //	    35     8  max timestamp           ms since the Unix epoch
-//	    43     8  producer id             -1 if there is none
-//	    51     2  producer epoch          -1 if there is none
-//	    53     4  base sequence           -1 if there is none
+//	    43     8  producer id             -1 = none
+//	    51     2  producer epoch          -1 = none
+//	    53     4  base sequence           -1 = none
 //	    57     4  record count
 //	    61     .  records                 compressed as a whole if the codec says so
 //

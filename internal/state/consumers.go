@@ -21,15 +21,15 @@ const (
 
 // Consumer is a named reading position in a topic.
 type Consumer struct {
-	// ID is never used again.
+	// ID is never reused.
 	ID      uint64
 	Topic   uint64
 	Name    string
 	Created int64 // fold's time in microseconds
-	Moved   int64 // when its positions were last set
-	// Version counts how often they were.
+	Moved   int64 // when its positions were last set, fold's time in microseconds
+	// Version counts how often the positions were set.
 	Version uint64
-	// positions are the next offsets to read, by partition; 0 beyond its end.
+	// positions are the next offsets to read, by partition; 0 for partitions beyond the list.
 	positions []int64
 }
 
@@ -46,7 +46,7 @@ type consumerName struct {
 	name  string
 }
 
-// consumers are those of all topics. Ids are never used again.
+// consumers are the consumers of all topics. Ids are never reused.
 type consumers struct {
 	next   uint64
 	byID   map[uint64]*Consumer
@@ -59,12 +59,12 @@ func newConsumers() consumers {
 	return consumers{next: 1, byID: map[uint64]*Consumer{}, byName: map[consumerName]*Consumer{}}
 }
 
-// Consumer returns a topic's consumer of that name, nil if there is none.
+// Consumer returns a topic's consumer of that name, or nil.
 func (s *State) Consumer(topic uint64, name string) *Consumer {
 	return s.consumers.byName[consumerName{topic, name}]
 }
 
-// ConsumerByID returns the consumer with that id, nil if there is none.
+// ConsumerByID returns the consumer with that id, or nil.
 func (s *State) ConsumerByID(id uint64) *Consumer { return s.consumers.byID[id] }
 
 // Consumers returns a topic's consumers by name.
@@ -72,8 +72,8 @@ func (s *State) Consumers(topic uint64) []*Consumer {
 	return s.ConsumersAfter(topic, "", len(s.consumers.byID))
 }
 
-// ConsumersAfter returns the consumers of a topic whose names follow that one, by name, at
-// most the given number. Its cost is that of those alone.
+// ConsumersAfter returns the consumers of a topic whose names follow a name, in order, at
+// most the given number. Its cost depends on that number alone.
 func (s *State) ConsumersAfter(topic uint64, name string, most int) (cs []*Consumer) {
 	for c := range s.consumers.sorted.from(&Consumer{Topic: topic, Name: name}, consumersByName) {
 		if c.Topic != topic || len(cs) == most {
@@ -93,8 +93,8 @@ func consumersByName(a, b *Consumer) int {
 // ConsumerCount returns the number of consumers of all topics.
 func (s *State) ConsumerCount() int { return len(s.consumers.byID) }
 
-// OldestConsumers returns consumers of all topics, by id, at most the given number:
-// those with the smallest ids.
+// OldestConsumers returns the consumers with the smallest ids, in order, at most the given
+// number.
 func (s *State) OldestConsumers(most int) []*Consumer {
 	return smallest(maps.Values(s.consumers.byID), most, func(a, b *Consumer) int { return cmp.Compare(a.ID, b.ID) })
 }
@@ -147,7 +147,7 @@ func (s *State) movePositions(x *format.PositionsMoved) {
 	s.memory += c.memory()
 }
 
-// draftConsumers is what a commit under construction does to the consumers.
+// draftConsumers are the changes of a commit under construction to the consumers.
 type draftConsumers struct {
 	next    uint64
 	count   int
@@ -166,12 +166,12 @@ type draftConsumer struct {
 // NextConsumerID returns the id that the next consumer must have.
 func (d *Draft) NextConsumerID() uint64 { return d.consumers.next }
 
-// ConsumerCount returns the number of consumers there would be, those of topics that
+// ConsumerCount returns the number of consumers after the commit, those of topics that
 // the commit deletes included.
 func (d *Draft) ConsumerCount() int { return d.consumers.count }
 
-// ConsumerID returns the id of a topic's consumer of that name; ok tells whether
-// there is one.
+// ConsumerID returns the id of a topic's consumer of that name; ok reports whether
+// it exists.
 func (d *Draft) ConsumerID(topic uint64, name string) (id uint64, ok bool) {
 	id, ok = d.consumers.created[consumerName{topic, name}]
 	if !ok {
@@ -185,7 +185,7 @@ func (d *Draft) ConsumerID(topic uint64, name string) (id uint64, ok bool) {
 // ConsumerVersion returns how often the positions of a consumer that exists were set.
 func (d *Draft) ConsumerVersion(id uint64) uint64 { return d.consumer(id).version }
 
-// ConsumerPosition returns the next offset that a consumer which exists reads.
+// ConsumerPosition returns the next offset that an existing consumer reads.
 func (d *Draft) ConsumerPosition(id uint64, partition uint32) int64 {
 	if offset, ok := d.consumer(id).positions[partition]; ok {
 		return offset
@@ -196,7 +196,7 @@ func (d *Draft) ConsumerPosition(id uint64, partition uint32) int64 {
 	return 0
 }
 
-// consumer returns what is known of a consumer here, nil if it doesn't exist.
+// consumer returns a consumer as the commit leaves it so far, nil if it doesn't exist.
 func (d *Draft) consumer(id uint64) *draftConsumer {
 	c := d.consumers.byID[id]
 	if c == nil {
@@ -268,8 +268,8 @@ func (d *Draft) takeConsumerDeletion(x *format.ConsumerDeleted) error {
 	return nil
 }
 
-// continuesConsumers is [State.Continues] for consumers: ids don't fall, none comes
-// back, and none is another than it was. Positions may move to anywhere.
+// continuesConsumers is [State.Continues] for consumers: the next id does not fall, no deleted
+// consumer comes back, and names and topics don't change. Positions may move to anywhere.
 func (s *State) continuesConsumers(old *State) error {
 	if s.consumers.next < old.consumers.next {
 		return fmt.Errorf("%w: the next consumer was %d and is now %d", ErrDiscontinued, old.consumers.next, s.consumers.next)
@@ -283,7 +283,7 @@ func (s *State) continuesConsumers(old *State) error {
 	return nil
 }
 
-// view returns the consumers as they are now, by id.
+// view returns copies of the consumers, by id.
 func (c *consumers) view() []Consumer {
 	list := make([]Consumer, 0, len(c.byID))
 	for _, x := range c.byID {
@@ -338,8 +338,8 @@ func (s *State) decodeConsumers(r *reader) {
 	}
 }
 
-// soundPositions tells whether a consumer that was read is one that can be: the only
-// one of its name, inside of its topic.
+// soundPositions reports whether a decoded consumer is possible: the only one of its name,
+// with positions inside its topic.
 func (s *State) soundPositions(c *Consumer) bool {
 	t := s.topics[c.Topic]
 	n := len(c.positions)

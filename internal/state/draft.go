@@ -102,7 +102,7 @@ func (d *Draft) put(t draftTopic) {
 	}
 }
 
-// End returns the next offset of a partition; ok tells whether it exists.
+// End returns the next offset of a partition; ok reports whether it exists.
 func (d *Draft) End(topic uint64, partition uint32) (end int64, ok bool) {
 	t := d.topic(topic)
 	if t == nil || partition >= t.partitions {

@@ -7,10 +7,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Memory returns what the state takes at most behind the commit, as far as that is
-// drafted: what it takes now, less what expires by the commit's time, and what the items
-// taken so far add. What these free counts only for the next commit. The draft must measure:
-// see [Draft.Measure].
+// Memory returns an upper bound of the state's memory after the commit: its memory now, less
+// what expires by the commit's time, plus what the entries taken so far add. What the entries
+// free counts only for the next commit. The draft must measure: see [Draft.Measure].
 func (d *Draft) Memory() int64 {
 	if d.meter.expires < 0 {
 		d.meter.expires = d.s.Expiring(d.time)
@@ -18,13 +17,13 @@ func (d *Draft) Memory() int64 {
 	return d.s.memory - d.meter.expires + d.meter.grown
 }
 
-// Measure has the draft count what its items add, from the first on.
+// Measure lets the draft count what its entries add. Call it before the first entry.
 func (d *Draft) Measure() *Draft {
 	d.meter = &meter{d: d, expires: -1}
 	return d
 }
 
-// Growth returns what items would add at most to what the state takes, if the draft took
+// Growth returns an upper bound of what items would add to the state's memory, if the draft took
 // them next. They need not be sound.
 func (d *Draft) Growth(items ...format.Item) int64 {
 	m := meter{d: d, before: d.meter}
@@ -34,8 +33,8 @@ func (d *Draft) Growth(items ...format.Item) int64 {
 	return m.grown
 }
 
-// Expiring returns how much of what the state takes a commit with that time will free,
-// whatever else is in it: the state forgets by the time of commits alone.
+// Expiring returns how much memory of the state a commit with that time will free by its
+// time alone, whatever its entries.
 func (s *State) Expiring(at int64) (bytes int64) {
 	for i := range len(s.keyed.list) - s.KeyedCount(at) {
 		bytes += s.keyed.list[i].memory()
@@ -43,28 +42,29 @@ func (s *State) Expiring(at int64) (bytes int64) {
 	return bytes + int64(s.delayed.due(at, 0))*delayedMemory
 }
 
-// KeyedMemory is what the state takes to remember an append of so many ranges by its
+// KeyedMemory is the memory of an append with that number of ranges that the state keeps by its
 // idempotency key.
 func KeyedMemory(ranges int) int64 {
 	return keyedMemory + int64(ranges)*int64(unsafe.Sizeof(format.KeyedRange{}))
 }
 
-// DelayedMemory is what the state takes for a run of delayed records.
+// DelayedMemory is the memory of a run of delayed records.
 const DelayedMemory = delayedMemory
 
-// meter sums up what items add to what the state takes. It never says less than the fold
-// will take, and more only where an item frees something as well, or where several meet.
+// meter sums up what entries add to the state's memory. It never returns less than the fold
+// will need. It returns more only if an entry also frees memory, or several entries change the
+// same thing.
 type meter struct {
 	d       *Draft
-	before  *meter // of the items before these; nil if there are none
+	before  *meter // of the entries before these, or nil
 	grown   int64
 	expires int64 // at the draft's time; below 0 while that is not known
 
 	lists map[batchKey]batchList // of partitions that batches were added to
-	parts map[uint64]int         // how many partitions of a queue are kept, by queue
+	parts map[uint64]int         // how many partitions the state keeps of a queue, by queue
 }
 
-// batchList is the last chunk of a partition: how many batches it holds, and could.
+// batchList is the last chunk of a partition: how many batches it holds, and its capacity.
 type batchList struct{ count, room int }
 
 func (m *meter) add(it format.Item) {
@@ -92,7 +92,7 @@ func (m *meter) add(it format.Item) {
 	}
 }
 
-// batch counts a batch, and the object that it may be the first in. If the commit has
+// batch counts a batch, and its object, since the batch may be the first in it. If the commit has
 // another batch of the partition it may begin a chunk, since chunks count objects upwards.
 func (m *meter) batch(key batchKey) {
 	l, more := m.list(key)
@@ -119,9 +119,9 @@ func (m *meter) batch(key batchKey) {
 	m.lists[key] = l
 }
 
-// roomFor returns how many batches a chunk of so many has room for: the next power of two. What a
-// chunk has lost before counts for nothing, so a commit that gives up batches and appends
-// others takes no more than one that only appends.
+// roomFor returns the capacity of a chunk with count batches: the next power of two. It depends
+// on nothing else, so a commit that drops batches and appends others needs no more memory than
+// one that only appends.
 func roomFor(count int) int {
 	room := min(count, 1)
 	for room < count {
@@ -130,7 +130,7 @@ func roomFor(count int) int {
 	return room
 }
 
-// list returns the last chunk of a partition; more tells whether the commit has added to it.
+// list returns the last chunk of a partition; more reports whether the commit has added to it.
 func (m *meter) list(key batchKey) (l batchList, more bool) {
 	for x := m; x != nil; x = x.before {
 		if l, more = x.lists[key]; more {
@@ -195,7 +195,7 @@ func (m *meter) queueItem(it format.Item) {
 	}
 }
 
-// reach counts the partitions of a queue that are kept from now on.
+// reach counts the partitions of a queue that the state keeps from now on.
 func (m *meter) reach(queue uint64, count int) {
 	had, known := 0, false
 	for x := m; x != nil && !known; x = x.before {
@@ -214,7 +214,7 @@ func (m *meter) reach(queue uint64, count int) {
 	m.parts[queue] = count
 }
 
-// work returns a queue's part of a partition as the draft has it, nil if there is none.
+// work returns a queue's part of a partition in the draft, or nil.
 func (m *meter) work(queue uint64, partition uint32) *draftQueuePartition {
 	p, _, err := m.d.workedOn(queue, partition)
 	if err != nil {
@@ -223,7 +223,7 @@ func (m *meter) work(queue uint64, partition uint32) *draftQueuePartition {
 	return p
 }
 
-// attempt counts a record that is listed from now on: why it was put back, and whether it is parked.
+// attempt counts a record with a listed delivery: its reason, and whether it is a dead letter.
 func (m *meter) attempt(queue uint64, partition uint32, offset int64, now Attempt) {
 	var old Attempt
 	listed := false
@@ -241,7 +241,7 @@ func (m *meter) attempt(queue uint64, partition uint32, offset int64, now Attemp
 	m.grown += int64(max(0, len(now.Reason)-len(old.Reason)))
 }
 
-// done counts the gaps that records which are done leave before them.
+// done counts the gaps before records that are done.
 func (m *meter) done(x *format.RecordsDone) {
 	p := m.work(x.Queue, x.Partition)
 	var drafted done // in the commit
@@ -251,7 +251,7 @@ func (m *meter) done(x *format.RecordsDone) {
 			drafted.floor = 0 // the fold keeps no floor where the work has not begun
 		}
 	}
-	last := int64(-1) // where the run before ends
+	last := int64(-1) // the end of the previous run
 	for _, r := range x.Runs {
 		if r.Offset != last && (p == nil || !p.base.done.touches(r.Offset, r.End()) && !drafted.touches(r.Offset, r.End())) {
 			m.grown += spanMemory
@@ -260,7 +260,7 @@ func (m *meter) done(x *format.RecordsDone) {
 	}
 }
 
-// touches tells whether offsets from from to to-1 make no span of their own.
+// touches reports whether the offsets from from to to-1 join an existing span.
 func (d *done) touches(from, to int64) bool {
 	if from <= d.floor {
 		return true

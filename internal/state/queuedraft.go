@@ -96,7 +96,7 @@ func (d *Draft) QueueEpoch(id uint64) (epoch uint64, owned bool) {
 	return q.epoch, q.owned
 }
 
-// QueueExists tells whether there is a queue with that id.
+// QueueExists reports whether there is a queue with that id.
 func (d *Draft) QueueExists(id uint64) bool { return d.queue(id) != nil }
 
 // QueueDispatchLimit returns the dispatch limit in a partition of a queue that exists.
@@ -129,7 +129,7 @@ func (d *Draft) DoneBy(id uint64, partition uint32, offset int64, number uint32)
 	return err == nil && number > 0 && p.doneBy[offset] == number
 }
 
-// HasRecord tells whether the topic of a queue that exists has, or had, a record at an offset.
+// HasRecord reports whether the topic of a queue that exists has, or had, a record at an offset.
 func (d *Draft) HasRecord(id uint64, partition uint32, offset int64) bool {
 	end, ok := d.End(d.queue(id).topic, partition)
 	return ok && offset < end

@@ -211,7 +211,7 @@ func TestQueuesAreWhatTheirModelSays(t *testing.T) {
 }
 
 // queueItem draws a sound item about the queues of a topic that exists, or its delayed
-// records; nil if there is none of the kind drawn.
+// records; nil if the state has nothing of the drawn kind.
 func (w *writer) queueItem(t *rapid.T, d *Draft, topic uint64, partitions uint32) format.Item {
 	partition := rapid.Uint32Range(0, partitions-1).Draw(t, "partition")
 	kind := rapid.IntRange(0, 18).Draw(t, "queue item")

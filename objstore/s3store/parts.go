@@ -7,7 +7,7 @@ import (
 
 // partsReader reads the concatenation of parts without joining them. It can be
 // rewound, as signing a body reads it before it is sent. Neither the transport
-// nor the SDK reads it any more once an operation has returned.
+// nor the SDK reads it after an operation has returned.
 type partsReader struct {
 	parts [][]byte
 	size  int64

@@ -2,16 +2,15 @@
 // speaks its protocol.
 //
 // It needs conditional writes (If-None-Match: * on PutObject), strong
-// consistency, and lists in byte order: what S3 gives, and not every
+// consistency, and lists in byte order: S3 has these, but not every
 // compatible server or bucket type. It sends no request twice, whatever the
 // verb: a Create that the SDK retried would take its own success for a lost
-// race, and for the other verbs the caller, who has its own patience and
-// backoff, is the better judge.
+// race, and for the other verbs the caller has its own timeout and backoff.
 //
 // Over HTTPS the bodies of Creates are protected by TLS and are not hashed for
 // the signature; over plain HTTP they are. Checksums of the SDK's own are used
-// only where S3 requires them, since many servers know none: whoever stores
-// objects here must be able to tell damaged ones.
+// only where S3 requires them, since many servers know none: callers must be
+// able to detect damaged objects.
 package s3store
 
 import (
@@ -230,7 +229,7 @@ func (s *Store) list(ctx context.Context, prefix, after string, limit int) (page
 			return page, nil
 		}
 		if in.ContinuationToken = out.NextContinuationToken; in.ContinuationToken == nil {
-			return objstore.Page{}, errors.New("the store told of more keys, but not how to list them")
+			return objstore.Page{}, errors.New("the store says that there are more keys, but gives no continuation token")
 		}
 	}
 }

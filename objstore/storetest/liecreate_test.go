@@ -92,7 +92,7 @@ func TestInterleaveMixesTwoBodies(t *testing.T) {
 	}
 }
 
-// isPart tells whether got is what partial makes of whole.
+// isPart reports whether got is what partial makes of whole.
 func isPart(got, whole string, zeros bool) bool {
 	if zeros {
 		return len(got) == len(whole) && got != whole && strings.HasPrefix(whole, strings.TrimRight(got, "\x00"))

@@ -136,7 +136,7 @@ func (w *world) stepBroker(b *broker) {
 	w.settle(b)
 }
 
-// idle tells whether the protocol wants nothing.
+// idle reports whether the protocol wants nothing.
 func (w *world) idle(b *broker) bool {
 	p := b.p.Clone()
 	return p.Next(0).Do == commitlog.Idle

@@ -19,7 +19,7 @@ func (w *world) findObject(e entry) (i int, found bool) {
 	return slices.BinarySearchFunc(w.objects, e, func(o object, e entry) int { return cmp.Compare(o.entry, e) })
 }
 
-// stands tells whether a data object is in the store.
+// stands reports whether a data object is in the store.
 func (w *world) stands(e entry) bool {
 	i, found := w.findObject(e)
 	return found && w.objects[i].stands
@@ -108,7 +108,7 @@ func (w *world) renewed(b *broker) bool {
 	return true
 }
 
-// live tells whether what a slot brought, in the commit itself or in a data
+// live reports whether what a slot brought, in the commit itself or in a data
 // object, is live as of a log.
 func (w *world) live(log commit, s int) bool {
 	e := log.at(s)
@@ -150,7 +150,7 @@ func (w *world) deleteObject() {
 	}
 }
 
-// orphan tells whether a sweep takes a data object: its key is below a floor
+// orphan reports whether a sweep takes a data object: its key is below a floor
 // that the log states, and the state there does not know it.
 func (w *world) orphan(e entry, decided commit) bool {
 	if w.Without == SweepUnsaid {
@@ -164,7 +164,7 @@ func (w *world) orphan(e entry, decided commit) bool {
 	return false
 }
 
-// dead tells whether the deleter's rules call what a slot brought dead: the
+// dead reports whether the deleter's rules call what a slot brought dead: the
 // state of a checkpoint that is D old says so.
 func (w *world) dead(s int) bool {
 	if w.Without == OwnState {

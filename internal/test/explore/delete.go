@@ -27,7 +27,7 @@ func (w *world) deleteSlot(s int) {
 	}
 }
 
-// deletable tells whether the deleter's rules let a slot go.
+// deletable reports whether the deleter's rules let a slot go.
 func (w *world) deletable(s int) bool {
 	if w.first[s].last().data() {
 		return w.covered(s, w.old) // its payload is elsewhere
@@ -35,12 +35,12 @@ func (w *world) deletable(s int) bool {
 	return w.dead(s)
 }
 
-// covered tells whether there is such a checkpoint at or above a slot.
+// covered reports whether there is such a checkpoint at or above a slot.
 func (w *world) covered(s int, ok func(checkpoint) bool) bool {
 	return slices.ContainsFunc(w.checkpoints[s:w.Slots+1], func(c checkpoint) bool { return c.since != 0 && ok(c) })
 }
 
-// old tells whether the deleter takes a checkpoint to be D old.
+// old reports whether the deleter takes a checkpoint to be D old.
 func (w *world) old(c checkpoint) bool {
 	switch w.Without {
 	case NoDelay:

@@ -29,7 +29,7 @@ func (e entry) inData(begin int) entry {
 
 func (e entry) number() int { return int(e & numberMask) }
 
-// data tells whether the payload is in a data object.
+// data reports whether the payload is in a data object.
 func (e entry) data() bool { return e&^numberMask != 0 && !e.floor() }
 
 // begin returns the slot that was applied when the upload began.

@@ -38,10 +38,10 @@ type recordState struct {
 	sure bool // false: the owner may have handed it out for the first time
 }
 
-// over tells whether no more work is to be done.
+// over reports whether no more work is to be done.
 func (r *recordState) over() bool { return r.done || r.DeadLetter }
 
-// fresh tells whether it was never handed out, as far as the log knows.
+// fresh reports whether it was never handed out, as far as the log knows.
 func (r *recordState) fresh() bool { return !r.done && r.Number == 0 }
 
 type attempted struct {
@@ -76,7 +76,7 @@ func newFolds(attempts int) *folds {
 
 func (f *folds) at(n fold) *knownFold { return &f.states[n] }
 
-// try commits a change on top of a fold; taken tells whether the state lets it.
+// try commits a change on top of a fold; taken reports whether the state lets it.
 func (f *folds) try(from fold, c change) (to fold, taken bool) {
 	what := attempted{from, c}
 	o, ok := f.after[what]

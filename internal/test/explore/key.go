@@ -63,7 +63,7 @@ func (k *keys) of(w *world) []byte {
 
 const storedBit = 0x80
 
-// matters tells whether a commit refers to a data object, or can still do. Any
+// matters reports whether a commit refers to a data object, or can still do. Any
 // other is an orphan for ever, whether it stands or not.
 func (w *world) matters(e entry) bool {
 	for b := range w.living() {
@@ -74,7 +74,7 @@ func (w *world) matters(e entry) bool {
 	return w.decided().slotOf(e) != 0 || slices.ContainsFunc(w.flights, func(c commit) bool { return c.last() == e })
 }
 
-// objectFlags tells whether a data object stands, and whether it landed, which
+// objectFlags reports whether a data object stands, and whether it landed, which
 // matters only to a broker that waits to hear of it.
 func (w *world) objectFlags(o object) (flags byte) {
 	if o.stands {

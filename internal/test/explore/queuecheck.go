@@ -33,7 +33,7 @@ func (w *queueWorld) checkOwner(now *queueBroker) {
 	}
 }
 
-// mayAct tells whether an owner has something to do about a record, now or when its
+// mayAct reports whether an owner has something to do about a record, now or when its
 // lease ends.
 func (w *queueWorld) mayAct(b *queueBroker, record int) bool {
 	if r := &w.folds.at(b.view).records[record]; r.fresh() && r.sure { // beyond the window

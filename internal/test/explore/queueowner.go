@@ -24,7 +24,7 @@ type queueBroker struct {
 // deadLetter is what an owner owes for a record that it has asked the log to dead-letter.
 const deadLetter = 0xf
 
-// owns tells whether a broker is the owner by the log, whatever it believes.
+// owns reports whether a broker is the owner by the log, whatever it believes.
 func (w *queueWorld) owns(b *queueBroker) bool {
 	k := w.known()
 	return k.owned && k.epoch == int(b.epoch)
@@ -220,7 +220,7 @@ func (w *queueWorld) moveWindow(b *queueBroker) {
 }
 
 // given returns the last record that a broker has handed out for the first time, and of which
-// it knows nothing else; -1 if there is none.
+// it knows nothing else; -1 = none.
 func (w *queueWorld) given(b *queueBroker) int {
 	v, last := w.folds.at(b.view), -1
 	for o := range w.Records {
@@ -273,7 +273,7 @@ func (w *queueWorld) mayDeadLetter(b *queueBroker, record int) bool {
 	return w.again(b, record) && w.attempts(b, record) >= w.Attempts
 }
 
-// mayExtend tells whether an owner gives the worker of a record's last delivery more time.
+// mayExtend reports whether an owner gives the worker of a record's last delivery more time.
 // What it has sent to the log already it can't take back; and what was redriven since is
 // nobody's.
 func (w *queueWorld) mayExtend(b *queueBroker, record int) bool {

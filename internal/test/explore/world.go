@@ -201,7 +201,7 @@ func (w *world) decided() (log commit) {
 	return log
 }
 
-// newest returns the slot of the newest checkpoint, 0 if there is none.
+// newest returns the slot of the newest checkpoint, or 0.
 func (w *world) newest() int {
 	for s := w.Slots; s > 0; s-- {
 		if w.checkpoints[s].since != 0 {

@@ -159,7 +159,7 @@ func checkWallClocks(tr *tree) []string {
 	return findings
 }
 
-// isCall tells whether an expression calls a function of a package.
+// isCall reports whether an expression calls a function of a package.
 func isCall(call *ast.CallExpr, pkg, function string) bool {
 	sel, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || sel.Sel.Name != function {
