@@ -38,11 +38,11 @@ func (w *accessWatches) remove(key uint64, watch *accessWatch) {
 }
 
 // applying implements observer.
-func (w *accessWatches) applying([]format.Item, logTime) {}
+func (w *accessWatches) applying([]format.Entry, logTime) {}
 
 // applied implements observer.
-func (w *accessWatches) applied(s *state.State, items []format.Item, _ logTime) {
-	for _, it := range items {
+func (w *accessWatches) applied(s *state.State, entries []format.Entry, _ logTime) {
+	for _, it := range entries {
 		switch it.(type) {
 		case *format.KeyCreated, *format.KeyRevoked:
 			w.loaded(s)

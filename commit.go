@@ -136,7 +136,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 		r.bytes += int64(len(a.answers)) * ackBytes
 	}
 	if len(moves)+len(acks) > 0 {
-		r.change = func(d *state.Draft) ([]format.Item, *Error) {
+		r.change = func(d *state.Draft) ([]format.Entry, *Error) {
 			moved, refusal := move(d, moves)
 			if refusal != nil {
 				return nil, refusal

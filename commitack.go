@@ -50,9 +50,9 @@ func (b *Broker) acks(c Commit) ([]queueAck, error) {
 // token returns how a token of the part is named.
 func (a *queueAck) token(index int) string { return fmt.Sprintf("%s/tokens/%d", a.name, index) }
 
-// acknowledge returns the items that say that deliveries were done, or the refusal of the
+// acknowledge returns the entries that say that deliveries were done, or the refusal of the
 // first that can't be.
-func acknowledge(d *state.Draft, acks []queueAck) (items []format.Item, _ *Error) {
+func acknowledge(d *state.Draft, acks []queueAck) (entries []format.Entry, _ *Error) {
 	for _, a := range acks {
 		topic, id, refusal := a.queue.find(d)
 		if refusal != nil {
@@ -64,9 +64,9 @@ func acknowledge(d *state.Draft, acks []queueAck) (items []format.Item, _ *Error
 				return nil, x.err.of(a.token(i))
 			}
 		}
-		items = append(items, doneItems(id, good)...)
+		entries = append(entries, doneEntries(id, good)...)
 	}
-	return items, nil
+	return entries, nil
 }
 
 // acks hashes acknowledgements.

@@ -45,9 +45,9 @@ func (b *Broker) moves(c Commit) ([]consumerMove, error) {
 	return moves, nil
 }
 
-// move returns the items that move consumers, or the refusal of the first that can't be.
-func move(d *state.Draft, moves []consumerMove) ([]format.Item, *Error) {
-	items := make([]format.Item, len(moves))
+// move returns the entries that move consumers, or the refusal of the first that can't be.
+func move(d *state.Draft, moves []consumerMove) ([]format.Entry, *Error) {
+	entries := make([]format.Entry, len(moves))
 	for i := range moves {
 		m := &moves[i]
 		id, refusal := m.consumer.mayCommit(d, m.to, commitOptions{version: m.version, expect: m.expect})
@@ -55,7 +55,7 @@ func move(d *state.Draft, moves []consumerMove) ([]format.Item, *Error) {
 			return nil, refusal.of(m.name)
 		}
 		m.moved = versionOf(id, d.ConsumerVersion(id)+1)
-		items[i] = &format.PositionsMoved{Consumer: id, Positions: m.to}
+		entries[i] = &format.PositionsMoved{Consumer: id, Positions: m.to}
 	}
-	return items, nil
+	return entries, nil
 }

@@ -160,7 +160,7 @@ func (c *Consumer) Delete(ctx context.Context) (err error) {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return c.b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	return c.b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
 		topic, _, ok := d.TopicID(c.topic)
 		if !ok {
 			return nil, topicNotFound(c.topic)
@@ -169,7 +169,7 @@ func (c *Consumer) Delete(ctx context.Context) (err error) {
 		if !ok {
 			return nil, consumerNotFound(c.topic, c.name)
 		}
-		return []format.Item{&format.ConsumerDeleted{ID: id}}, nil
+		return []format.Entry{&format.ConsumerDeleted{ID: id}}, nil
 	})
 }
 
@@ -196,13 +196,13 @@ func (c *Consumer) Create(ctx context.Context) (_ ConsumerInfo, created bool, er
 	})
 }
 
-// created returns the item that creates the consumer.
-func (c *Consumer) created(d *state.Draft, topic uint64) (id uint64, _ []format.Item, _ *Error) {
+// created returns the entry that creates the consumer.
+func (c *Consumer) created(d *state.Draft, topic uint64) (id uint64, _ []format.Entry, _ *Error) {
 	if most := min(c.b.opts.Limits.Consumers, state.ConsumersMax); d.ConsumerCount() >= most {
 		return 0, nil, limited(CodeTooManyConsumers, most, "there are %d consumers already", d.ConsumerCount())
 	}
 	id = d.NextConsumerID()
-	return id, []format.Item{&format.ConsumerCreated{ID: id, Topic: topic, Name: c.name}}, nil
+	return id, []format.Entry{&format.ConsumerCreated{ID: id, Topic: topic, Name: c.name}}, nil
 }
 
 // starts returns the start of every partition.
@@ -285,7 +285,7 @@ func (c *Consumer) set(ctx context.Context, to func(d *state.Draft, topic uint64
 		return ConsumerInfo{}, false, err
 	}
 	var creates bool // the commit loop's until the outcome is known
-	err := c.b.change(ctx, func(d *state.Draft) (items []format.Item, refusal *Error) {
+	err := c.b.change(ctx, func(d *state.Draft) (entries []format.Entry, refusal *Error) {
 		creates = false
 		topic, partitions, ok := d.TopicID(c.topic)
 		if !ok {
@@ -297,12 +297,12 @@ func (c *Consumer) set(ctx context.Context, to func(d *state.Draft, topic uint64
 		}
 		id, exists := d.ConsumerID(topic, c.name)
 		if !exists {
-			if id, items, refusal = c.created(d, topic); refusal != nil {
+			if id, entries, refusal = c.created(d, topic); refusal != nil {
 				return nil, refusal
 			}
 		}
 		creates = !exists
-		return append(items, &format.PositionsMoved{Consumer: id, Positions: ps}), nil
+		return append(entries, &format.PositionsMoved{Consumer: id, Positions: ps}), nil
 	})
 	if err != nil {
 		return ConsumerInfo{}, false, err

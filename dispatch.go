@@ -26,12 +26,12 @@ type dispatchBroker struct{ b *Broker }
 
 // Commit implements dispatch.Broker.
 func (x dispatchBroker) Commit(ctx context.Context, c dispatch.Change) error {
-	return commitErrorOf(x.b.join(ctx, &request{looked: c.Synced, urgent: c.Urgent, change: func(d *state.Draft) ([]format.Item, *Error) {
-		items, err := c.Entries(d)
+	return commitErrorOf(x.b.join(ctx, &request{looked: c.Synced, urgent: c.Urgent, change: func(d *state.Draft) ([]format.Entry, *Error) {
+		entries, err := c.Entries(d)
 		if err != nil {
 			return nil, notOwner(err)
 		}
-		return items, nil
+		return entries, nil
 	}}))
 }
 
@@ -139,10 +139,10 @@ type dispatching struct{ *dispatch.Dispatchers }
 
 func (x dispatching) loaded(s *state.State) { x.Loaded(s) }
 
-func (x dispatching) applying(items []format.Item, at logTime) { x.Applying(items, at) }
+func (x dispatching) applying(entries []format.Entry, at logTime) { x.Applying(entries, at) }
 
-func (x dispatching) applied(s *state.State, items []format.Item, at logTime) {
-	x.Applied(s, items, at)
+func (x dispatching) applied(s *state.State, entries []format.Entry, at logTime) {
+	x.Applied(s, entries, at)
 }
 
 // releaseQueues has no takeover begin, waits for those under way, and releases the queues.

@@ -84,7 +84,7 @@ func forge(t *testing.T, store objstore.Store, slot format.Seq, count uint32) {
 	raw := x.Finish()
 	c := &format.Commit{
 		Cluster: prev.Cluster, Seq: slot, Prev: prev.Hash, Time: prev.Time, PayloadSize: uint32(len(raw)),
-		Items: []format.Item{&format.Batch{Topic: 1, Base: 0, Count: count, Size: uint32(len(raw)), CRC: record.CRC(raw)}},
+		Entries: []format.Entry{&format.Batch{Topic: 1, Base: 0, Count: count, Size: uint32(len(raw)), CRC: record.CRC(raw)}},
 	}
 	if _, err := store.Create(t.Context(), format.LogKey(slot), format.EncodeCommit(c), raw); err != nil {
 		t.Fatal(err)

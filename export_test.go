@@ -40,11 +40,11 @@ func OwnersBehind(b *Broker, topic string, partitions int) int {
 	b.live.RLock()
 	id := b.live.State.Topic(topic).ID
 	b.live.RUnlock()
-	var items []format.Item
+	var entries []format.Entry
 	for i := range partitions {
-		items = append(items, &format.Batch{Topic: id, Partition: uint32(i)})
+		entries = append(entries, &format.Batch{Topic: id, Partition: uint32(i)})
 	}
-	return b.dispatchers.Behind(items)
+	return b.dispatchers.Behind(entries)
 }
 
 // DelaysAhead returns how many runs of delayed records the queue's owner has in mind that

@@ -249,15 +249,15 @@ func TestCrashBetweenUploadAndClaimLeavesOnlyOrphans(t *testing.T) {
 	})
 }
 
-// commitByHand writes items into the slot after the last one, as another broker would.
-func commitByHand(t *testing.T, store objstore.Store, items ...format.Item) {
+// commitByHand writes entries into the slot after the last one, as another broker would.
+func commitByHand(t *testing.T, store objstore.Store, entries ...format.Entry) {
 	t.Helper()
 	slots := keys(t, store, format.LogPrefix)
 	last, err := format.DecodeCommit(body(t, store, slots[len(slots)-1]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := format.Commit{Cluster: last.Cluster, Seq: last.Seq + 1, Prev: last.Hash, Time: last.Time, Items: items}
+	next := format.Commit{Cluster: last.Cluster, Seq: last.Seq + 1, Prev: last.Hash, Time: last.Time, Entries: entries}
 	if _, err := store.Create(t.Context(), format.LogKey(next.Seq), format.EncodeCommit(&next)); err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func tracesOf(t *testing.T, store objstore.Store) map[string]*trace {
 			t.Fatal(err)
 		}
 		var moves []string
-		for _, it := range c.Items {
+		for _, it := range c.Entries {
 			switch x := it.(type) {
 			case *format.PositionsMoved:
 				for _, p := range x.Positions {

@@ -56,9 +56,9 @@ type request struct {
 	came    int64         // the log's time then, of a request with appends
 	wall    int64         // the wall clock then, in milliseconds since 1970: it dates records without a timestamp
 
-	// change, if there is one, returns its items for the commit: none if there is
+	// change, if there is one, returns its entries for the commit: none if there is
 	// nothing to do, or the refusal. It must not delete what the request appends to.
-	change func(d *state.Draft) ([]format.Item, *Error)
+	change func(d *state.Draft) ([]format.Entry, *Error)
 	looked bool // the end of the log was read after the request came
 	urgent bool // it is committed without linger
 

@@ -245,20 +245,20 @@ func (b *Broker) settle(groups []*group, at int64) {
 	}
 }
 
-// keyedItems returns the facts by which the log remembers a request whose batches
+// keyedEntries returns the facts by which the log remembers a request whose batches
 // are in the commit.
-func keyedItems(r *request) []*format.AppendKeyed {
-	items := make([]*format.AppendKeyed, len(r.key.hashes))
+func keyedEntries(r *request) []*format.AppendKeyed {
+	entries := make([]*format.AppendKeyed, len(r.key.hashes))
 	for i, hash := range r.key.hashes {
-		items[i] = &format.AppendKeyed{Key: hash, Print: r.key.print}
+		entries[i] = &format.AppendKeyed{Key: hash, Print: r.key.print}
 	}
 	for i, a := range r.appends {
-		items[i].Topic = a.id
+		entries[i].Topic = a.id
 		for _, x := range resultOf(a).Ranges {
-			items[i].Ranges = append(items[i].Ranges, format.KeyedRange{Partition: uint32(x.Partition), Count: uint32(x.Count), Base: int64(x.Offset)})
+			entries[i].Ranges = append(entries[i].Ranges, format.KeyedRange{Partition: uint32(x.Partition), Count: uint32(x.Count), Base: int64(x.Offset)})
 		}
 	}
-	return items
+	return entries
 }
 
 // waited returns how long ago a request came, by the clock that ran faster: those of the

@@ -55,17 +55,17 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 	if err := opts.check(b.storeNow()); err != nil {
 		return Key{}, "", err
 	}
-	s, item := auth.NewSecret(), opts.item()
+	s, item := auth.NewSecret(), opts.entry()
 	rand.Read(item.Salt[:])
 	item.Hash, item.Public = s.Hash(item.Salt), s.Public()
-	err = b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	err = b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
 		if err := b.mayCreateKey(d, opts); err != nil {
 			return nil, err
 		}
 		x := *item // a commit that lost its slot still has the one before
 		x.ID = d.NextKeyID()
 		s.ID = x.ID
-		return []format.Item{&x}, nil
+		return []format.Entry{&x}, nil
 	})
 	if err != nil {
 		return Key{}, "", err
@@ -134,7 +134,7 @@ const keyNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 // may begin some.
 func isDots(pattern string) bool { return pattern == ".*" || pattern == "..*" }
 
-func (o KeyOptions) item() *format.KeyCreated {
+func (o KeyOptions) entry() *format.KeyCreated {
 	k := &format.KeyCreated{Scopes: uint16(o.Scopes), Name: o.Name, Topics: slices.Clone(o.Topics)}
 	if !o.Expires.IsZero() {
 		k.Expires = o.Expires.UnixMicro()
@@ -166,14 +166,14 @@ func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
 func (b *Broker) RevokeKey(ctx context.Context, id uint64) (_ Key, err error) {
 	defer writes(&err)
 	var was Key
-	err = b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	err = b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
 		if !d.HasKey(id) {
 			return nil, keyNotFound(id)
 		}
 		if k := b.live.State.Key(id); k != nil { // else it is created by the same commit
 			was = describeKey(k)
 		}
-		return []format.Item{&format.KeyRevoked{ID: id}}, nil
+		return []format.Entry{&format.KeyRevoked{ID: id}}, nil
 	})
 	if err != nil {
 		return Key{}, err // was may still change if the outcome is unknown

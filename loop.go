@@ -79,7 +79,7 @@ type building struct {
 	groups  []*group
 	commit  *format.Commit
 	refusal map[*request]error
-	// promised is what the state is to take for requests that are in the commit, of items that
+	// promised is what the state is to take for requests that are in the commit, of entries that
 	// come behind all batches.
 	promised int64
 }
@@ -276,11 +276,11 @@ func (b *Broker) build(next commitlog.Next) (*format.Commit, [][]byte) {
 		}
 	}
 	x.commit = c
-	if len(c.Items) == 0 {
+	if len(c.Entries) == 0 {
 		return nil, nil
 	}
 	if b.rider != nil {
-		for _, it := range b.rider.Ride(d, c.Items) {
+		for _, it := range b.rider.Ride(d, c.Entries) {
 			b.take(c, d, it)
 		}
 	}
@@ -293,18 +293,18 @@ func (b *Broker) buildChange(c *format.Commit, d *state.Draft, r *request) {
 		return
 	}
 	refusal := b.gather.allowed(r, d, b.storeNow())
-	var items []format.Item
+	var entries []format.Entry
 	if refusal == nil {
-		items, refusal = r.change(d)
+		entries, refusal = r.change(d)
 	}
 	if refusal == nil {
-		refusal = b.roomForItems(d, r, items)
+		refusal = b.roomForEntries(d, r, entries)
 	}
 	if refusal != nil {
 		b.building.refusal[r] = refusal
 		return
 	}
-	for _, it := range items {
+	for _, it := range entries {
 		b.take(c, d, it)
 	}
 }
@@ -346,19 +346,19 @@ func (b *Broker) buildWhole(c *format.Commit, d *state.Draft, r *request) {
 		b.building.refusal[r] = refusal
 		return
 	}
-	var items []format.Item
+	var entries []format.Entry
 	if r.change != nil {
 		var refusal *Error
-		if items, refusal = r.change(d); refusal != nil {
+		if entries, refusal = r.change(d); refusal != nil {
 			b.building.refusal[r] = refusal
 			return
 		}
 	}
-	if refusal := b.roomForAppends(d, r.batches(), []*request{r}, items); refusal != nil {
+	if refusal := b.roomForAppends(d, r.batches(), []*request{r}, entries); refusal != nil {
 		b.building.refusal[r] = refusal
 		return
 	}
-	for _, it := range items {
+	for _, it := range entries {
 		b.take(c, d, it)
 	}
 }
@@ -384,12 +384,12 @@ func checkEnds(d *state.Draft, r *request) error {
 	return nil
 }
 
-// take makes an item that was made from the draft a part of the commit.
-func (b *Broker) take(c *format.Commit, d *state.Draft, it format.Item) {
+// take makes an entry that was made from the draft a part of the commit.
+func (b *Broker) take(c *format.Commit, d *state.Draft, it format.Entry) {
 	if err := d.Take(it); err != nil {
 		panic("seb: " + err.Error())
 	}
-	c.Items = append(c.Items, it)
+	c.Entries = append(c.Entries, it)
 }
 
 // buildBatch gives a batch its offsets. It refuses the batch's requests, and
@@ -423,7 +423,7 @@ func (b *Broker) buildKeyed(c *format.Commit, d *state.Draft, r *request) {
 	if r.key == nil || r.withdrawn || r.settled || b.building.refusal[r] != nil {
 		return
 	}
-	for _, it := range keyedItems(r) {
+	for _, it := range keyedEntries(r) {
 		b.take(c, d, it)
 	}
 }
@@ -485,15 +485,15 @@ type observer interface {
 	// loaded comes behind a checkpoint that took the place of the state.
 	loaded(s *state.State)
 	// applying comes before the state has the entries of a commit, which is applied at that time.
-	applying(items []format.Item, at logTime)
+	applying(entries []format.Entry, at logTime)
 	// applied comes behind the state.
-	applied(s *state.State, items []format.Item, at logTime)
+	applied(s *state.State, entries []format.Entry, at logTime)
 }
 
 // rider adds entries to commits that are made for others.
 type rider interface {
 	// Ride returns what a commit of those entries, which the draft has, should have as well.
-	Ride(d *state.Draft, items []format.Item) []format.Item
+	Ride(d *state.Draft, entries []format.Entry) []format.Entry
 }
 
 // fold is what the log calls with what is committed. It runs in the commit loop.
@@ -533,7 +533,7 @@ func (f *fold) Apply(c *format.Commit, object []byte) error {
 	}
 	at := f.timeOf(c, own)
 	for _, o := range f.observers {
-		o.applying(c.Items, at)
+		o.applying(c.Entries, at)
 	}
 	f.live.Lock()
 	err := f.live.State.Apply(c)
@@ -545,7 +545,7 @@ func (f *fold) Apply(c *format.Commit, object []byte) error {
 		f.tail.proven(f.building.begun)
 	}
 	for _, o := range f.observers {
-		o.applied(f.live.State, c.Items, at)
+		o.applied(f.live.State, c.Entries, at)
 	}
 	if !f.recovered {
 		f.recovery.applied(c.Seq)
@@ -558,8 +558,8 @@ func (f *fold) Apply(c *format.Commit, object []byte) error {
 // rememberOwn puts the batches of the commit under construction into the cache, as they
 // were built. The store has them: it has the commit.
 func (f *fold) rememberOwn(c *format.Commit) {
-	in := make(map[*format.Batch]bool, len(c.Items))
-	for _, it := range c.Items {
+	in := make(map[*format.Batch]bool, len(c.Entries))
+	for _, it := range c.Entries {
 		if x, ok := it.(*format.Batch); ok {
 			in[x] = true
 		}
@@ -579,7 +579,7 @@ func (f *fold) rememberRead(c *format.Commit, object []byte) {
 	if object == nil {
 		return
 	}
-	for _, it := range c.Items {
+	for _, it := range c.Entries {
 		x, ok := it.(*format.Batch)
 		if !ok || x.Object != 0 {
 			continue

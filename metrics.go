@@ -172,7 +172,7 @@ func (m *metrics) storeRequest(op objstore.Op) {
 
 func (m *metrics) commit(c *format.Commit, took time.Duration) {
 	var batches, records, bytes int64
-	for _, it := range c.Items {
+	for _, it := range c.Entries {
 		if x, ok := it.(*format.Batch); ok {
 			batches++
 			records += int64(x.Count)

@@ -74,13 +74,13 @@ func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOp
 		return "", err
 	}
 	var moved string // the commit loop's until the outcome is known
-	err = c.b.join(ctx, &request{change: func(d *state.Draft) ([]format.Item, *Error) {
+	err = c.b.join(ctx, &request{change: func(d *state.Draft) ([]format.Entry, *Error) {
 		id, refusal := c.mayCommit(d, ps, o)
 		if refusal != nil {
 			return nil, refusal
 		}
 		moved = versionOf(id, d.ConsumerVersion(id)+1)
-		return []format.Item{&format.PositionsMoved{Consumer: id, Positions: ps}}, nil
+		return []format.Entry{&format.PositionsMoved{Consumer: id, Positions: ps}}, nil
 	}})
 	if err != nil {
 		return "", err

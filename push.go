@@ -72,7 +72,7 @@ func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret s
 		if err := q.b.checkTarget(t); err != nil {
 			return nil, err
 		}
-		next := pushItem(t.OrDefaults())
+		next := pushEntry(t.OrDefaults())
 		info = pushInfo(next)
 		return next, nil
 	})
@@ -145,7 +145,7 @@ func (q *Queue) changePushed(ctx context.Context, f func(format.QueuePush) *form
 // changePush has the log say what f makes of the queue's target, nil being none. f may be
 // called again.
 func (q *Queue) changePush(ctx context.Context, f func(old *format.QueuePush) (*format.QueuePush, *Error)) error {
-	return q.b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	return q.b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
 		_, id, refusal := q.find(d)
 		if refusal != nil {
 			return nil, refusal
@@ -155,7 +155,7 @@ func (q *Queue) changePush(ctx context.Context, f func(old *format.QueuePush) (*
 		if refusal != nil || samePush(old, next) {
 			return nil, refusal
 		}
-		return []format.Item{&format.QueuePushSet{Queue: id, Push: next}}, nil
+		return []format.Entry{&format.QueuePushSet{Queue: id, Push: next}}, nil
 	})
 }
 
@@ -228,8 +228,8 @@ func targetOf(p *format.QueuePush) push.Target {
 	return t
 }
 
-// pushItem returns what the log is to know of a target that has its defaults.
-func pushItem(t push.Target) *format.QueuePush {
+// pushEntry returns what the log is to know of a target that has its defaults.
+func pushEntry(t push.Target) *format.QueuePush {
 	p := &format.QueuePush{URL: t.URL, Secret: t.Secret, TimeoutMS: t.Timeout.Milliseconds(), InFlight: uint32(t.MaxInFlight)}
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
 		p.Headers = append(p.Headers, format.PushHeader{Name: name, Value: t.Headers[name]})

@@ -152,10 +152,10 @@ type pushing struct{ *push.Supervisor }
 
 func (x pushing) loaded(*state.State) { x.Notify() }
 
-func (x pushing) applying([]format.Item, logTime) {}
+func (x pushing) applying([]format.Entry, logTime) {}
 
-func (x pushing) applied(_ *state.State, items []format.Item, _ logTime) {
-	for _, it := range items {
+func (x pushing) applied(_ *state.State, entries []format.Entry, _ logTime) {
+	for _, it := range entries {
 		switch it.(type) {
 		case *format.QueuePushSet, *format.QueueSet, *format.QueueDeleted, *format.TopicDeleted,
 			*format.QueueOwned, *format.QueueReleased:

@@ -127,7 +127,7 @@ func (c QueueConfig) check() *Error {
 	return nil
 }
 
-func (c QueueConfig) item() format.QueueConfig {
+func (c QueueConfig) entry() format.QueueConfig {
 	return format.QueueConfig{
 		LeaseMS: c.Lease.Milliseconds(), BackoffMinMS: c.BackoffMin.Milliseconds(), BackoffMaxMS: c.BackoffMax.Milliseconds(),
 		Attempts: uint32(c.MaxAttempts), Ordered: c.Order == OrderKey, Paused: c.Paused, DeadLetterTopic: c.DeadLetterTopic,
@@ -183,7 +183,7 @@ func (q *Queue) Update(ctx context.Context, u QueueUpdate) (_ QueueInfo, err err
 // set changes the queue, and creates it if from says where it is to begin.
 func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ QueueInfo, created bool, _ error) {
 	var creates bool // the commit loop's until the outcome is known
-	err := q.b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	err := q.b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
 		topic, partitions, ok := d.TopicID(q.topic)
 		if !ok {
 			return nil, topicNotFound(q.topic)
@@ -214,7 +214,7 @@ func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ Queue
 				return nil, err
 			}
 		}
-		return []format.Item{&format.QueueSet{ID: id, Topic: topic, Name: q.name, Config: config.item()}}, nil
+		return []format.Entry{&format.QueueSet{ID: id, Topic: topic, Name: q.name, Config: config.entry()}}, nil
 	})
 	if err != nil {
 		return QueueInfo{}, false, err
@@ -253,8 +253,8 @@ func (q *Queue) checkDeadLetters(d *state.Draft, c QueueConfig) *Error {
 	return nil
 }
 
-// created returns the items that create the queue.
-func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config QueueConfig, from Position) ([]format.Item, *Error) {
+// created returns the entries that create the queue.
+func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config QueueConfig, from Position) ([]format.Entry, *Error) {
 	if most := min(q.b.opts.Limits.Queues, state.QueuesMax); d.QueueCount() >= most {
 		return nil, limited(CodeTooManyQueues, most, "there are %d queues already", d.QueueCount())
 	}
@@ -270,7 +270,7 @@ func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config 
 		return nil, e
 	}
 	id := d.NextQueueID()
-	items := []format.Item{&format.QueueSet{ID: id, Topic: topic, Name: q.name, Config: config.item()}}
+	entries := []format.Entry{&format.QueueSet{ID: id, Topic: topic, Name: q.name, Config: config.entry()}}
 	for p := range partitions {
 		start := d.Start(topic, p)
 		end, _ := d.End(topic, p)
@@ -279,10 +279,10 @@ func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config 
 			return nil, outOfRange(q.topic, int32(p), at, start, end)
 		}
 		if at > 0 {
-			items = append(items, &format.QueuePurged{Queue: id, Partition: p, Before: at})
+			entries = append(entries, &format.QueuePurged{Queue: id, Partition: p, Before: at})
 		}
 	}
-	return items, nil
+	return entries, nil
 }
 
 // Delete forgets the queue, with all that it knows of what was done. The records stay.
@@ -291,12 +291,12 @@ func (q *Queue) Delete(ctx context.Context) (err error) {
 	if err := q.check(); err != nil {
 		return err
 	}
-	return q.b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	return q.b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
 		_, id, refusal := q.find(d)
 		if refusal != nil {
 			return nil, refusal
 		}
-		return []format.Item{&format.QueueDeleted{ID: id}}, nil
+		return []format.Entry{&format.QueueDeleted{ID: id}}, nil
 	})
 }
 
@@ -321,7 +321,7 @@ func (q *Queue) Purge(ctx context.Context) (n int64, err error) {
 		return 0, err
 	}
 	var purged int64 // the commit loop's until the outcome is known
-	err = q.b.change(ctx, func(d *state.Draft) (items []format.Item, _ *Error) {
+	err = q.b.change(ctx, func(d *state.Draft) (entries []format.Entry, _ *Error) {
 		purged = 0
 		topic, id, refusal := q.find(d)
 		if refusal != nil {
@@ -332,10 +332,10 @@ func (q *Queue) Purge(ctx context.Context) (n int64, err error) {
 			end, _ := d.End(topic, p)
 			if left := d.QueueLeft(id, p); left > 0 {
 				purged += left
-				items = append(items, &format.QueuePurged{Queue: id, Partition: p, Before: end})
+				entries = append(entries, &format.QueuePurged{Queue: id, Partition: p, Before: end})
 			}
 		}
-		return items, nil
+		return entries, nil
 	})
 	if err != nil {
 		return 0, err

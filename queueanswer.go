@@ -28,20 +28,20 @@ const (
 // lease merely ran out is not.
 func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	defer writes(&err)
-	answers, err := q.answer(ctx, tokens, true, func(_ *state.Draft, id uint64, of []*answer) []format.Item { return doneItems(id, of) })
+	answers, err := q.answer(ctx, tokens, true, func(_ *state.Draft, id uint64, of []*answer) []format.Entry { return doneEntries(id, of) })
 	if err != nil {
 		return err
 	}
 	return errorsOf(answers)
 }
 
-// doneItems returns the items that say that deliveries, which are in order, were done.
-func doneItems(queue uint64, of []*answer) (items []format.Item) {
+// doneEntries returns the entries that say that deliveries, which are in order, were done.
+func doneEntries(queue uint64, of []*answer) (entries []format.Entry) {
 	var in *format.RecordsDone
 	for _, a := range of {
 		if in == nil || in.Partition != uint32(a.partition) {
 			in = &format.RecordsDone{Queue: queue, Partition: uint32(a.partition)}
-			items = append(items, in)
+			entries = append(entries, in)
 		}
 		if n := len(in.Runs); n > 0 && in.Runs[n-1].End() == a.offset && in.Runs[n-1].Number == a.number {
 			in.Runs[n-1].Count++
@@ -49,7 +49,7 @@ func doneItems(queue uint64, of []*answer) (items []format.Item) {
 		}
 		in.Runs = append(in.Runs, format.Run{Offset: a.offset, Count: 1, Number: a.number})
 	}
-	return items
+	return entries
 }
 
 // NackOptions say why a record is put back, and for how long.
@@ -72,15 +72,15 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err 
 	if o.Delay != nil && (*o.Delay < 0 || *o.Delay > delayMax) {
 		return refused(CodeInvalidRequest, "a delay of %v; it must be 0s to %v", *o.Delay, delayMax)
 	}
-	answers, err := q.answer(ctx, tokens, false, func(d *state.Draft, id uint64, of []*answer) (items []format.Item) {
+	answers, err := q.answer(ctx, tokens, false, func(d *state.Draft, id uint64, of []*answer) (entries []format.Entry) {
 		for _, a := range of {
 			if a.dies() && a.config.DeadLetterTopic != "" {
-				a.dead = true // it takes more than an item
+				a.dead = true // it takes more than an entry
 				continue
 			}
-			items = append(items, a.putBack(id, o, d.Time()))
+			entries = append(entries, a.putBack(id, o, d.Time()))
 		}
-		return items
+		return entries
 	})
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ type answer struct {
 // dies tells whether the delivery was the last that the queue allows.
 func (a *answer) dies() bool { return a.tries >= a.config.MaxAttempts }
 
-// putBack returns the item that says that the delivery failed; now is the commit's time.
+// putBack returns the entry that says that the delivery failed; now is the commit's time.
 func (a *answer) putBack(queue uint64, o NackOptions, now int64) *format.RecordPutBack {
 	delay := a.config.backoff(a.tries)
 	if o.Delay != nil {
@@ -164,8 +164,8 @@ func (c QueueConfig) backoff(tries int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// answer has items committed about those deliveries among tokens that may be answered.
-func (q *Queue) answer(ctx context.Context, tokens []string, done bool, items func(d *state.Draft, id uint64, of []*answer) []format.Item) ([]*answer, error) {
+// answer has entries committed about those deliveries among tokens that may be answered.
+func (q *Queue) answer(ctx context.Context, tokens []string, done bool, entries func(d *state.Draft, id uint64, of []*answer) []format.Entry) ([]*answer, error) {
 	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.usable()); err != nil {
 		return nil, err
 	}
@@ -176,12 +176,12 @@ func (q *Queue) answer(ctx context.Context, tokens []string, done bool, items fu
 	if err := q.lookUnlessLast(ctx, answers); err != nil {
 		return nil, err
 	}
-	return answers, q.b.join(ctx, &request{change: func(d *state.Draft) ([]format.Item, *Error) {
+	return answers, q.b.join(ctx, &request{change: func(d *state.Draft) ([]format.Entry, *Error) {
 		topic, id, refusal := q.find(d)
 		if refusal != nil {
 			return nil, refusal
 		}
-		return items(d, id, q.answerable(d, topic, id, answers, done)), nil
+		return entries(d, id, q.answerable(d, topic, id, answers, done)), nil
 	}})
 }
 

@@ -157,7 +157,7 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err 
 		return Redriven{}, err
 	}
 	var redriven int // the commit loop's until the outcome is known
-	err = q.b.change(ctx, func(d *state.Draft) (items []format.Item, _ *Error) {
+	err = q.b.change(ctx, func(d *state.Draft) (entries []format.Entry, _ *Error) {
 		redriven = 0
 		_, id, refusal := q.find(d)
 		if refusal != nil {
@@ -167,12 +167,12 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err 
 		for _, x := range q.toRedrive(d, id, o) {
 			if in == nil || in.Partition != uint32(x.Partition) {
 				in = &format.RecordsRedriven{Queue: id, Partition: uint32(x.Partition)}
-				items = append(items, in)
+				entries = append(entries, in)
 			}
 			in.Offsets = append(in.Offsets, x.Offset)
 			redriven++
 		}
-		return items, nil
+		return entries, nil
 	})
 	if err != nil {
 		return Redriven{}, err

@@ -47,7 +47,7 @@ type parking struct {
 // the same commit.
 func (b *Broker) park(ctx context.Context, p parking) error {
 	if p.config.DeadLetterTopic == "" {
-		return b.join(ctx, &request{change: p.items})
+		return b.join(ctx, &request{change: p.entries})
 	}
 	waits, err := b.parkCopied(ctx, p)
 	if err != nil {
@@ -65,7 +65,7 @@ func (b *Broker) parkCopied(ctx context.Context, p parking) (*Pending, error) {
 	case <-ctx.Done():
 		return nil, canceled(ctx)
 	}
-	r := &request{change: p.items}
+	r := &request{change: p.entries}
 	copied, err := b.deadLetter(ctx, p)
 	var e *Error
 	switch errors.As(err, &e); {
@@ -80,15 +80,15 @@ func (b *Broker) parkCopied(ctx context.Context, p parking) (*Pending, error) {
 	return b.joinAsync(ctx, r)
 }
 
-// items returns the item that parks the record.
-func (p parking) items(d *state.Draft) ([]format.Item, *Error) {
+// entries returns the entry that parks the record.
+func (p parking) entries(d *state.Draft) ([]format.Entry, *Error) {
 	if err := p.may(d); err != nil {
 		return nil, err
 	}
 	if !d.IsLast(p.queueID, uint32(p.last.Partition), p.last.Offset, p.last.Attempt) {
 		return nil, refused(CodeLeaseLost, "delivery %d of offset %d is not the last any more", p.last.Attempt, p.last.Offset)
 	}
-	return []format.Item{&format.RecordPutBack{
+	return []format.Entry{&format.RecordPutBack{
 		Queue: p.queueID, Partition: uint32(p.last.Partition), Attempt: format.Attempt{Offset: p.last.Offset, Number: p.last.Attempt},
 		NotBefore: d.Time(), DeadLetter: true, Reason: p.reason,
 	}}, nil

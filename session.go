@@ -81,8 +81,8 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 		return err
 	}
 	named := b.session.naming.DoChan("", func() (any, error) {
-		return nil, b.join(b.life, &request{looked: true, change: func(*state.Draft) ([]format.Item, *Error) {
-			return []format.Item{&format.SessionNamed{Session: b.session.public}}, nil
+		return nil, b.join(b.life, &request{looked: true, change: func(*state.Draft) ([]format.Entry, *Error) {
+			return []format.Entry{&format.SessionNamed{Session: b.session.public}}, nil
 		}})
 	})
 	timer := time.NewTimer(b.opts.AppendTimeout)

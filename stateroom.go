@@ -47,8 +47,8 @@ func (o Options) stateLimit(use stateUse) int64 {
 	}
 }
 
-// useOf returns what an item uses the state for.
-func useOf(it format.Item) stateUse {
+// useOf returns what an entry uses the state for.
+func useOf(it format.Entry) stateUse {
 	switch it.(type) {
 	case *format.ConsumerCreated, *format.PositionsMoved:
 		return forConsumers
@@ -63,29 +63,29 @@ func useOf(it format.Item) stateUse {
 	}
 }
 
-// roomForItems refuses the items of a request that appends nothing if the state has no room
+// roomForEntries refuses the entries of a request that appends nothing if the state has no room
 // for them. What adds nothing, such as a deletion, always has room.
-func (b *Broker) roomForItems(d *state.Draft, r *request, items []format.Item) *Error {
+func (b *Broker) roomForEntries(d *state.Draft, r *request, entries []format.Entry) *Error {
 	use := forOwners
-	for _, it := range items {
+	for _, it := range entries {
 		use = min(use, useOf(it))
 	}
 	if r.key != nil {
 		use = forRecords
 	}
-	return b.room(d, use, d.Growth(items...), r)
+	return b.room(d, use, d.Growth(entries...), r)
 }
 
 // roomForAppends refuses requests if the state has no room for all of what they append,
-// in these batches, and the items that come with it.
-func (b *Broker) roomForAppends(d *state.Draft, batches []*batch, requests []*request, items []format.Item) *Error {
+// in these batches, and the entries that come with it.
+func (b *Broker) roomForAppends(d *state.Draft, batches []*batch, requests []*request, entries []format.Entry) *Error {
 	for _, t := range batches {
-		items = append(items, &format.Batch{Topic: t.key.topic, Partition: uint32(t.key.partition)})
+		entries = append(entries, &format.Batch{Topic: t.key.topic, Partition: uint32(t.key.partition)})
 	}
-	return b.room(d, forRecords, d.Growth(items...), requests...)
+	return b.room(d, forRecords, d.Growth(entries...), requests...)
 }
 
-// room refuses requests whose items would grow the state beyond what their use may take;
+// room refuses requests whose entries would grow the state beyond what their use may take;
 // else it promises them room for what comes behind all batches.
 func (b *Broker) room(d *state.Draft, use stateUse, growth int64, requests ...*request) *Error {
 	later := int64(0)

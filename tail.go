@@ -241,11 +241,11 @@ func (w *waiters) notifyAll() {
 func (w *waiters) loaded(*state.State) { w.notifyAll() }
 
 // applying implements observer.
-func (w *waiters) applying([]format.Item, logTime) {}
+func (w *waiters) applying([]format.Entry, logTime) {}
 
 // applied implements observer.
-func (w *waiters) applied(_ *state.State, items []format.Item, _ logTime) {
-	for _, it := range items {
+func (w *waiters) applied(_ *state.State, entries []format.Entry, _ logTime) {
+	for _, it := range entries {
 		switch x := it.(type) {
 		case *format.Batch:
 			w.notify(partitionKey{x.Topic, int32(x.Partition)})

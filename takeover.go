@@ -233,7 +233,7 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 	}
 	b.dispatchers.Expect(dispatch.Takeover{Queue: o.queue, Epoch: o.epoch + 1, Contested: o.owned && (deaf || o.mute(b)), Most: most})
 	defer b.dispatchers.Forget(o.queue)
-	p, err := b.joinAsync(b.life, &request{looked: true, change: func(d *state.Draft) ([]format.Item, *Error) {
+	p, err := b.joinAsync(b.life, &request{looked: true, change: func(d *state.Draft) ([]format.Entry, *Error) {
 		topic, id, refusal := q.find(d)
 		if refusal != nil {
 			return nil, refusal
@@ -242,7 +242,7 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 		if epoch, _ := d.QueueEpoch(id); id != o.queue || epoch != o.epoch {
 			return nil, nil // somebody was faster
 		}
-		return []format.Item{
+		return []format.Entry{
 			&format.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueDispatchLimits(id, topic, dispatch.FirstReach(most, partitions)), Address: b.opts.Address},
 			&format.SessionNamed{Session: b.session.public, Queue: id, Epoch: o.epoch + 1},
 		}, nil

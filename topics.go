@@ -57,7 +57,7 @@ func (c TopicConfig) check() error {
 	return nil
 }
 
-func (c TopicConfig) item(topic uint64) *format.TopicConfigured {
+func (c TopicConfig) entry(topic uint64) *format.TopicConfigured {
 	return &format.TopicConfigured{Topic: topic, Config: format.TopicConfig{
 		RetentionMS: c.Retention.Milliseconds(), RetentionBytes: c.RetentionBytes,
 	}}
@@ -145,7 +145,7 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 		return Topic{}, false, err
 	}
 	var creates bool // the commit loop's until the outcome is known
-	err = b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	err = b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
 		creates = false
 		if id, n, ok := d.TopicID(name); ok {
 			return nil, differs(name, opts, n, configOf(d.TopicConfig(id)))
@@ -155,11 +155,11 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 		}
 		creates = true
 		id := d.NextTopicID()
-		items := []format.Item{&format.TopicCreated{ID: id, Partitions: uint32(opts.Partitions), Name: name}}
+		entries := []format.Entry{&format.TopicCreated{ID: id, Partitions: uint32(opts.Partitions), Name: name}}
 		if opts.Config != (TopicConfig{}) {
-			items = append(items, opts.Config.item(id))
+			entries = append(entries, opts.Config.entry(id))
 		}
-		return items, nil
+		return entries, nil
 	})
 	if err != nil {
 		return Topic{}, false, err
@@ -200,12 +200,12 @@ func (b *Broker) DeleteTopic(ctx context.Context, name string) (err error) {
 	if err := checkTopicName(name); err != nil {
 		return err
 	}
-	return b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	return b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
 		id, _, ok := d.TopicID(name)
 		if !ok {
 			return nil, topicNotFound(name)
 		}
-		return []format.Item{&format.TopicDeleted{ID: id}}, nil
+		return []format.Entry{&format.TopicDeleted{ID: id}}, nil
 	})
 }
 
@@ -235,24 +235,24 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (_
 	if err := cmp.Or(u.apply(TopicConfig{}).check(), checkTopicName(name)); err != nil {
 		return Topic{}, err
 	}
-	err = b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	err = b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
 		id, n, ok := d.TopicID(name)
 		if !ok {
 			return nil, topicNotFound(name)
 		}
-		var items []format.Item
+		var entries []format.Entry
 		if u.Partitions != nil && uint32(*u.Partitions) != n {
 			if uint32(*u.Partitions) < n {
 				e := refused(CodeInvalidRequest, "topic %q has %d partitions; their number can't be reduced to %d", name, n, *u.Partitions)
 				e.Hint = "leave it as it is, or copy the records to a new topic that has fewer"
 				return nil, e
 			}
-			items = append(items, &format.PartitionsAdded{Topic: id, Partitions: uint32(*u.Partitions)})
+			entries = append(entries, &format.PartitionsAdded{Topic: id, Partitions: uint32(*u.Partitions)})
 		}
 		if was := configOf(d.TopicConfig(id)); u.apply(was) != was {
-			items = append(items, u.apply(was).item(id))
+			entries = append(entries, u.apply(was).entry(id))
 		}
-		return items, nil
+		return entries, nil
 	})
 	if err != nil {
 		return Topic{}, err
@@ -268,7 +268,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 	if err := checkTopicName(topic); err != nil {
 		return Partition{}, err
 	}
-	err = b.change(ctx, func(d *state.Draft) ([]format.Item, *Error) {
+	err = b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
 		id, n, ok := d.TopicID(topic)
 		if !ok {
 			return nil, topicNotFound(topic)
@@ -286,7 +286,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 		if int64(before) <= start {
 			return nil, nil
 		}
-		return []format.Item{&format.StartMoved{Topic: id, Partition: uint32(partition), Start: int64(before)}}, nil
+		return []format.Entry{&format.StartMoved{Topic: id, Partition: uint32(partition), Start: int64(before)}}, nil
 	})
 	if err != nil {
 		return Partition{}, err
@@ -354,7 +354,7 @@ func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, err
 
 // change has a request about topics committed. It looks at the log first: the
 // request may be refused on any state from here on, but not on an older one.
-func (b *Broker) change(ctx context.Context, f func(*state.Draft) ([]format.Item, *Error)) error {
+func (b *Broker) change(ctx context.Context, f func(*state.Draft) ([]format.Entry, *Error)) error {
 	if err := b.usable(); err != nil {
 		return err
 	}

@@ -174,7 +174,7 @@ func (d *dumper) commit(b []byte, name string) error {
 	for i, ref := range c.Data {
 		d.line("data", "%d: %s, %d bytes", i+1, ref.Key(), ref.Size)
 	}
-	for i, item := range c.Items {
+	for i, item := range c.Entries {
 		switch x := item.(type) {
 		case *format.Batch:
 			d.row(i, x, b, c)
@@ -210,7 +210,7 @@ func (d *dumper) commit(b []byte, name string) error {
 			d.line("item", "%d: consumer %d deleted", i, x.ID)
 		case *format.SessionNamed:
 			d.sessionItem(i, x)
-		case *format.UnknownItem:
+		case *format.UnknownEntry:
 			d.line("item", "%d: unknown kind %d, not critical, %d bytes", i, x.Kind, len(x.Body))
 		default:
 			d.queueItem(i, item)

@@ -35,7 +35,7 @@ func commitOf(inline, far []byte) []byte {
 	c := &format.Commit{
 		Seq: 7, PayloadSize: uint32(len(inline)),
 		Data: []format.DataRef{{Seq: 5, ID: 0xabc, Size: uint32(format.DataPayloadStart + len(far))}},
-		Items: []format.Item{
+		Entries: []format.Entry{
 			&format.TopicCreated{ID: 1, Partitions: 2, Name: "orders"},
 			rowOf(inline, 0, 0, 40, 2), rowOf(far, 1, 0, 42, 1),
 			&format.PartitionsAdded{Topic: 1, Partitions: 3}, &format.DataFloor{Seq: 4}, &format.TopicDeleted{ID: 1},
@@ -46,18 +46,18 @@ func commitOf(inline, far []byte) []byte {
 			&format.KeyRevoked{ID: 5},
 			&format.ConsumerCreated{ID: 2, Topic: 1, Name: "billing"}, &format.ConsumerDeleted{ID: 2},
 			&format.PositionsMoved{Consumer: 2, Positions: []format.Position{{Partition: 1, Offset: 43}}},
-			&format.UnknownItem{Kind: 99, Body: []byte("new")},
+			&format.UnknownEntry{Kind: 99, Body: []byte("new")},
 		},
 	}
-	c.Items = append(c.Items, queueItems()...)
+	c.Entries = append(c.Entries, queueItems()...)
 	return append(format.EncodeCommit(c), inline...)
 }
 
 // queueItems has an item of every kind that is about queues.
-func queueItems() []format.Item {
+func queueItems() []format.Entry {
 	config := format.QueueConfig{LeaseMS: 30_000, BackoffMinMS: 1000, BackoffMaxMS: 60_000, Attempts: 5, Ordered: true, Paused: true, DeadLetterTopic: "dead"}
 	last := format.Attempt{Offset: 43, Number: 2}
-	return []format.Item{
+	return []format.Entry{
 		&format.QueueSet{ID: 3, Topic: 1, Name: "mail", Config: config}, &format.QueueDeleted{ID: 4},
 		&format.QueueOwned{Queue: 3, Epoch: 7, Windows: []int64{0, 99}, Address: "http://b:1"}, &format.QueueReleased{Queue: 3, Epoch: 8},
 		&format.WindowMoved{Queue: 3, Epoch: 9, Partition: 1, Window: 98},
@@ -84,7 +84,7 @@ func checkpointOf() []byte {
 	topic := &format.TopicCreated{ID: 1, Partitions: 1, Name: "orders"}
 	consumer := &format.ConsumerCreated{ID: 1, Topic: 1, Name: "billing"}
 	config := format.QueueConfig{LeaseMS: 30_000, Attempts: 5}
-	items := []format.Item{
+	items := []format.Entry{
 		key, topic, consumer, &format.Batch{Topic: 1, Count: 9, Size: 61},
 		&format.RecordsDelayed{Topic: 1, Offset: 8, Count: 1, Due: 1_700_000_000_000_000},
 		&format.QueueSet{ID: 1, Topic: 1, Name: "mail", Config: config}, &format.QueueSet{ID: 2, Topic: 1, Name: "idle", Config: config},
@@ -95,7 +95,7 @@ func checkpointOf() []byte {
 		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 6, Number: 1}, NotBefore: 1_700_000_000_000_000, Reason: "no"},
 		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 3, Number: 1}, DeadLetter: true, Reason: "gone"},
 	}
-	if err := s.Apply(&format.Commit{Seq: 1, Items: items}); err != nil {
+	if err := s.Apply(&format.Commit{Seq: 1, Entries: items}); err != nil {
 		panic(err)
 	}
 	c := &format.Checkpoint{Seq: 1, Body: s.View().Encode()}
@@ -249,7 +249,7 @@ func soundCommit(c *format.Commit, object []byte) bool {
 	if c.Size() != int64(len(object)) {
 		return false
 	}
-	for _, item := range c.Items {
+	for _, item := range c.Entries {
 		row, ok := item.(*format.Batch)
 		if !ok || row.Object > 0 {
 			continue

@@ -13,13 +13,13 @@ func TestDumpKeepsSecretsOfPushToItself(t *testing.T) {
 		URL: "https://example.com/hooks?token=abc", Secret: "whsec_AAAA whsec_BBBB", Stopped: "HTTP 410 Gone", TimeoutMS: 30_000, InFlight: 64,
 		Headers: []format.PushHeader{{Name: "Authorization", Value: "Bearer xyz"}},
 	}
-	items := []format.Item{
+	items := []format.Entry{
 		&format.TopicCreated{ID: 1, Partitions: 1, Name: "orders"},
 		&format.QueueSet{ID: 1, Topic: 1, Name: "mail", Config: format.QueueConfig{LeaseMS: 30_000, Attempts: 5}},
 		&format.QueuePushSet{Queue: 1}, &format.QueuePushSet{Queue: 1, Push: push},
 	}
 	s := state.New()
-	c := &format.Commit{Seq: 1, Items: items}
+	c := &format.Commit{Seq: 1, Entries: items}
 	if err := s.Apply(c); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // queueItem shows an item about a queue.
-func (d *dumper) queueItem(i int, item format.Item) {
+func (d *dumper) queueItem(i int, item format.Entry) {
 	switch x := item.(type) {
 	case *format.QueueSet:
 		d.line("item", "%d: queue %d of topic %d set: %q, %s", i, x.ID, x.Topic, x.Name, queueConfig(x.Config))

@@ -10,7 +10,7 @@ import (
 func TestDumpShowsSessions(t *testing.T) {
 	var out strings.Builder
 	d := &dumper{printer: printer{w: &out}, records: true}
-	c := &format.Commit{Seq: 1, Items: []format.Item{
+	c := &format.Commit{Seq: 1, Entries: []format.Entry{
 		&format.SessionNamed{Session: format.SessionKey{0xab}}, &format.SessionNamed{Session: format.SessionKey{0xcd}, Queue: 3, Epoch: 2},
 	}}
 	if err := d.dump(format.EncodeCommit(c), "log/00000000000000000001"); err != nil || d.Bad > 0 {

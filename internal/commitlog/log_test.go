@@ -26,7 +26,7 @@ func TestCommitsAreFollowed(t *testing.T) {
 		if b.objects != 3 {
 			t.Fatalf("%d of 3 small commits came along with their heads", b.objects)
 		}
-		if string(bytes.Join([][]byte{a.last.Items[0].(*format.UnknownItem).Body}, nil)) != "from b" {
+		if string(bytes.Join([][]byte{a.last.Entries[0].(*format.UnknownEntry).Body}, nil)) != "from b" {
 			t.Fatalf("a read %+v", a.last)
 		}
 	})

@@ -112,12 +112,12 @@ func (r *rig) open() *broker {
 	return b
 }
 
-// build returns a commit that bears payload, in an item and inline.
+// build returns a commit that bears payload, in an entry and inline.
 func (b *broker) build(payload string) func(Next) (*format.Commit, [][]byte) {
 	return func(Next) (*format.Commit, [][]byte) {
 		b.builds++
 		b.nonces++
-		c := &format.Commit{PayloadSize: uint32(len(payload)), Items: []format.Item{&format.UnknownItem{Kind: 100, Body: []byte(payload)}}}
+		c := &format.Commit{PayloadSize: uint32(len(payload)), Entries: []format.Entry{&format.UnknownEntry{Kind: 100, Body: []byte(payload)}}}
 		binary.LittleEndian.PutUint64(c.Nonce[:], b.nonces)
 		return c, [][]byte{[]byte(payload)}
 	}

@@ -33,7 +33,7 @@ func (d *Dispatcher) claimLocked(last []leases.Delivery) (dead int) {
 	if len(again) > 0 {
 		d.claiming += len(again)
 		d.all.b.Go(func() {
-			err := d.all.commit(Change{Entries: func(dr *state.Draft) ([]format.Item, error) { return d.claims(dr, again) }})
+			err := d.all.commit(Change{Entries: func(dr *state.Draft) ([]format.Entry, error) { return d.claims(dr, again) }})
 			d.settled(again, len(again), err)
 		})
 	}
@@ -86,7 +86,7 @@ func (d *Dispatcher) CheckOwner(dr *state.Draft) error {
 // the way to a worker, and that attempt must stay the last. A record that its worker put back after
 // the claim was requested has to wait first. The dispatcher knows of that from commits that were
 // applied, and the draft from this one.
-func (d *Dispatcher) claims(dr *state.Draft, last []leases.Delivery) (items []format.Item, _ error) {
+func (d *Dispatcher) claims(dr *state.Draft, last []leases.Delivery) (entries []format.Entry, _ error) {
 	if err := d.CheckOwner(dr); err != nil {
 		return nil, err
 	}
@@ -101,11 +101,11 @@ func (d *Dispatcher) claims(dr *state.Draft, last []leases.Delivery) (items []fo
 		}
 		if of == nil || of.Partition != p {
 			of = &format.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
-			items = append(items, of)
+			entries = append(entries, of)
 		}
 		of.Attempts = append(of.Attempts, format.Attempt{Offset: x.Offset, Number: x.Attempt + 1})
 	}
-	return items, nil
+	return entries, nil
 }
 
 // notBefore returns the time of the log until which the applied commits have put a record back.

@@ -47,7 +47,7 @@ type Records interface {
 // Change is a change of the log.
 type Change struct {
 	// Entries returns what the commit is to have: nothing if there is nothing to do, or an error.
-	Entries func(d *state.Draft) ([]format.Item, error)
+	Entries func(d *state.Draft) ([]format.Entry, error)
 	// Synced says that the end of the log was read after the change was asked for: its refusal is final.
 	Synced bool
 	// Urgent changes are committed without linger.

@@ -48,9 +48,9 @@ func config() format.QueueConfig {
 }
 
 // commit applies entries as a broker does.
-func (f *fake) commit(items ...format.Item) {
+func (f *fake) commit(entries ...format.Entry) {
 	f.t.Helper()
-	if err := f.Commit(f.t.Context(), dispatch.Change{Entries: func(*state.Draft) ([]format.Item, error) { return items, nil }}); err != nil {
+	if err := f.Commit(f.t.Context(), dispatch.Change{Entries: func(*state.Draft) ([]format.Entry, error) { return entries, nil }}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -90,38 +90,38 @@ func (f *fake) Commit(_ context.Context, c dispatch.Change) error {
 	defer f.committing.Unlock()
 	now := time.Now()
 	d := f.live.State.Draft(now.UnixMicro())
-	items, err := c.Entries(d)
+	entries, err := c.Entries(d)
 	if err != nil {
 		return &dispatch.CommitError{Err: err}
 	}
-	for _, it := range items {
+	for _, it := range entries {
 		if err := d.Take(it); err != nil {
 			return &dispatch.CommitError{Err: err}
 		}
 	}
-	for _, it := range f.all.Ride(d, items) {
+	for _, it := range f.all.Ride(d, entries) {
 		if err := d.Take(it); err != nil {
 			return &dispatch.CommitError{Err: err}
 		}
-		items = append(items, it)
+		entries = append(entries, it)
 	}
 	f.seq++
 	at := dispatch.Time{At: now, US: now.UnixMicro()}
-	f.all.Applying(items, at)
+	f.all.Applying(entries, at)
 	f.live.Lock()
-	err = f.live.State.Apply(&format.Commit{Seq: f.seq, Time: now.UnixMicro(), Items: items, PayloadSize: 1})
+	err = f.live.State.Apply(&format.Commit{Seq: f.seq, Time: now.UnixMicro(), Entries: entries, PayloadSize: 1})
 	f.live.Unlock()
 	if err != nil {
 		return &dispatch.CommitError{Err: err}
 	}
-	f.all.Applied(f.live.State, items, at)
+	f.all.Applied(f.live.State, entries, at)
 	return nil
 }
 
 // DeadLetter implements dispatch.Broker.
 func (f *fake) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, last leases.Delivery, attempts int) error {
-	err := f.Commit(ctx, dispatch.Change{Entries: func(dr *state.Draft) ([]format.Item, error) {
-		return []format.Item{&format.RecordPutBack{
+	err := f.Commit(ctx, dispatch.Change{Entries: func(dr *state.Draft) ([]format.Entry, error) {
+		return []format.Entry{&format.RecordPutBack{
 			Queue: d.Queue(), Partition: uint32(last.Partition), Attempt: format.Attempt{Offset: last.Offset, Number: last.Attempt}, NotBefore: dr.Time(), DeadLetter: true,
 		}}, d.CheckOwner(dr)
 	}})

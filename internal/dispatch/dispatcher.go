@@ -168,7 +168,7 @@ func (d *Dispatcher) Wake() {
 }
 
 // applied takes an entry of a commit that the state has. It runs in the commit loop.
-func (d *Dispatcher) applied(it format.Item, at Time) {
+func (d *Dispatcher) applied(it format.Entry, at Time) {
 	now := at.At
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -128,8 +128,8 @@ func (x *Dispatchers) Loaded(*state.State) {
 
 // Applying takes note of the delays in a commit that is about to be applied, at that time: before
 // the state has the records, their dispatchers know which of them to hold back.
-func (x *Dispatchers) Applying(items []format.Item, at Time) {
-	for _, it := range items {
+func (x *Dispatchers) Applying(entries []format.Entry, at Time) {
+	for _, it := range entries {
 		if y, ok := it.(*format.RecordsDelayed); ok {
 			for _, d := range x.ofTopic(y.Topic) {
 				d.delay(int32(y.Partition), aheadRun{y.Offset, y.End(), at.When(y.Due)}, at.At)
@@ -139,18 +139,18 @@ func (x *Dispatchers) Applying(items []format.Item, at Time) {
 }
 
 // Applied takes note of a commit that was applied at that time.
-func (x *Dispatchers) Applied(s *state.State, items []format.Item, at Time) {
-	for _, it := range items {
+func (x *Dispatchers) Applied(s *state.State, entries []format.Entry, at Time) {
+	for _, it := range entries {
 		x.apply(it, at)
 	}
-	for _, it := range items {
+	for _, it := range entries {
 		if y, ok := it.(*format.QueueOwned); ok {
 			x.open(s, y.Queue, at)
 		}
 	}
 }
 
-func (x *Dispatchers) apply(it format.Item, at Time) {
+func (x *Dispatchers) apply(it format.Entry, at Time) {
 	tell := func(queue uint64) {
 		if d := x.Of(queue); d != nil {
 			d.applied(it, at)

@@ -65,4 +65,4 @@ func (x *Dispatchers) Prefetched(f func(Records)) (bytes int64) {
 }
 
 // Behind returns how many dispatchers a commit of those entries may move the limits of.
-func (x *Dispatchers) Behind(items []format.Item) int { return len(x.behind(items)) }
+func (x *Dispatchers) Behind(entries []format.Entry) int { return len(x.behind(entries)) }

@@ -151,21 +151,21 @@ func (d *Dispatcher) Show(ctx context.Context) error { return d.moveLimits(ctx, 
 
 // moveLimits commits the moves of the limits. If shows is set, it commits also if there are none.
 func (d *Dispatcher) moveLimits(ctx context.Context, urgent, shows bool) error {
-	return d.all.b.Commit(ctx, Change{Urgent: urgent, Entries: func(dr *state.Draft) ([]format.Item, error) {
+	return d.all.b.Commit(ctx, Change{Urgent: urgent, Entries: func(dr *state.Draft) ([]format.Entry, error) {
 		if err := d.CheckOwner(dr); err != nil {
 			return nil, err
 		}
-		items := d.limitMoves(dr)
-		if len(items) == 0 && shows {
-			items = append(items, &format.WindowMoved{Queue: d.queue, Epoch: d.epoch, Window: dr.QueueDispatchLimit(d.queue, 0)})
+		entries := d.limitMoves(dr)
+		if len(entries) == 0 && shows {
+			entries = append(entries, &format.WindowMoved{Queue: d.queue, Epoch: d.epoch, Window: dr.QueueDispatchLimit(d.queue, 0)})
 		}
-		return items, nil
+		return entries, nil
 	}})
 }
 
 // limitMoves returns the moves of limits for the commit under construction. Earlier commits of
 // this broker are decided when it is called.
-func (d *Dispatcher) limitMoves(dr *state.Draft) (items []format.Item) {
+func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,19 +191,19 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (items []format.Item) {
 			}
 			continue
 		}
-		items = append(items, &format.WindowMoved{Queue: d.queue, Epoch: d.epoch, Partition: uint32(i), Window: goal})
+		entries = append(entries, &format.WindowMoved{Queue: d.queue, Epoch: d.epoch, Partition: uint32(i), Window: goal})
 	}
-	if len(items) == 0 {
+	if len(entries) == 0 {
 		d.behind = time.Time{}
 		d.all.unmark(d)
 	}
-	return items
+	return entries
 }
 
-// Ride returns the moves of dispatch limits that a commit of those items should have: of queues
+// Ride returns the moves of dispatch limits that a commit of those entries should have: of queues
 // that it appends records to, and of those whose limits should move with the next commit.
-func (x *Dispatchers) Ride(d *state.Draft, items []format.Item) (moves []format.Item) {
-	for _, y := range x.behind(items) {
+func (x *Dispatchers) Ride(d *state.Draft, entries []format.Entry) (moves []format.Entry) {
+	for _, y := range x.behind(entries) {
 		moves = append(moves, y.limitMoves(d)...)
 	}
 	return moves
@@ -227,14 +227,14 @@ func (x *Dispatchers) unmark(d *Dispatcher) {
 }
 
 // behind returns the dispatchers whose limits a commit of those entries may move.
-func (x *Dispatchers) behind(items []format.Item) (list []*Dispatcher) {
+func (x *Dispatchers) behind(entries []format.Entry) (list []*Dispatcher) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, d := range x.marked {
 		list = append(list, d)
 	}
 	topics := map[uint64]bool{}
-	for _, it := range items {
+	for _, it := range entries {
 		if y, ok := it.(*format.Batch); ok && !topics[y.Topic] {
 			topics[y.Topic] = true
 			for _, d := range x.byTopic[y.Topic] {

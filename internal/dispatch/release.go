@@ -23,7 +23,7 @@ func (x *Dispatchers) Release(ctx context.Context) {
 
 func (d *Dispatcher) release(ctx context.Context) {
 	out := d.retire()
-	err := d.all.b.Commit(ctx, Change{Synced: true, Entries: func(dr *state.Draft) ([]format.Item, error) {
+	err := d.all.b.Commit(ctx, Change{Synced: true, Entries: func(dr *state.Draft) ([]format.Entry, error) {
 		return d.releases(dr, out)
 	}})
 	if err != nil && !errors.Is(err, ErrNotOwner) {
@@ -42,7 +42,7 @@ func (d *Dispatcher) retire() (out []leases.Delivery) {
 	return out
 }
 
-func (d *Dispatcher) releases(dr *state.Draft, out []leases.Delivery) (items []format.Item, _ error) {
+func (d *Dispatcher) releases(dr *state.Draft, out []leases.Delivery) (entries []format.Entry, _ error) {
 	if err := d.CheckOwner(dr); err != nil {
 		return nil, err
 	}
@@ -55,9 +55,9 @@ func (d *Dispatcher) releases(dr *state.Draft, out []leases.Delivery) (items []f
 		}
 		if of == nil || of.Partition != p {
 			of = &format.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
-			items = append(items, of)
+			entries = append(entries, of)
 		}
 		of.Attempts = append(of.Attempts, format.Attempt{Offset: x.Offset, Number: x.Attempt})
 	}
-	return append(items, &format.QueueReleased{Queue: d.queue, Epoch: d.epoch}), nil
+	return append(entries, &format.QueueReleased{Queue: d.queue, Epoch: d.epoch}), nil
 }

@@ -13,7 +13,7 @@ import "fmt"
 //	    80    4 size of the inline payload that follows the head (uint32)
 //	    84    4 data objects that this commit is the first to refer to (uint32)
 //	    88   24 each: seq (uint64), id (uint64), size (uint32), 0 (uint32)
-//	     …    … items, as many as the prologue counts
+//	     …    … entries, as many as the prologue counts
 //
 // After the head comes the inline payload: batches, back to back.
 const (
@@ -38,7 +38,7 @@ type Commit struct {
 	// encoding.
 	PayloadStart uint32
 	Data         []DataRef
-	Items        []Item
+	Entries      []Entry
 	// Hash is the hash of the encoded head. Set by decoding and by encoding.
 	Hash Hash
 }
@@ -50,8 +50,8 @@ func (c *Commit) Size() int64 { return int64(c.PayloadStart) + int64(c.PayloadSi
 // The payload follows the returned bytes in the object.
 func EncodeCommit(c *Commit) []byte {
 	size := PrologueSize + commitFixedSize + dataRefSize*len(c.Data)
-	for _, it := range c.Items {
-		size += itemHeaderSize + it.size()
+	for _, it := range c.Entries {
+		size += entryHeaderSize + it.size()
 	}
 	b := make([]byte, PrologueSize, size)
 	b = append(b, c.Cluster[:]...)
@@ -67,10 +67,10 @@ func EncodeCommit(c *Commit) []byte {
 		b = le.AppendUint32(b, d.Size)
 		b = le.AppendUint32(b, 0)
 	}
-	for _, it := range c.Items {
-		flags := uint16(itemCritical)
+	for _, it := range c.Entries {
+		flags := uint16(entryCritical)
 		switch it.(type) {
-		case *UnknownItem, *SessionNamed:
+		case *UnknownEntry, *SessionNamed:
 			flags = 0
 		}
 		b = le.AppendUint16(b, it.kind())
@@ -78,7 +78,7 @@ func EncodeCommit(c *Commit) []byte {
 		b = le.AppendUint32(b, uint32(it.size()))
 		b = it.append(b)
 	}
-	putPrologue(b, KindCommit, c.Created, uint32(len(c.Items)))
+	putPrologue(b, KindCommit, c.Created, uint32(len(c.Entries)))
 	c.PayloadStart = uint32(len(b))
 	c.Hash = headHash(b)
 	return b
@@ -126,19 +126,19 @@ func DecodeCommit(b []byte) (*Commit, error) {
 		})
 		rest = rest[dataRefSize:]
 	}
-	if int64(p.Count)*itemHeaderSize > int64(len(rest)) {
-		return nil, Corrupt("%d items don't fit the head", p.Count)
+	if int64(p.Count)*entryHeaderSize > int64(len(rest)) {
+		return nil, Corrupt("%d entries don't fit the head", p.Count)
 	}
-	c.Items = make([]Item, 0, p.Count)
+	c.Entries = make([]Entry, 0, p.Count)
 	for i := range p.Count {
-		var it Item
-		if it, rest, err = decodeItem(rest, c); err != nil {
-			return nil, fmt.Errorf("item %d: %w", i, err)
+		var it Entry
+		if it, rest, err = decodeEntry(rest, c); err != nil {
+			return nil, fmt.Errorf("entry %d: %w", i, err)
 		}
-		c.Items = append(c.Items, it)
+		c.Entries = append(c.Entries, it)
 	}
 	if len(rest) != 0 {
-		return nil, Corrupt("%d bytes follow the last item", len(rest))
+		return nil, Corrupt("%d bytes follow the last entry", len(rest))
 	}
 	return c, nil
 }

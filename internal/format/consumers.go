@@ -1,14 +1,14 @@
 package format
 
-// The items about consumers: named reading positions.
+// The entries about consumers: named reading positions.
 //
 //	11 consumer created: id (uint64), topic (uint64), name; its positions are 0
 //	12 positions moved: consumer (uint64), then for each: partition (uint32), 0 (uint32), next offset to read (int64)
 //	13 consumer deleted: id (uint64)
 const (
-	itemConsumerCreated = 11
-	itemPositionsMoved  = 12
-	itemConsumerDeleted = 13
+	entryConsumerCreated = 11
+	entryPositionsMoved  = 12
+	entryConsumerDeleted = 13
 
 	positionSize = 16
 )
@@ -36,9 +36,9 @@ type Position struct {
 // ConsumerDeleted forgets a consumer.
 type ConsumerDeleted struct{ ID uint64 }
 
-func (*ConsumerCreated) kind() uint16 { return itemConsumerCreated }
-func (*PositionsMoved) kind() uint16  { return itemPositionsMoved }
-func (*ConsumerDeleted) kind() uint16 { return itemConsumerDeleted }
+func (*ConsumerCreated) kind() uint16 { return entryConsumerCreated }
+func (*PositionsMoved) kind() uint16  { return entryPositionsMoved }
+func (*ConsumerDeleted) kind() uint16 { return entryConsumerDeleted }
 
 func (c *ConsumerCreated) size() int { return 16 + len(c.Name) }
 func (p *PositionsMoved) size() int  { return 8 + positionSize*len(p.Positions) }

@@ -10,7 +10,7 @@ import (
 func goldenConsumers() *Commit {
 	return &Commit{
 		Created: goldenTime, Cluster: goldenCluster, Seq: 9, Nonce: goldenNonce, Prev: hashOf(0xcc), Time: goldenTime,
-		Items: []Item{
+		Entries: []Entry{
 			&ConsumerCreated{ID: 7, Topic: 3, Name: "billing"},
 			&PositionsMoved{Consumer: 7, Positions: []Position{{Partition: 0, Offset: 41}, {Partition: 5, Offset: math.MaxInt64}}},
 			&ConsumerDeleted{ID: 6},
@@ -29,31 +29,31 @@ func TestGoldenCommitOfConsumers(t *testing.T) {
 	requireEqual(t, got, want)
 }
 
-// TestConsumerFieldTable builds the items from the table in the comment alone.
+// TestConsumerFieldTable builds the entries from the table in the comment alone.
 func TestConsumerFieldTable(t *testing.T) {
 	le := binary.LittleEndian
 	var b []byte
-	item := func(kind byte, size uint32, fields ...uint64) {
+	entry := func(kind byte, size uint32, fields ...uint64) {
 		b = le.AppendUint32(append(b, kind, 0, 1, 0), size)
 		for _, f := range fields {
 			b = le.AppendUint64(b, f)
 		}
 	}
-	item(11, 16+7, 7, 3)
+	entry(11, 16+7, 7, 3)
 	b = append(b, "billing"...)
-	item(12, 8+2*16, 7, 0, 41, 5, math.MaxInt64)
-	item(13, 8, 6)
+	entry(12, 8+2*16, 7, 0, 41, 5, math.MaxInt64)
+	entry(13, 8, 6)
 	requireBytes(t, golden(t, "commit.consumers.golden")[PrologueSize+commitFixedSize:], b)
 }
 
 func TestImpossibleConsumersAreRefused(t *testing.T) {
-	items := goldenConsumers().Items
+	entries := goldenConsumers().Entries
 	for n := range 16 {
-		if _, err := decodeConsumerCreated(items[0].append(nil)[:n]); !errors.Is(err, ErrCorrupt) {
+		if _, err := decodeConsumerCreated(entries[0].append(nil)[:n]); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%d bytes of a consumer: %v", n, err)
 		}
 	}
-	body := items[1].append(nil)
+	body := entries[1].append(nil)
 	for n := range body {
 		if _, err := decodePositionsMoved(body[:n]); n != 8+16 && !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%d bytes of positions: %v", n, err)

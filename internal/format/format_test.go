@@ -119,8 +119,8 @@ func TestObjectsOfOtherVersionsAndKindsAreRefused(t *testing.T) {
 }
 
 func TestCommitWithImpossibleFactsIsRefused(t *testing.T) {
-	const firstItem = PrologueSize + commitFixedSize + 2*dataRefSize
-	batch := func(c *Commit) *Batch { return c.Items[1].(*Batch) }
+	const firstEntry = PrologueSize + commitFixedSize + 2*dataRefSize
+	batch := func(c *Commit) *Batch { return c.Entries[1].(*Batch) }
 	for _, c := range []struct {
 		name   string
 		change func(c *Commit) // before it is encoded
@@ -137,16 +137,16 @@ func TestCommitWithImpossibleFactsIsRefused(t *testing.T) {
 		{"batch beyond its data object", func(c *Commit) { c.Data[0].Size = 4095 }, nil, ErrCorrupt},
 		{"data object smaller than its head", func(c *Commit) { c.Data[1].Size = 0 }, nil, ErrCorrupt},
 		{"object beyond 4 GiB", func(c *Commit) { c.PayloadSize = math.MaxUint32 }, nil, ErrCorrupt},
-		{"too many items", nil, func(b []byte) { le.PutUint32(b[14:], 10) }, ErrCorrupt},
-		{"too few items", nil, func(b []byte) { le.PutUint32(b[14:], 8) }, ErrCorrupt},
-		{"four billion items", nil, func(b []byte) { le.PutUint32(b[14:], math.MaxUint32) }, ErrCorrupt},
+		{"too many entries", nil, func(b []byte) { le.PutUint32(b[14:], 10) }, ErrCorrupt},
+		{"too few entries", nil, func(b []byte) { le.PutUint32(b[14:], 8) }, ErrCorrupt},
+		{"four billion entries", nil, func(b []byte) { le.PutUint32(b[14:], math.MaxUint32) }, ErrCorrupt},
 		{"four billion data objects", nil, func(b []byte) { le.PutUint32(b[PrologueSize+84:], math.MaxUint32) }, ErrCorrupt},
 		{"reserved bytes of a data object", nil, func(b []byte) { b[PrologueSize+commitFixedSize+20] = 1 }, ErrCorrupt},
-		{"unknown item flag", nil, func(b []byte) { b[firstItem+2] |= 2 }, ErrVersion},
-		{"unknown critical item", nil, func(b []byte) { b[firstItem+1] = 9 }, ErrVersion},
-		{"item beyond the head", nil, func(b []byte) { le.PutUint32(b[firstItem+4:], 1<<31) }, ErrCorrupt},
-		{"topic without room for its partitions", nil, func(b []byte) { le.PutUint32(b[firstItem+4:], 11) }, ErrCorrupt},
-		{"batch item of another size", nil, func(b []byte) { b[firstItem] = itemBatch }, ErrCorrupt},
+		{"unknown entry flag", nil, func(b []byte) { b[firstEntry+2] |= 2 }, ErrVersion},
+		{"unknown critical entry", nil, func(b []byte) { b[firstEntry+1] = 9 }, ErrVersion},
+		{"entry beyond the head", nil, func(b []byte) { le.PutUint32(b[firstEntry+4:], 1<<31) }, ErrCorrupt},
+		{"topic without room for its partitions", nil, func(b []byte) { le.PutUint32(b[firstEntry+4:], 11) }, ErrCorrupt},
+		{"batch entry of another size", nil, func(b []byte) { b[firstEntry] = entryBatch }, ErrCorrupt},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			commit := goldenCommit()
@@ -164,8 +164,8 @@ func TestCommitWithImpossibleFactsIsRefused(t *testing.T) {
 	}
 }
 
-func TestUnknownItemThatIsNotCriticalSurvives(t *testing.T) {
-	want := &Commit{Seq: 1, Items: []Item{&UnknownItem{Kind: 777, Body: []byte{1, 2, 3}}, &UnknownItem{Kind: 60000}, &DataFloor{Seq: 1}}}
+func TestUnknownEntryThatIsNotCriticalSurvives(t *testing.T) {
+	want := &Commit{Seq: 1, Entries: []Entry{&UnknownEntry{Kind: 777, Body: []byte{1, 2, 3}}, &UnknownEntry{Kind: 60000}, &DataFloor{Seq: 1}}}
 	first := EncodeCommit(want)
 	got, err := DecodeCommit(first)
 	if err != nil {
@@ -176,7 +176,7 @@ func TestUnknownItemThatIsNotCriticalSurvives(t *testing.T) {
 }
 
 func TestEmptyCommit(t *testing.T) {
-	want := &Commit{Seq: math.MaxUint64, Time: math.MaxInt64, Created: math.MinInt64, Items: []Item{}}
+	want := &Commit{Seq: math.MaxUint64, Time: math.MaxInt64, Created: math.MinInt64, Entries: []Entry{}}
 	got, err := DecodeCommit(EncodeCommit(want))
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestHashCoversPrologueAndHead(t *testing.T) {
 		"time":    func(c *Commit) { c.Time++ },
 		"payload": func(c *Commit) { c.PayloadSize++ },
 		"data":    func(c *Commit) { c.Data[1].ID++ },
-		"item":    func(c *Commit) { c.Items[1].(*Batch).CRC++ },
+		"entry":   func(c *Commit) { c.Entries[1].(*Batch).CRC++ },
 	} {
 		c := goldenCommit()
 		change(c)

@@ -16,14 +16,14 @@ func FuzzDecodeCommit(f *testing.F) {
 	f.Add(golden(f, "commit.queues.golden"))
 	f.Add(golden(f, "commit.push.golden"))
 	f.Add(golden(f, "commit.sessions.golden"))
-	f.Add(EncodeCommit(&Commit{Seq: 1, Items: []Item{&UnknownItem{Kind: 999}}}))
+	f.Add(EncodeCommit(&Commit{Seq: 1, Entries: []Entry{&UnknownEntry{Kind: 999}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fuzzDecode(t, b, KindCommit, func(b []byte) (*Commit, []byte, error) {
 			c, err := DecodeCommit(b)
 			if err != nil {
 				return nil, nil, err
 			}
-			for _, it := range c.Items {
+			for _, it := range c.Entries {
 				if x, ok := it.(*Batch); ok && int64(x.Pos)+int64(x.Size) > 1<<32-1 {
 					t.Fatalf("batch %+v", x)
 				}
@@ -33,7 +33,7 @@ func FuzzDecodeCommit(f *testing.F) {
 			}
 			again := *c
 			encoded := EncodeCommit(&again)
-			c.Hash = again.Hash // a known item's critical flag may differ
+			c.Hash = again.Hash // a known entry's critical flag may differ
 			return c, encoded, nil
 		})
 	})

@@ -28,7 +28,7 @@ func hashOf(b byte) (h Hash) {
 	return h
 }
 
-// goldenCommit has an item of every kind, and a batch in each kind of object.
+// goldenCommit has an entry of every kind, and a batch in each kind of object.
 func goldenCommit() *Commit {
 	return &Commit{
 		Created:     goldenTime,
@@ -39,7 +39,7 @@ func goldenCommit() *Commit {
 		Time:        goldenTime - 1,
 		PayloadSize: 170,
 		Data:        []DataRef{{Seq: 5, ID: 0x0102030405060708, Size: 4096}, {Seq: 6, ID: 9, Size: 300}},
-		Items: []Item{
+		Entries: []Entry{
 			&TopicCreated{ID: 3, Partitions: 4, Name: "orders.eu"},
 			&Batch{Topic: 3, Partition: 1, Base: 0, MaxTime: 1_790_000_000_000, Count: 2, Pos: 0, Size: 80, CRC: 0xdeadbeef},
 			&Batch{Topic: 3, Partition: 1, Base: 2, MaxTime: -1, Count: 1, Pos: 80, Size: 90, CRC: 1},
@@ -48,7 +48,7 @@ func goldenCommit() *Commit {
 			&PartitionsAdded{Topic: 1, Partitions: 16},
 			&TopicDeleted{ID: 2},
 			&DataFloor{Seq: 4},
-			&UnknownItem{Kind: 999, Body: []byte("from the future")},
+			&UnknownEntry{Kind: 999, Body: []byte("from the future")},
 		},
 	}
 }
@@ -177,7 +177,7 @@ func TestGoldenClusterFileWithoutChecksum(t *testing.T) {
 // TestCommitFieldTable builds a commit from the tables in the comments alone.
 func TestCommitFieldTable(t *testing.T) {
 	u16, u32, u64 := binary.LittleEndian.AppendUint16, binary.LittleEndian.AppendUint32, binary.LittleEndian.AppendUint64
-	item := func(b []byte, kind, flags uint16, body []byte) []byte {
+	entry := func(b []byte, kind, flags uint16, body []byte) []byte {
 		return append(u32(u16(u16(b, kind), flags), uint32(len(body))), body...)
 	}
 	c := goldenCommit()
@@ -191,22 +191,22 @@ func TestCommitFieldTable(t *testing.T) {
 	head = u32(head, 2)
 	head = u32(u32(u64(u64(head, 5), 0x0102030405060708), 4096), 0)
 	head = u32(u32(u64(u64(head, 6), 9), 300), 0)
-	head = item(head, 2, 1, append(u32(u64(nil, 3), 4), "orders.eu"...))
-	for _, it := range c.Items[1:5] {
+	head = entry(head, 2, 1, append(u32(u64(nil, 3), 4), "orders.eu"...))
+	for _, it := range c.Entries[1:5] {
 		x := it.(*Batch)
 		body := u32(u32(u64(nil, x.Topic), x.Partition), x.Object)
 		body = u64(u64(body, uint64(x.Base)), uint64(x.MaxTime))
-		head = item(head, 1, 1, u32(u32(u32(u32(body, x.Count), x.Pos), x.Size), x.CRC))
+		head = entry(head, 1, 1, u32(u32(u32(u32(body, x.Count), x.Pos), x.Size), x.CRC))
 	}
-	head = item(head, 4, 1, u32(u64(nil, 1), 16))
-	head = item(head, 3, 1, u64(nil, 2))
-	head = item(head, 5, 1, u64(nil, 4))
-	head = item(head, 999, 0, []byte("from the future"))
+	head = entry(head, 4, 1, u32(u64(nil, 1), 16))
+	head = entry(head, 3, 1, u64(nil, 2))
+	head = entry(head, 5, 1, u64(nil, 4))
+	head = entry(head, 999, 0, []byte("from the future"))
 
 	castagnoli := crc32.MakeTable(crc32.Castagnoli)
 	b := append([]byte("seb!"), 2, 0)
 	b = u64(b, goldenTime)
-	b = u32(b, 9) // items
+	b = u32(b, 9) // entries
 	b = append(b, 1, 0)
 	b = u32(b, uint32(len(head)))
 	b = u32(b, crc32.Checksum(head, castagnoli))

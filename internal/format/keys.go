@@ -13,11 +13,11 @@ package format
 //	      36   32 SHA-256 of the salt and the secret
 //	      68   32 Ed25519 public key, which the secret signs URLs for
 //	     100    … name
-//	       …    … topic patterns until the end of the item: size (uint16), pattern
+//	       …    … topic patterns until the end of the entry: size (uint16), pattern
 //	10 key revoked: id (uint64)
 const (
-	itemKeyCreated = 9
-	itemKeyRevoked = 10
+	entryKeyCreated = 9
+	entryKeyRevoked = 10
 
 	keyFixedSize = 100
 )
@@ -37,8 +37,8 @@ type KeyCreated struct {
 // KeyRevoked ends an API key for good.
 type KeyRevoked struct{ ID uint64 }
 
-func (*KeyCreated) kind() uint16 { return itemKeyCreated }
-func (*KeyRevoked) kind() uint16 { return itemKeyRevoked }
+func (*KeyCreated) kind() uint16 { return entryKeyCreated }
+func (*KeyRevoked) kind() uint16 { return entryKeyRevoked }
 
 func (k *KeyCreated) size() int {
 	n := keyFixedSize + len(k.Name)

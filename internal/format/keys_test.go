@@ -14,7 +14,7 @@ func goldenKeys() *Commit {
 	k.Hash, k.Public = hashOf(0x22), hashOf(0x33)
 	return &Commit{
 		Created: goldenTime, Cluster: goldenCluster, Seq: 8, Nonce: goldenNonce, Prev: hashOf(0xbb), Time: goldenTime,
-		Items: []Item{k, &KeyRevoked{ID: 6}},
+		Entries: []Entry{k, &KeyRevoked{ID: 6}},
 	}
 }
 
@@ -29,7 +29,7 @@ func TestGoldenCommitOfKeys(t *testing.T) {
 	requireEqual(t, got, want)
 }
 
-// TestKeyFieldTable builds the items from the table in the comment alone.
+// TestKeyFieldTable builds the entries from the table in the comment alone.
 func TestKeyFieldTable(t *testing.T) {
 	le := binary.LittleEndian
 	file := golden(t, "commit.keys.golden")
@@ -52,7 +52,7 @@ func TestKeyFieldTable(t *testing.T) {
 }
 
 func TestKeyThatIsCutOffIsRefused(t *testing.T) {
-	k := goldenKeys().Items[0]
+	k := goldenKeys().Entries[0]
 	body := k.append(nil)
 	for n := range body {
 		got, err := decodeKeyCreated(body[:n])

@@ -14,7 +14,7 @@ import (
 //	     0    4 magic "seb!"
 //	     4    2 version (int16): 2
 //	     6    8 writer's wall clock, microseconds since 1970 (int64); informative
-//	    14    4 count (uint32): items of a commit, batches of a data object, pages of a checkpoint
+//	    14    4 count (uint32): entries of a commit, batches of a data object, pages of a checkpoint
 //	    18    1 kind: 1 commit, 2 data, 3 checkpoint
 //	    19    1 flags: 0; any other bit is refused
 //	    20    4 length of the head that follows (uint32)
@@ -64,7 +64,7 @@ var (
 var ErrCorrupt = errors.New("object is damaged")
 
 // ErrVersion is wrapped by every error about bytes that a newer Seb may have
-// written: an unknown version, flag or critical item.
+// written: an unknown version, flag or critical entry.
 var ErrVersion = errors.New("object needs another version of seb")
 
 // ErrForeign is wrapped by every error about an object of another cluster, or

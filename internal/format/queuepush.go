@@ -1,6 +1,6 @@
 package format
 
-// The item about where a queue's records are pushed to:
+// The entry about where a queue's records are pushed to:
 //
 //	25 queue push set: queue (uint64), timeout in ms (int64), requests under way at most (uint32),
 //	   headers (uint32), sizes of the next three (3 × uint16), 0 (uint16),
@@ -10,7 +10,7 @@ package format
 //
 // What the secret and the headers say stands there as it is: pushing needs it, and every
 // broker has only the bucket to learn it from.
-const itemQueuePushSet = 25
+const entryQueuePushSet = 25
 
 // QueuePushSet says where a queue's records are pushed to.
 type QueuePushSet struct {
@@ -36,7 +36,7 @@ const (
 	pushHeaderSize = 4
 )
 
-func (*QueuePushSet) kind() uint16 { return itemQueuePushSet }
+func (*QueuePushSet) kind() uint16 { return entryQueuePushSet }
 
 func (p *QueuePushSet) size() int {
 	if p.Push == nil {
@@ -104,7 +104,7 @@ func decodeQueuePushSet(b []byte) (*QueuePushSet, error) {
 	return set, nil
 }
 
-// textReader takes texts off the rest of an item. Once one is too short, all are empty.
+// textReader takes texts off the rest of an entry. Once one is too short, all are empty.
 type textReader struct {
 	rest  []byte
 	short bool

@@ -10,7 +10,7 @@ import (
 func goldenPush() *Commit {
 	return &Commit{
 		Created: goldenTime, Cluster: goldenCluster, Seq: 11, Nonce: goldenNonce, Prev: hashOf(0xef), Time: goldenTime,
-		Items: []Item{
+		Entries: []Entry{
 			&QueuePushSet{Queue: 5, Push: &QueuePush{
 				URL: "https://example.com/hooks", Secret: "whsec_AAAA", TimeoutMS: 30_000, InFlight: 64, Stopped: "HTTP 410 Gone",
 				Headers: []PushHeader{{"Authorization", "Bearer x"}, {"X-Empty", ""}},
@@ -32,17 +32,17 @@ func TestGoldenCommitOfPush(t *testing.T) {
 	requireEqual(t, got, want)
 }
 
-// TestPushFieldTable builds the items from the table in the comment alone.
+// TestPushFieldTable builds the entries from the table in the comment alone.
 func TestPushFieldTable(t *testing.T) {
 	le := binary.LittleEndian
 	var b []byte
-	item := func(size uint32) { b = le.AppendUint32(append(b, 25, 0, 1, 0), size) }
+	entry := func(size uint32) { b = le.AppendUint32(append(b, 25, 0, 1, 0), size) }
 	u64 := func(n uint64) { b = le.AppendUint64(b, n) }
 	u32 := func(n uint32) { b = le.AppendUint32(b, n) }
 	u16 := func(n uint16) { b = le.AppendUint16(b, n) }
 	text := func(s string) { b = append(b, s...) }
 
-	item(2*8 + 2*4 + 4*2 + 25 + 10 + 13 + 2*4 + 13 + 8 + 7)
+	entry(2*8 + 2*4 + 4*2 + 25 + 10 + 13 + 2*4 + 13 + 8 + 7)
 	u64(5)
 	u64(30_000)
 	u32(64)
@@ -58,7 +58,7 @@ func TestPushFieldTable(t *testing.T) {
 	u16(7)
 	u16(0)
 	text("X-Empty")
-	item(2*8 + 2*4 + 4*2 + 1)
+	entry(2*8 + 2*4 + 4*2 + 1)
 	u64(6)
 	u64(1)
 	u32(1)
@@ -68,14 +68,14 @@ func TestPushFieldTable(t *testing.T) {
 	u16(0)
 	u16(0)
 	text("h")
-	item(2*8 + 2*4 + 4*2)
+	entry(2*8 + 2*4 + 4*2)
 	u64(7)
 	b = append(b, make([]byte, 24)...)
 	requireBytes(t, golden(t, "commit.push.golden")[PrologueSize+commitFixedSize:], b)
 }
 
-func TestPushItemsThatAreCutOffAreRefused(t *testing.T) {
-	for _, it := range goldenPush().Items {
+func TestPushEntriesThatAreCutOffAreRefused(t *testing.T) {
+	for _, it := range goldenPush().Entries {
 		body, decode := queueBody(it)
 		for n := range body {
 			if err := decode(body[:n]); !errors.Is(err, ErrCorrupt) {
@@ -88,7 +88,7 @@ func TestPushItemsThatAreCutOffAreRefused(t *testing.T) {
 	}
 }
 
-func TestImpossiblePushItemsAreRefused(t *testing.T) {
+func TestImpossiblePushEntriesAreRefused(t *testing.T) {
 	for name, push := range map[string]*QueuePush{
 		"a secret without URL":     {Secret: "s"},
 		"a timeout without URL":    {TimeoutMS: 1},

@@ -1,6 +1,6 @@
 package format
 
-// The items about queues: records as work to be done. docs/rfcs/0002 says why they are
+// The entries about queues: records as work to be done. docs/rfcs/0002 says why they are
 // as they are.
 //
 //	14 queue set: id (uint64), topic (uint64), lease, least and longest backoff in ms (3 × int64),
@@ -21,17 +21,17 @@ package format
 //	24 records delayed: topic (uint64), partition (uint32), records (uint32), first offset (int64),
 //	   due, in microseconds since 1970 (int64)
 const (
-	itemQueueSet         = 14
-	itemQueueDeleted     = 15
-	itemQueueOwned       = 16
-	itemQueueReleased    = 17
-	itemWindowMoved      = 18
-	itemRecordsAttempted = 19
-	itemRecordsDone      = 20
-	itemRecordPutBack    = 21
-	itemRecordsRedriven  = 22
-	itemQueuePurged      = 23
-	itemRecordsDelayed   = 24
+	entryQueueSet         = 14
+	entryQueueDeleted     = 15
+	entryQueueOwned       = 16
+	entryQueueReleased    = 17
+	entryWindowMoved      = 18
+	entryRecordsAttempted = 19
+	entryRecordsDone      = 20
+	entryRecordPutBack    = 21
+	entryRecordsRedriven  = 22
+	entryQueuePurged      = 23
+	entryRecordsDelayed   = 24
 )
 
 // QueueSet adds a queue, or changes its config.
@@ -140,17 +140,17 @@ type RecordsDelayed struct {
 // End returns the offset after the last.
 func (d *RecordsDelayed) End() int64 { return d.Offset + int64(d.Count) }
 
-func (*QueueSet) kind() uint16         { return itemQueueSet }
-func (*QueueDeleted) kind() uint16     { return itemQueueDeleted }
-func (*QueueOwned) kind() uint16       { return itemQueueOwned }
-func (*QueueReleased) kind() uint16    { return itemQueueReleased }
-func (*WindowMoved) kind() uint16      { return itemWindowMoved }
-func (*RecordsAttempted) kind() uint16 { return itemRecordsAttempted }
-func (*RecordsDone) kind() uint16      { return itemRecordsDone }
-func (*RecordPutBack) kind() uint16    { return itemRecordPutBack }
-func (*RecordsRedriven) kind() uint16  { return itemRecordsRedriven }
-func (*QueuePurged) kind() uint16      { return itemQueuePurged }
-func (*RecordsDelayed) kind() uint16   { return itemRecordsDelayed }
+func (*QueueSet) kind() uint16         { return entryQueueSet }
+func (*QueueDeleted) kind() uint16     { return entryQueueDeleted }
+func (*QueueOwned) kind() uint16       { return entryQueueOwned }
+func (*QueueReleased) kind() uint16    { return entryQueueReleased }
+func (*WindowMoved) kind() uint16      { return entryWindowMoved }
+func (*RecordsAttempted) kind() uint16 { return entryRecordsAttempted }
+func (*RecordsDone) kind() uint16      { return entryRecordsDone }
+func (*RecordPutBack) kind() uint16    { return entryRecordPutBack }
+func (*RecordsRedriven) kind() uint16  { return entryRecordsRedriven }
+func (*QueuePurged) kind() uint16      { return entryQueuePurged }
+func (*RecordsDelayed) kind() uint16   { return entryRecordsDelayed }
 
 const (
 	queueSetSize  = 50 // without the names

@@ -11,7 +11,7 @@ import (
 func goldenQueues() *Commit {
 	return &Commit{
 		Created: goldenTime, Cluster: goldenCluster, Seq: 10, Nonce: goldenNonce, Prev: hashOf(0xee), Time: goldenTime,
-		Items: []Item{
+		Entries: []Entry{
 			&QueueSet{ID: 5, Topic: 3, Name: "mail", Config: QueueConfig{
 				LeaseMS: 30_000, BackoffMinMS: 1_000, BackoffMaxMS: 3_600_000, Attempts: 5, Ordered: true, Paused: true, DeadLetterTopic: "mail.dead",
 			}},
@@ -42,11 +42,11 @@ func TestGoldenCommitOfQueues(t *testing.T) {
 	requireEqual(t, got, want)
 }
 
-// TestQueueFieldTable builds the items from the table in the comment alone.
+// TestQueueFieldTable builds the entries from the table in the comment alone.
 func TestQueueFieldTable(t *testing.T) {
 	le := binary.LittleEndian
 	var b []byte
-	item := func(kind byte, size uint32) { b = le.AppendUint32(append(b, kind, 0, 1, 0), size) }
+	entry := func(kind byte, size uint32) { b = le.AppendUint32(append(b, kind, 0, 1, 0), size) }
 	u64 := func(fields ...uint64) {
 		for _, f := range fields {
 			b = le.AppendUint64(b, f)
@@ -59,35 +59,35 @@ func TestQueueFieldTable(t *testing.T) {
 	}
 	text := func(s string) { b = append(b, s...) }
 
-	item(14, 2*8+3*8+2*4+2+9+4)
+	entry(14, 2*8+3*8+2*4+2+9+4)
 	u64(5, 3, 30_000, 1_000, 3_600_000)
 	u32(5, 3)
 	text("\x09\x00mail.deadmail")
-	item(14, 2*8+3*8+2*4+2+5)
+	entry(14, 2*8+3*8+2*4+2+5)
 	u64(6, 3, 1, 0, 0)
 	u32(math.MaxUint32, 0)
 	text("\x00\x00plain")
-	item(15, 8)
+	entry(15, 8)
 	u64(4)
-	item(16, 2*8+2*4+3*8+21)
+	entry(16, 2*8+2*4+3*8+21)
 	u64(5, 2)
 	u32(3, 0)
 	u64(4096, 0, math.MaxInt64)
 	text("http://10.0.0.1:51313")
-	item(17, 16)
+	entry(17, 16)
 	u64(6, 1)
-	item(18, 32)
+	entry(18, 32)
 	u64(5, 2)
 	u32(1, 0)
 	u64(8192)
-	item(19, 24+2*16)
+	entry(19, 24+2*16)
 	u64(5, 2)
 	u32(1, 0)
 	u64(0)
 	u32(2, 0)
 	u64(math.MaxInt64)
 	u32(math.MaxUint32, 0)
-	item(20, 16+3*16)
+	entry(20, 16+3*16)
 	u64(5)
 	u32(1, 0)
 	u64(3)
@@ -96,52 +96,52 @@ func TestQueueFieldTable(t *testing.T) {
 	u32(1, 2)
 	u64(1 << 40)
 	u32(math.MaxUint32, 1)
-	item(21, 40+9)
+	entry(21, 40+9)
 	u64(5)
 	u32(1, 2)
 	u64(0, goldenTime+1)
 	u32(0, 0)
 	text("smtp: 451")
-	item(21, 40)
+	entry(21, 40)
 	u64(5)
 	u32(2, 5)
 	u64(9, 0)
 	u32(1, 0)
-	item(22, 16+3*8)
+	entry(22, 16+3*8)
 	u64(5)
 	u32(2, 0)
 	u64(0, 9, math.MaxInt64)
-	item(23, 24)
+	entry(23, 24)
 	u64(5)
 	u32(2, 0)
 	u64(10)
-	item(24, 32)
+	entry(24, 32)
 	u64(3)
 	u32(1, 2)
 	u64(1<<33, goldenTime+60_000_000)
 	requireBytes(t, golden(t, "commit.queues.golden")[PrologueSize+commitFixedSize:], b)
 }
 
-// queueBody returns the encoded item, and what it is decoded as.
-func queueBody(it Item) (body []byte, decode func(b []byte) error) {
+// queueBody returns the encoded entry, and what it is decoded as.
+func queueBody(it Entry) (body []byte, decode func(b []byte) error) {
 	kind := it.kind()
 	return it.append(nil), func(b []byte) error {
-		if want := fixedItemSize(kind); want >= 0 && int64(len(b)) != want {
-			return Corrupt("size") // what decodeItem says before it looks inside
+		if want := fixedEntrySize(kind); want >= 0 && int64(len(b)) != want {
+			return Corrupt("size") // what decodeEntry says before it looks inside
 		}
-		_, _, err := decodeQueueItem(kind, b)
+		_, _, err := decodeQueueEntry(kind, b)
 		return err
 	}
 }
 
-// A cut item of queues is refused, or is another whole item: one with fewer things in
+// A cut entry of queues is refused, or is another whole entry: one with fewer things in
 // its list, or a shorter text.
-func TestQueueItemsThatAreCutOffAreRefused(t *testing.T) {
-	shortest := map[uint16][]int{ // sizes at which an item of the kind may end
-		itemRecordsAttempted: {24 + 16}, itemRecordsDone: {16 + 16, 16 + 32}, itemRecordsRedriven: {16 + 8, 16 + 16},
+func TestQueueEntriesThatAreCutOffAreRefused(t *testing.T) {
+	shortest := map[uint16][]int{ // sizes at which an entry of the kind may end
+		entryRecordsAttempted: {24 + 16}, entryRecordsDone: {16 + 16, 16 + 32}, entryRecordsRedriven: {16 + 8, 16 + 16},
 	}
-	text := map[uint16]int{itemQueueSet: 50, itemQueueOwned: 24, itemRecordPutBack: 40}
-	for _, it := range goldenQueues().Items {
+	text := map[uint16]int{entryQueueSet: 50, entryQueueOwned: 24, entryRecordPutBack: 40}
+	for _, it := range goldenQueues().Entries {
 		body, decode := queueBody(it)
 		from := len(body)
 		switch x := it.(type) {
@@ -166,11 +166,11 @@ func TestQueueItemsThatAreCutOffAreRefused(t *testing.T) {
 	}
 }
 
-func TestImpossibleQueueItemsAreRefused(t *testing.T) {
-	attempted := func(as ...Attempt) Item { return &RecordsAttempted{Attempts: as} }
-	done := func(rs ...Run) Item { return &RecordsDone{Runs: rs} }
-	redriven := func(os ...int64) Item { return &RecordsRedriven{Offsets: os} }
-	for name, it := range map[string]Item{
+func TestImpossibleQueueEntriesAreRefused(t *testing.T) {
+	attempted := func(as ...Attempt) Entry { return &RecordsAttempted{Attempts: as} }
+	done := func(rs ...Run) Entry { return &RecordsDone{Runs: rs} }
+	redriven := func(os ...int64) Entry { return &RecordsRedriven{Offsets: os} }
+	for name, it := range map[string]Entry{
 		"window before the beginning":       &WindowMoved{Window: -1},
 		"owner's window before it":          &QueueOwned{Windows: []int64{0, -1}},
 		"no attempts":                       attempted(),
@@ -206,12 +206,12 @@ func TestImpossibleQueueItemsAreRefused(t *testing.T) {
 	}
 }
 
-func TestBentQueueItemsAreRefused(t *testing.T) {
-	items := goldenQueues().Items
+func TestBentQueueEntriesAreRefused(t *testing.T) {
+	entries := goldenQueues().Entries
 	for name, bend := range map[string]struct {
-		item, at int
-		to       byte
-		want     error
+		entry, at int
+		to        byte
+		want      error
 	}{
 		"unknown flag of a queue":           {0, 44, 4, ErrVersion},
 		"unknown high flag of a queue":      {0, 47, 0x80, ErrVersion},
@@ -229,7 +229,7 @@ func TestBentQueueItemsAreRefused(t *testing.T) {
 		"reserved bytes of redriven ones":   {10, 12, 1, ErrCorrupt},
 		"reserved bytes of a purge":         {11, 12, 1, ErrCorrupt},
 	} {
-		body, decode := queueBody(items[bend.item])
+		body, decode := queueBody(entries[bend.entry])
 		if err := decode(body); err != nil {
 			t.Fatal(err)
 		}

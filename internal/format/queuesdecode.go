@@ -2,33 +2,33 @@ package format
 
 import "fmt"
 
-// decodeQueueItem decodes an item about queues; ok reports whether the kind is one.
-func decodeQueueItem(kind uint16, b []byte) (_ Item, ok bool, err error) {
-	var it Item
+// decodeQueueEntry decodes an entry about queues; ok reports whether the kind is one.
+func decodeQueueEntry(kind uint16, b []byte) (_ Entry, ok bool, err error) {
+	var it Entry
 	switch kind {
-	case itemQueueSet:
+	case entryQueueSet:
 		it, err = decodeQueueSet(b)
-	case itemQueueDeleted:
+	case entryQueueDeleted:
 		it = &QueueDeleted{ID: le.Uint64(b)}
-	case itemQueueOwned:
+	case entryQueueOwned:
 		it, err = decodeQueueOwned(b)
-	case itemQueueReleased:
+	case entryQueueReleased:
 		it = &QueueReleased{Queue: le.Uint64(b), Epoch: le.Uint64(b[8:])}
-	case itemWindowMoved:
+	case entryWindowMoved:
 		it, err = decodeWindowMoved(b)
-	case itemRecordsAttempted:
+	case entryRecordsAttempted:
 		it, err = decodeRecordsAttempted(b)
-	case itemRecordsDone:
+	case entryRecordsDone:
 		it, err = decodeRecordsDone(b)
-	case itemRecordPutBack:
+	case entryRecordPutBack:
 		it, err = decodeRecordPutBack(b)
-	case itemRecordsRedriven:
+	case entryRecordsRedriven:
 		it, err = decodeRecordsRedriven(b)
-	case itemQueuePurged:
+	case entryQueuePurged:
 		it, err = decodeQueuePurged(b)
-	case itemRecordsDelayed:
+	case entryRecordsDelayed:
 		it, err = decodeRecordsDelayed(b)
-	case itemQueuePushSet:
+	case entryQueuePushSet:
 		it, err = decodeQueuePushSet(b)
 	default:
 		return nil, false, nil
@@ -36,16 +36,16 @@ func decodeQueueItem(kind uint16, b []byte) (_ Item, ok bool, err error) {
 	return it, true, err
 }
 
-// queueItemSize returns the size that every item of the kind has, -1 if it varies.
-func queueItemSize(kind uint16) int64 {
+// queueEntrySize returns the size that every entry of the kind has, -1 if it varies.
+func queueEntrySize(kind uint16) int64 {
 	switch kind {
-	case itemQueueDeleted:
+	case entryQueueDeleted:
 		return 8
-	case itemQueueReleased:
+	case entryQueueReleased:
 		return 16
-	case itemQueuePurged:
+	case entryQueuePurged:
 		return 24
-	case itemWindowMoved, itemRecordsDelayed:
+	case entryWindowMoved, entryRecordsDelayed:
 		return 32
 	default:
 		return -1
@@ -56,7 +56,7 @@ func queueItemSize(kind uint16) int64 {
 func reserved(b []byte) error {
 	for _, c := range b {
 		if c != 0 {
-			return Corrupt("reserved bytes of an item about a queue are set")
+			return Corrupt("reserved bytes of an entry about a queue are set")
 		}
 	}
 	return nil

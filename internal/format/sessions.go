@@ -5,12 +5,12 @@ package format
 // private half of a public key in the log is that broker.
 //
 //	26 session named: public key (32 bytes, Ed25519), queue (uint64), epoch (uint64);
-//	   the session owns that queue with that epoch, as an item before it in the commit says;
+//	   the session owns that queue with that epoch, as an entry before it in the commit says;
 //	   0 and 0 if it owns none
 //
 // It is not critical: a Seb that does not know it applies all other entries alike.
 const (
-	itemSessionNamed = 26
+	entrySessionNamed = 26
 
 	sessionNamedSize = 48
 )
@@ -24,7 +24,7 @@ type SessionNamed struct {
 	Queue, Epoch uint64 // what it owns; 0 and 0 for nothing
 }
 
-func (*SessionNamed) kind() uint16 { return itemSessionNamed }
+func (*SessionNamed) kind() uint16 { return entrySessionNamed }
 func (*SessionNamed) size() int    { return sessionNamedSize }
 
 func (s *SessionNamed) append(b []byte) []byte {
@@ -32,7 +32,7 @@ func (s *SessionNamed) append(b []byte) []byte {
 	return le.AppendUint64(le.AppendUint64(b, s.Queue), s.Epoch)
 }
 
-// Sound reports whether the item can stand in a commit.
+// Sound reports whether the entry can stand in a commit.
 func (s *SessionNamed) Sound() bool {
 	return s.Session != SessionKey{} && (s.Queue == 0) == (s.Epoch == 0)
 }

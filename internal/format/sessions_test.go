@@ -10,7 +10,7 @@ import (
 func goldenSessions() *Commit {
 	return &Commit{
 		Created: goldenTime, Cluster: goldenCluster, Seq: 12, Nonce: goldenNonce, Prev: hashOf(0xfe), Time: goldenTime,
-		Items: []Item{
+		Entries: []Entry{
 			&SessionNamed{Session: SessionKey(hashOf(0x11))},
 			&SessionNamed{Session: SessionKey(hashOf(0x22)), Queue: 5, Epoch: 1 << 40},
 		},
@@ -28,7 +28,7 @@ func TestGoldenCommitOfSessions(t *testing.T) {
 	requireEqual(t, got, want)
 }
 
-// TestSessionFieldTable builds the items from the table in the comment alone.
+// TestSessionFieldTable builds the entries from the table in the comment alone.
 func TestSessionFieldTable(t *testing.T) {
 	le := binary.LittleEndian
 	var b []byte
@@ -49,11 +49,11 @@ func TestImpossibleSessionsAreRefused(t *testing.T) {
 		"queue, no epoch":  {Session: SessionKey{1}, Queue: 1},
 		"epoch of nothing": {Session: SessionKey{1}, Epoch: 1},
 	} {
-		if _, err := DecodeCommit(EncodeCommit(&Commit{Seq: 1, Items: []Item{it}})); !errors.Is(err, ErrCorrupt) {
+		if _, err := DecodeCommit(EncodeCommit(&Commit{Seq: 1, Entries: []Entry{it}})); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	b := EncodeCommit(&Commit{Seq: 1, Items: []Item{&UnknownItem{Kind: itemSessionNamed, Body: make([]byte, sessionNamedSize-1)}}})
+	b := EncodeCommit(&Commit{Seq: 1, Entries: []Entry{&UnknownEntry{Kind: entrySessionNamed, Body: make([]byte, sessionNamedSize-1)}}})
 	if _, err := DecodeCommit(b); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a byte less: %v", err)
 	}

@@ -20,7 +20,7 @@ import (
 // long returns a log of so many slots with a checkpoint every hundred.
 func long(t testing.TB, slots int) *smith {
 	s := newSmith(t)
-	s.fact(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+	s.entries(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
 	for i := 2; i <= slots; i++ {
 		s.records(1, "one")
 		if i%100 == 0 {

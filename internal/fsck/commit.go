@@ -143,7 +143,7 @@ func (c *checker) checkPayload(ctx context.Context, commit *format.Commit, body 
 // each data object.
 func rowsOf(c *format.Commit) (inline []row, byObject [][]row) {
 	byObject = make([][]row, len(c.Data))
-	for _, it := range c.Items {
+	for _, it := range c.Entries {
 		x, ok := it.(*format.Batch)
 		if !ok {
 			continue

@@ -26,11 +26,11 @@ type agedLog struct {
 func newAgedLog(t testing.TB) agedLog {
 	s := newSmith(t)
 	l := agedLog{smith: s}
-	l.create = s.fact(&format.TopicCreated{ID: 1, Partitions: 1, Name: "live"}, &format.TopicCreated{ID: 2, Partitions: 1, Name: "dead"})
+	l.create = s.entries(&format.TopicCreated{ID: 1, Partitions: 1, Name: "live"}, &format.TopicCreated{ID: 2, Partitions: 1, Name: "dead"})
 	l.live, l.dead = s.records(1, "one"), s.records(2, "two")
 	l.farLive, l.dataLive = s.far(1, 10, batchOf("three"), batchOf("four"))
 	l.farDead, l.dataDead = s.far(2, 11, batchOf("five"))
-	l.drop = s.fact(&format.TopicDeleted{ID: 2})
+	l.drop = s.entries(&format.TopicDeleted{ID: 2})
 	l.middle = s.checkpoint()
 	l.later = s.records(1, "six")
 	l.newest = s.checkpoint()
@@ -128,7 +128,7 @@ func TestWhatVanishesIsJudgedByNewerCheckpoints(t *testing.T) {
 				l := newAgedLog(t)
 				store := l.store()
 				before := newAgedLog(t)
-				before.fact(&format.TopicDeleted{ID: 1})
+				before.entries(&format.TopicDeleted{ID: 1})
 				after := before.checkpoint()
 				gone := []string{l.live, l.dataLive, l.later, l.tail}
 				r := check(t, during(store, func(ctx context.Context) {
@@ -153,7 +153,7 @@ func TestWhatVanishesIsJudgedByNewerCheckpoints(t *testing.T) {
 func TestSlotThatVanishesInTheMiddle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSmith(t)
-		s.fact(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+		s.entries(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
 		large := s.records(1, strings.Repeat("x", 300<<10)) // is read in two parts
 		s.records(1, "one")
 		f := storetest.NewFaulty(s.store())
@@ -213,7 +213,7 @@ func TestCheckpointThatIsListedInVainIsMissing(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSmith(t)
-		s.fact(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+		s.entries(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
 		old := s.upload(0, 1, batchOf("dead"))
 		for range 1001 {
 			s.records(1, "one")
@@ -232,11 +232,11 @@ func TestOrphans(t *testing.T) {
 
 		// The floor settles it.
 		s.delete(damaged.Key())
-		s.fact(&format.DataFloor{Seq: 901})
+		s.entries(&format.DataFloor{Seq: 901})
 		wantFindings(t, check(t, s.store(), true), "orphaned "+old.Key(), "orphaned "+young.Key(), "leftover probe/1234", "stray sub/seb.json")
 
 		// A commit that is lost may have referred to it.
-		s.delete(s.fact(&format.DataFloor{Seq: 901}))
+		s.delete(s.entries(&format.DataFloor{Seq: 901}))
 		s.records(1, "two")
 		r = check(t, s.store(), false)
 		wantFindings(t, r, "missing log/00000000000000001004", "possibly in use "+old.Key(), "possibly in use "+young.Key(), "leftover probe/1234", "stray sub/seb.json")
@@ -246,13 +246,13 @@ func TestOrphans(t *testing.T) {
 func TestSameDataObjectInTwoCommitsIsDamage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSmith(t)
-		s.fact(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+		s.entries(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
 		b := batchOf("once")
 		ref := s.upload(1, 7, b)
 		var key string
 		for range 2 {
 			c := s.next()
-			c.Data, c.Items = []format.DataRef{ref}, []format.Item{s.row(1, 1, 0, b, s.end(1))}
+			c.Data, c.Entries = []format.DataRef{ref}, []format.Entry{s.row(1, 1, 0, b, s.end(1))}
 			key = s.put(c, nil)
 		}
 		wantFindings(t, check(t, s.store(), true), "corrupt "+key)
@@ -263,13 +263,13 @@ func TestSameDataObjectInTwoCommitsIsDamage(t *testing.T) {
 func TestSameDataObjectAsOfALostCommitIsDamage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSmith(t)
-		s.fact(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+		s.entries(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
 		b := batchOf("once")
 		first, data := s.far(1, 7, b)
 		s.checkpoint()
 		c := s.next()
 		c.Data = []format.DataRef{{Seq: 1, ID: 7, Size: uint32(len(s.objects[data]))}}
-		c.Items = []format.Item{s.row(1, 1, 0, b, s.end(1))}
+		c.Entries = []format.Entry{s.row(1, 1, 0, b, s.end(1))}
 		second := s.put(c, nil)
 		s.delete(first)
 		wantFindings(t, check(t, s.store(), true), "corrupt "+second, "deleted "+first)
@@ -280,11 +280,11 @@ func TestSameDataObjectAsOfALostCommitIsDamage(t *testing.T) {
 func TestBatchesThatNoRowKnowsAreVerified(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSmith(t)
-		s.fact(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
+		s.entries(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
 		first, second, third := batchOf("dropped"), batchOf("kept"), batchOf("dropped too")
 		ref := s.upload(1, 7, first, second, third)
 		c := s.next()
-		c.Data, c.Items = []format.DataRef{ref}, []format.Item{s.row(1, 1, len(first), second, 0)}
+		c.Data, c.Entries = []format.DataRef{ref}, []format.Entry{s.row(1, 1, len(first), second, 0)}
 		s.put(c, nil)
 		r := check(t, s.store(), true)
 		wantFindings(t, r)

@@ -64,11 +64,11 @@ func (s *smith) put(c *format.Commit, payload []byte) string {
 	return key
 }
 
-// fact writes a commit of facts.
-func (s *smith) fact(items ...format.Item) string {
+// entries writes a commit of entries.
+func (s *smith) entries(entries ...format.Entry) string {
 	s.Helper()
 	c := s.next()
-	c.Items = items
+	c.Entries = entries
 	return s.put(c, nil)
 }
 
@@ -93,7 +93,7 @@ func (s *smith) records(id uint64, values ...string) string {
 	s.Helper()
 	b := batchOf(values...)
 	c := s.next()
-	c.Items = []format.Item{s.row(id, 0, 0, b, s.end(id))}
+	c.Entries = []format.Entry{s.row(id, 0, 0, b, s.end(id))}
 	return s.put(c, b)
 }
 
@@ -117,7 +117,7 @@ func (s *smith) far(topic, id uint64, batches ...[]byte) (commitKey, dataKey str
 	base, pos := s.end(topic), 0
 	for _, b := range batches {
 		x := s.row(topic, 1, pos, b, base)
-		c.Items = append(c.Items, x)
+		c.Entries = append(c.Entries, x)
 		base, pos = base+int64(x.Count), pos+len(b)
 	}
 	return s.put(c, nil), ref.Key()

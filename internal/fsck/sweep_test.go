@@ -14,7 +14,7 @@ func smallLog(t testing.TB) (s *smith, keys []string) {
 	s = newSmith(t)
 	c := s.next()
 	b := batchOf("one", "two")
-	c.Items = []format.Item{
+	c.Entries = []format.Entry{
 		&format.TopicCreated{ID: 1, Partitions: 2, Name: "orders"},
 		s.row(1, 0, 0, b, 0),
 	}

@@ -28,12 +28,12 @@ func moved(consumer uint64, positions ...int64) *format.PositionsMoved {
 func withConsumers(t rapid.TB, s *State) {
 	t.Helper()
 	id := s.nextTopic
-	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), PayloadSize: 122, Items: []format.Item{
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), PayloadSize: 122, Entries: []format.Entry{
 		&format.TopicCreated{ID: id, Partitions: 3, Name: "read"}, &format.TopicCreated{ID: id + 1, Partitions: 1, Name: "read.too"},
 		&format.Batch{Topic: id, Partition: 1, Count: 7, Size: 61}, &format.Batch{Topic: id + 1, Count: 2, Pos: 61, Size: 61},
 		created(1, id, "billing"), created(2, id, "gone"), created(3, id+1, "billing"),
 	}})
-	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: s.Time() + 5, Items: []format.Item{
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: s.Time() + 5, Entries: []format.Entry{
 		moved(1, 0, 0, 1, 4), moved(1, 1, 5), &format.ConsumerDeleted{ID: 2}, moved(3, 0, 2),
 	}})
 }
@@ -44,8 +44,8 @@ func consumerState(t testing.TB) *State {
 	return s
 }
 
-// consumerItem draws a sound item about the consumers of a topic that exists.
-func (w *writer) consumerItem(t *rapid.T, d *Draft, topic uint64, partitions uint32) format.Item {
+// consumerEntry draws a sound entry about the consumers of a topic that exists.
+func (w *writer) consumerEntry(t *rapid.T, d *Draft, topic uint64, partitions uint32) format.Entry {
 	name := rapid.SampledFrom([]string{"p", "q"}).Draw(t, "consumer")
 	id, ok := d.ConsumerID(topic, name)
 	if !ok {
@@ -78,13 +78,13 @@ func TestConsumersKeepTheirPositionsUntilTheyOrTheirTopicsAreDeleted(t *testing.
 		t.Fatalf("the topic's consumers are %+v", cs)
 	}
 	requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
-	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 5, Items: []format.Item{
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 5, Entries: []format.Entry{
 		&format.TopicDeleted{ID: 1}, &format.TopicCreated{ID: 3, Partitions: 1, Name: "read"}, created(4, 3, "billing"),
 	}})
 	if c := s.Consumer(3, "billing"); s.Consumer(1, "billing") != nil || c == nil || c.Position(1) != 0 {
 		t.Fatalf("the consumer of the topic that came after is %+v", c)
 	}
-	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 5, Items: []format.Item{
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 5, Entries: []format.Entry{
 		&format.ConsumerDeleted{ID: 4}, &format.TopicDeleted{ID: 2}, &format.TopicDeleted{ID: 3},
 	}})
 	if left := s.Memory() - before - int64(s.Objects())*objectMemory; left != 0 || len(s.consumers.byName) != 0 {
@@ -96,7 +96,7 @@ func TestConsumersKeepTheirPositionsUntilTheyOrTheirTopicsAreDeleted(t *testing.
 func TestViewKeepsPositionsThatMoveOn(t *testing.T) {
 	s := consumerState(t)
 	view, want := s.View(), s.View().Encode()
-	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{moved(1, 1, 7), &format.ConsumerDeleted{ID: 3}}})
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Entries: []format.Entry{moved(1, 1, 7), &format.ConsumerDeleted{ID: 3}}})
 	if string(view.Encode()) != string(want) {
 		t.Fatal("the view has changed")
 	}
@@ -105,7 +105,7 @@ func TestViewKeepsPositionsThatMoveOn(t *testing.T) {
 // A position back at 0 leaves no trace, so that equal states have equal bytes.
 func TestPositionBackAtTheBeginningIsNoPosition(t *testing.T) {
 	s := consumerState(t)
-	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{moved(1, 1, 0)}})
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Entries: []format.Entry{moved(1, 1, 0)}})
 	if c := s.Consumer(1, "billing"); len(c.positions) != 0 {
 		t.Fatalf("the positions are %v", c.positions)
 	}
@@ -113,8 +113,8 @@ func TestPositionBackAtTheBeginningIsNoPosition(t *testing.T) {
 }
 
 func TestNonsenseAboutConsumersIsRefusedAndChangesNothing(t *testing.T) {
-	fine := []format.Item{created(4, 1, "d"), moved(4, 1, 7), &format.ConsumerDeleted{ID: 3}}
-	for name, it := range map[string]format.Item{
+	fine := []format.Entry{created(4, 1, "d"), moved(4, 1, 7), &format.ConsumerDeleted{ID: 3}}
+	for name, it := range map[string]format.Entry{
 		"id again":                   created(1, 1, "e"),
 		"id of a deleted one":        created(2, 1, "e"),
 		"id left out":                created(6, 1, "e"),
@@ -136,28 +136,28 @@ func TestNonsenseAboutConsumersIsRefusedAndChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := consumerState(t)
 			before, memory := s.View().Encode(), s.Memory()
-			err := s.Apply(&format.Commit{Seq: s.Seq() + 1, Time: 30, Items: append(slices.Clone(fine), it)})
+			err := s.Apply(&format.Commit{Seq: s.Seq() + 1, Time: 30, Entries: append(slices.Clone(fine), it)})
 			if !errors.Is(err, ErrNonsense) {
 				t.Fatalf("the error is %v", err)
 			}
 			if string(s.View().Encode()) != string(before) || s.Memory() != memory {
 				t.Fatal("the state has changed")
 			}
-			mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 30, Items: fine})
+			mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 30, Entries: fine})
 		})
 	}
 	s := consumerState(t)
-	gone := []format.Item{&format.TopicDeleted{ID: 1}, moved(1, 1, 1)}
-	if err := s.Apply(&format.Commit{Seq: s.Seq() + 1, Time: 30, Items: gone}); !errors.Is(err, ErrNonsense) {
+	gone := []format.Entry{&format.TopicDeleted{ID: 1}, moved(1, 1, 1)}
+	if err := s.Apply(&format.Commit{Seq: s.Seq() + 1, Time: 30, Entries: gone}); !errors.Is(err, ErrNonsense) {
 		t.Fatalf("a consumer moved after its topic was deleted: %v", err)
 	}
 }
 
-// A draft tells what the items before it did, so that a broker can decide by it.
+// A draft tells what the entries before it did, so that a broker can decide by it.
 func TestDraftTellsOfConsumers(t *testing.T) {
 	s := consumerState(t)
 	d := s.Draft(9)
-	take := func(it format.Item) {
+	take := func(it format.Entry) {
 		t.Helper()
 		if err := d.Take(it); err != nil {
 			t.Fatal(err)
@@ -192,10 +192,10 @@ func TestDraftTellsOfConsumers(t *testing.T) {
 }
 
 func TestConsumersContinue(t *testing.T) {
-	fold := func(items ...format.Item) *State {
+	fold := func(entries ...format.Entry) *State {
 		s := New()
-		first := []format.Item{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}, &format.Batch{Topic: 1, Count: 3, Size: 61}}
-		mustApply(t, s, &format.Commit{Seq: 1, PayloadSize: 61, Items: append(first, items...)})
+		first := []format.Entry{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}, &format.Batch{Topic: 1, Count: 3, Size: 61}}
+		mustApply(t, s, &format.Commit{Seq: 1, PayloadSize: 61, Entries: append(first, entries...)})
 		return s
 	}
 	gone := &format.ConsumerDeleted{ID: 2}
@@ -265,11 +265,11 @@ func TestSnapshotWhoseConsumersContradictThemselvesIsRefused(t *testing.T) {
 // What is shown of many consumers is the same from one time to the next.
 func TestOldestConsumersAreThoseWithTheSmallestIDs(t *testing.T) {
 	s := consumerState(t)
-	var items []format.Item
+	var entries []format.Entry
 	for id := uint64(4); id < 30; id++ {
-		items = append(items, created(id, 1, strings.Repeat("x", int(id))))
+		entries = append(entries, created(id, 1, strings.Repeat("x", int(id))))
 	}
-	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), Items: append(items, &format.ConsumerDeleted{ID: 5})})
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), Entries: append(entries, &format.ConsumerDeleted{ID: 5})})
 	ids := func(most int) (ids []uint64) {
 		for _, c := range s.OldestConsumers(most) {
 			ids = append(ids, c.ID)

@@ -41,26 +41,26 @@ func TestStateOfAnotherHistoryDoesNotContinue(t *testing.T) {
 	}
 	fold := func(rows ...*format.Batch) *State {
 		s := New()
-		if err := s.Apply(&format.Commit{Seq: 1, Items: []format.Item{topic}}); err != nil {
+		if err := s.Apply(&format.Commit{Seq: 1, Entries: []format.Entry{topic}}); err != nil {
 			t.Fatal(err)
 		}
 		for i, r := range rows {
-			if err := s.Apply(&format.Commit{Seq: format.Seq(2 + i), PayloadSize: 70, Items: []format.Item{r}}); err != nil {
+			if err := s.Apply(&format.Commit{Seq: format.Seq(2 + i), PayloadSize: 70, Entries: []format.Entry{r}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return s
 	}
 	old := fold(row(0, 2, 7), row(2, 2, 8))
-	apply := func(s *State, seq format.Seq, item format.Item) {
-		if err := s.Apply(&format.Commit{Seq: seq, Items: []format.Item{item}}); err != nil {
+	apply := func(s *State, seq format.Seq, entry format.Entry) {
+		if err := s.Apply(&format.Commit{Seq: seq, Entries: []format.Entry{entry}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	deleted, never := fold(row(0, 2, 7), row(2, 2, 8)), New()
 	apply(deleted, 4, &format.TopicDeleted{ID: 1})
 	for seq := range format.Seq(4) {
-		apply(never, seq+1, &format.UnknownItem{Kind: 999})
+		apply(never, seq+1, &format.UnknownEntry{Kind: 999})
 	}
 	tests := map[string]struct {
 		now  *State

@@ -12,16 +12,16 @@ import (
 // delayedState has ten records in the one partition of topic 1.
 func delayedState(t testing.TB) *State {
 	s := New()
-	mustApply(t, s, &format.Commit{Seq: 1, Time: 10, PayloadSize: 61, Items: []format.Item{
+	mustApply(t, s, &format.Commit{Seq: 1, Time: 10, PayloadSize: 61, Entries: []format.Entry{
 		&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}, &format.Batch{Topic: 1, Count: 10, Size: 61},
 	}})
 	return s
 }
 
 // delaying appends ten records and delays some, in one commit.
-func delaying(s *State, at int64, delays ...format.Item) *format.Commit {
-	items := []format.Item{&format.Batch{Topic: 1, Base: s.end(1, 0), Count: 10, Size: 61}}
-	return &format.Commit{Seq: s.Seq() + 1, Time: at, PayloadSize: 61, Items: append(items, delays...)}
+func delaying(s *State, at int64, delays ...format.Entry) *format.Commit {
+	entries := []format.Entry{&format.Batch{Topic: 1, Base: s.end(1, 0), Count: 10, Size: 61}}
+	return &format.Commit{Seq: s.Seq() + 1, Time: at, PayloadSize: 61, Entries: append(entries, delays...)}
 }
 
 func TestRecordsAreDelayedUntilTheFoldIsAtTheirTime(t *testing.T) {
@@ -42,7 +42,7 @@ func TestRecordsAreDelayedUntilTheFoldIsAtTheirTime(t *testing.T) {
 		if n := s.Draft(step.at).DelayedCount(); n != len(step.left) {
 			t.Errorf("at %d a draft tells of %d runs, not %d", step.at, n, len(step.left))
 		}
-		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: step.at, Items: []format.Item{&format.UnknownItem{Kind: 99}}})
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: step.at, Entries: []format.Entry{&format.UnknownEntry{Kind: 99}}})
 		if got := starts(); !slices.Equal(got, step.left) {
 			t.Errorf("at %d the runs begin at %v, not %v", step.at, got, step.left)
 		}
@@ -56,18 +56,18 @@ func TestRecordsAreDelayedUntilTheFoldIsAtTheirTime(t *testing.T) {
 // A log that stands still must not be full of what is due for ever.
 func TestWhatIsDueDoesNotCountAsDelayed(t *testing.T) {
 	s := delayedState(t)
-	var items []format.Item
+	var entries []format.Entry
 	for i := range int64(10) {
-		items = append(items, delayedRun(1, 0, 10+i, 1, 100+i))
+		entries = append(entries, delayedRun(1, 0, 10+i, 1, 100+i))
 	}
-	mustApply(t, s, delaying(s, 20, items...))
+	mustApply(t, s, delaying(s, 20, entries...))
 	for at := int64(95); at < 115; at++ {
 		d := s.Draft(at)
 		want := int(min(10, max(0, 109-at)))
 		if n := d.DelayedCount(); n != want {
 			t.Errorf("at %d there are %d, not %d", at, n, want)
 		}
-		for _, it := range delaying(s, at, delayedRun(1, 0, 20, 1, at), delayedRun(1, 0, 21, 1, at+1)).Items {
+		for _, it := range delaying(s, at, delayedRun(1, 0, 20, 1, at), delayedRun(1, 0, 21, 1, at+1)).Entries {
 			if err := d.Take(it); err != nil {
 				t.Fatal(err)
 			}
@@ -79,8 +79,8 @@ func TestWhatIsDueDoesNotCountAsDelayed(t *testing.T) {
 }
 
 func TestNonsenseAboutDelaysIsRefused(t *testing.T) {
-	fine := []format.Item{delayedRun(1, 0, 14, 2, 50), delayedRun(1, 0, 11, 2, 50), delayedRun(1, 0, 13, 1, 50)}
-	for name, it := range map[string]format.Item{
+	fine := []format.Entry{delayedRun(1, 0, 14, 2, 50), delayedRun(1, 0, 11, 2, 50), delayedRun(1, 0, 13, 1, 50)}
+	for name, it := range map[string]format.Entry{
 		"that was there before":    delayedRun(1, 0, 9, 2, 50),
 		"twice":                    delayedRun(1, 0, 11, 1, 50),
 		"twice in part":            delayedRun(1, 0, 15, 2, 60),
@@ -111,7 +111,7 @@ func TestDelaysHaveABound(t *testing.T) {
 	s.delayed = make(delayed, DelayedMax)
 	s.delayed[0].Due = 99 // the first is not due, so none is looked at
 	d := s.Draft(30)
-	if err := d.Take(delaying(s, 30).Items[0]); err != nil {
+	if err := d.Take(delaying(s, 30).Entries[0]); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Take(delayedRun(1, 0, 10, 1, 500)); !errors.Is(err, ErrNonsense) {
@@ -120,14 +120,14 @@ func TestDelaysHaveABound(t *testing.T) {
 }
 
 func TestDelaysContinue(t *testing.T) {
-	fold := func(upTo int64, delays ...format.Item) *State {
+	fold := func(upTo int64, delays ...format.Entry) *State {
 		s := delayedState(t)
 		mustApply(t, s, delaying(s, 20, delays...))
 		mustApply(t, s, delaying(s, upTo, delayedRun(1, 0, 25, 1, 99)))
 		return s
 	}
 	deleted := fold(20, delayedRun(1, 0, 10, 1, 50))
-	mustApply(t, deleted, &format.Commit{Seq: 4, Time: 20, Items: []format.Item{&format.TopicDeleted{ID: 1}}})
+	mustApply(t, deleted, &format.Commit{Seq: 4, Time: 20, Entries: []format.Entry{&format.TopicDeleted{ID: 1}}})
 	old := delayedState(t)
 	mustApply(t, old, delaying(old, 20, delayedRun(1, 0, 10, 1, 50), delayedRun(1, 0, 11, 1, 60)))
 	for name, test := range map[string]struct {

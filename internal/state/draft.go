@@ -138,7 +138,7 @@ func (d *Draft) CheckData(r format.DataRef) error {
 }
 
 // Take checks an entry and adds it to the commit.
-func (d *Draft) Take(it format.Item) error {
+func (d *Draft) Take(it format.Entry) error {
 	if d.meter != nil {
 		d.meter.add(it)
 	}
@@ -201,9 +201,9 @@ func (d *Draft) Take(it format.Item) error {
 		return d.takeConsumerDeletion(x)
 	case *format.SessionNamed:
 		return d.takeSession(x)
-	case *format.UnknownItem:
+	case *format.UnknownEntry:
 	default:
-		if ok, err := d.takeQueueItem(it); ok {
+		if ok, err := d.takeQueueEntry(it); ok {
 			return err
 		}
 		return fmt.Errorf("%w: an entry of type %T", ErrNonsense, it)

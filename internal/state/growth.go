@@ -23,11 +23,11 @@ func (d *Draft) Measure() *Draft {
 	return d
 }
 
-// Growth returns an upper bound of what items would add to the state's memory, if the draft took
+// Growth returns an upper bound of what entries would add to the state's memory, if the draft took
 // them next. They need not be sound.
-func (d *Draft) Growth(items ...format.Item) int64 {
+func (d *Draft) Growth(entries ...format.Entry) int64 {
 	m := meter{d: d, before: d.meter}
-	for _, it := range items {
+	for _, it := range entries {
 		m.add(it)
 	}
 	return m.grown
@@ -67,7 +67,7 @@ type meter struct {
 // batchList is the last chunk of a partition: how many batches it holds, and its capacity.
 type batchList struct{ count, room int }
 
-func (m *meter) add(it format.Item) {
+func (m *meter) add(it format.Entry) {
 	switch x := it.(type) {
 	case *format.Batch:
 		m.batch(batchKey{x.Topic, x.Partition})
@@ -88,7 +88,7 @@ func (m *meter) add(it format.Item) {
 	case *format.PositionsMoved:
 		m.positions(x)
 	default:
-		m.queueItem(it)
+		m.queueEntry(it)
 	}
 }
 
@@ -156,7 +156,7 @@ func (m *meter) positions(x *format.PositionsMoved) {
 	}
 }
 
-func (m *meter) queueItem(it format.Item) {
+func (m *meter) queueEntry(it format.Entry) {
 	switch x := it.(type) {
 	case *format.QueueSet:
 		if q := m.d.queue(x.ID); q != nil {

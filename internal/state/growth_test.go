@@ -19,13 +19,13 @@ func TestDraftNeverSaysTooLittleOfMemory(t *testing.T) {
 				unused := int64(len(c.Data)) * objectMemory // brokers name none that no batch is in
 				one := d.Memory() + unused
 				all := w.Draft(c.Time).Measure()
-				together := all.Memory() + all.Growth(c.Items...) + unused
+				together := all.Memory() + all.Growth(c.Entries...) + unused
 				if all.Memory() != before-w.Expiring(c.Time) {
 					t.Fatalf("an empty draft takes %d of %d bytes", all.Memory(), before)
 				}
 				mustApply(t, w.State, c)
 				if took := w.Memory(); took > one || took > together {
-					t.Fatalf("%d bytes; the draft said %d item by item, %d of all", took, one, together)
+					t.Fatalf("%d bytes; the draft said %d entry by entry, %d of all", took, one, together)
 				}
 			}
 		})
@@ -34,24 +34,24 @@ func TestDraftNeverSaysTooLittleOfMemory(t *testing.T) {
 
 // A commit may give up some of a partition's batches and append others.
 func TestDraftNeverSaysTooLittleOfAPartitionWhoseStartMoves(t *testing.T) {
-	append1 := func(base int) format.Item {
+	append1 := func(base int) format.Entry {
 		return &format.Batch{Topic: 1, Count: 1, Size: 61, Base: int64(base)}
 	}
 	for held := range 20 {
 		for gone := range held + 1 {
 			for more := range 20 {
 				s := New()
-				mustApply(t, s, &format.Commit{Seq: 1, Items: []format.Item{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}})
+				mustApply(t, s, &format.Commit{Seq: 1, Entries: []format.Entry{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}})
 				for i := range held {
-					mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, PayloadSize: 61, Items: []format.Item{append1(i)}})
+					mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, PayloadSize: 61, Entries: []format.Entry{append1(i)}})
 				}
-				items := []format.Item{&format.StartMoved{Topic: 1, Start: int64(gone)}}
+				entries := []format.Entry{&format.StartMoved{Topic: 1, Start: int64(gone)}}
 				for i := range more {
-					items = append(items, append1(held+i))
+					entries = append(entries, append1(held+i))
 				}
 				d := s.Draft(0).Measure()
-				said := s.Memory() + d.Growth(items...)
-				mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, PayloadSize: 61, Items: items})
+				said := s.Memory() + d.Growth(entries...)
+				mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, PayloadSize: 61, Entries: entries})
 				if s.Memory() > said {
 					t.Fatalf("%d of %d batches go and %d come: %d bytes; the draft said %d", gone, held, more, s.Memory(), said)
 				}
@@ -64,18 +64,18 @@ func TestDraftNeverSaysTooLittleOfAPartitionWhoseStartMoves(t *testing.T) {
 func TestGrowthIsExactForWhatComesAlone(t *testing.T) {
 	s := New()
 	seq := format.Seq(0)
-	apply := func(name string, at int64, items ...format.Item) {
+	apply := func(name string, at int64, entries ...format.Entry) {
 		t.Helper()
 		seq++
 		d := s.Draft(at).Measure()
-		want := s.Memory() - s.Expiring(at) + d.Growth(items...)
-		for _, it := range items {
+		want := s.Memory() - s.Expiring(at) + d.Growth(entries...)
+		for _, it := range entries {
 			if err := d.Take(it); err != nil {
 				t.Fatal(name, err)
 			}
 		}
 		taken := d.Memory()
-		mustApply(t, s, &format.Commit{Seq: seq, Time: at, PayloadSize: 61, Items: items})
+		mustApply(t, s, &format.Commit{Seq: seq, Time: at, PayloadSize: 61, Entries: entries})
 		if s.Memory() != want || taken != want {
 			t.Errorf("%s: %d bytes; said to be %d, and %d when taken", name, s.Memory(), want, taken)
 		}

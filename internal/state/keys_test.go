@@ -28,13 +28,13 @@ func withKeys(t rapid.TB, s *State) {
 	first.Hash[0], first.Hash[31], first.Public[0] = 0xaa, 0xbb, 0xcc
 	last := key(3, "shop")
 	last.Scopes, last.Topics = ScopeRead|ScopeWrite, []string{"orders", "orders.*"}
-	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 30, Items: []format.Item{
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 30, Entries: []format.Entry{
 		first, key(2, "gone"), &format.KeyRevoked{ID: 2}, last,
 	}})
 }
 
-// keyItem draws a sound item about keys.
-func (w *writer) keyItem(t *rapid.T, d *Draft) format.Item {
+// keyEntry draws a sound entry about keys.
+func (w *writer) keyEntry(t *rapid.T, d *Draft) format.Entry {
 	name := rapid.SampledFrom([]string{"k", "l", "m"}).Draw(t, "key")
 	if id, ok := d.KeyID(name); ok {
 		return &format.KeyRevoked{ID: id}
@@ -61,7 +61,7 @@ func TestKeysAreFoundUntilTheyAreRevoked(t *testing.T) {
 		t.Fatal("a revoked key is still there, or its id can come again")
 	}
 	requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
-	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 30, Items: []format.Item{
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 30, Entries: []format.Entry{
 		&format.KeyRevoked{ID: 1}, &format.KeyRevoked{ID: 3}, key(4, "ops"), &format.KeyRevoked{ID: 4},
 	}})
 	if len(s.Keys()) != 0 || s.KeyNamed("ops") != nil || s.Memory() != before || s.NextKeyID() != 5 {
@@ -71,12 +71,12 @@ func TestKeysAreFoundUntilTheyAreRevoked(t *testing.T) {
 }
 
 func TestNonsenseAboutKeysIsRefusedAndChangesNothing(t *testing.T) {
-	bent := func(f func(k *format.KeyCreated)) format.Item {
+	bent := func(f func(k *format.KeyCreated)) format.Entry {
 		k := key(5, "e")
 		f(k)
 		return k
 	}
-	for name, it := range map[string]format.Item{
+	for name, it := range map[string]format.Entry{
 		"id again":                   key(3, "e"),
 		"id of a revoked one":        key(2, "e"),
 		"id that this commit took":   key(4, "e"),
@@ -99,31 +99,31 @@ func TestNonsenseAboutKeysIsRefusedAndChangesNothing(t *testing.T) {
 			s := New()
 			withKeys(t, s)
 			before, memory := s.View().Encode(), s.Memory()
-			fine := []format.Item{key(4, "d"), &format.KeyRevoked{ID: 3}}
-			err := s.Apply(&format.Commit{Seq: 2, Time: 30, Items: append(slices.Clone(fine), it)})
+			fine := []format.Entry{key(4, "d"), &format.KeyRevoked{ID: 3}}
+			err := s.Apply(&format.Commit{Seq: 2, Time: 30, Entries: append(slices.Clone(fine), it)})
 			if !errors.Is(err, ErrNonsense) {
 				t.Fatalf("the error is %v", err)
 			}
 			if string(s.View().Encode()) != string(before) || s.Memory() != memory {
 				t.Fatal("the state has changed")
 			}
-			mustApply(t, s, &format.Commit{Seq: 2, Time: 30, Items: fine})
+			mustApply(t, s, &format.Commit{Seq: 2, Time: 30, Entries: fine})
 		})
 	}
 }
 
 func TestKeysAreBounded(t *testing.T) {
 	s := New()
-	var items []format.Item
+	var entries []format.Entry
 	for id := range uint64(KeysMax) {
-		items = append(items, key(id+1, "k"+strings.Repeat("x", int(id%7))+string(rune(0x4e00+id))))
+		entries = append(entries, key(id+1, "k"+strings.Repeat("x", int(id%7))+string(rune(0x4e00+id))))
 	}
-	mustApply(t, s, &format.Commit{Seq: 1, Items: items})
-	more := &format.Commit{Seq: 2, Items: []format.Item{key(KeysMax+1, "one more")}}
+	mustApply(t, s, &format.Commit{Seq: 1, Entries: entries})
+	more := &format.Commit{Seq: 2, Entries: []format.Entry{key(KeysMax+1, "one more")}}
 	if err := s.Apply(more); !errors.Is(err, ErrNonsense) {
 		t.Fatalf("the error is %v", err)
 	}
-	more.Items = append([]format.Item{&format.KeyRevoked{ID: 1}}, more.Items...)
+	more.Entries = append([]format.Entry{&format.KeyRevoked{ID: 1}}, more.Entries...)
 	mustApply(t, s, more)
 }
 
@@ -132,16 +132,16 @@ func TestKeysAreBounded(t *testing.T) {
 func TestKeysAreListedInPages(t *testing.T) {
 	const count = 4096
 	s := New()
-	var items []format.Item
+	var entries []format.Entry
 	for id := range uint64(count) {
-		items = append(items, key(id+1, fmt.Sprint(id)))
+		entries = append(entries, key(id+1, fmt.Sprint(id)))
 	}
 	for id := range uint64(count) {
 		if id%4 == 3 {
-			items = append(items, &format.KeyRevoked{ID: id})
+			entries = append(entries, &format.KeyRevoked{ID: id})
 		}
 	}
-	mustApply(t, s, &format.Commit{Seq: 1, Items: items})
+	mustApply(t, s, &format.Commit{Seq: 1, Entries: entries})
 	s = mustDecode(t, 1, s.View().Encode())
 	began := time.Now()
 	var want []uint64
@@ -168,9 +168,9 @@ func TestKeysAreListedInPages(t *testing.T) {
 }
 
 func TestKeysContinue(t *testing.T) {
-	fold := func(items ...format.Item) *State {
+	fold := func(entries ...format.Entry) *State {
 		s := New()
-		mustApply(t, s, &format.Commit{Seq: 1, Items: items})
+		mustApply(t, s, &format.Commit{Seq: 1, Entries: entries})
 		return s
 	}
 	other := key(1, "a")

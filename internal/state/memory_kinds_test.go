@@ -13,77 +13,77 @@ import (
 // most of them have gone again.
 func TestMemoryTellsAboutWhatEachKindTakes(t *testing.T) {
 	const n = 20_000
-	one := func(its ...format.Item) []format.Item { return its }
+	one := func(its ...format.Entry) []format.Entry { return its }
 	for _, kind := range []struct {
 		name  string
 		count int
-		setup []format.Item
-		add   func(i int) []format.Item
-		drop  func(i int) []format.Item // nil: time does
+		setup []format.Entry
+		add   func(i int) []format.Entry
+		drop  func(i int) []format.Entry // nil: time does
 	}{
 		{
 			name: "topics", count: n,
-			add: func(i int) []format.Item {
+			add: func(i int) []format.Entry {
 				return one(&format.TopicCreated{ID: uint64(i + 2), Partitions: 1, Name: fmt.Sprint("topic-", i)})
 			},
-			drop: func(i int) []format.Item { return one(&format.TopicDeleted{ID: uint64(i + 2)}) },
+			drop: func(i int) []format.Entry { return one(&format.TopicDeleted{ID: uint64(i + 2)}) },
 		},
 		{
 			name: "partitions", count: 100,
-			add: func(i int) []format.Item {
+			add: func(i int) []format.Entry {
 				return one(&format.TopicCreated{ID: uint64(i + 2), Partitions: 1000, Name: fmt.Sprint("topic-", i)})
 			},
-			drop: func(i int) []format.Item { return one(&format.TopicDeleted{ID: uint64(i + 2)}) },
+			drop: func(i int) []format.Entry { return one(&format.TopicDeleted{ID: uint64(i + 2)}) },
 		},
 		{
 			name: "API keys", count: KeysMax - 1,
-			add: func(i int) []format.Item {
+			add: func(i int) []format.Entry {
 				return one(&format.KeyCreated{ID: uint64(i + 1), Scopes: 1, Name: fmt.Sprint("key-", i), Topics: []string{strings.Clone("orders.*")}})
 			},
-			drop: func(i int) []format.Item { return one(&format.KeyRevoked{ID: uint64(i + 1)}) },
+			drop: func(i int) []format.Entry { return one(&format.KeyRevoked{ID: uint64(i + 1)}) },
 		},
 		{
 			name: "consumers", count: n,
-			add: func(i int) []format.Item {
+			add: func(i int) []format.Entry {
 				return one(&format.ConsumerCreated{ID: uint64(i + 1), Topic: 1, Name: fmt.Sprint("consumer-", i)}, moved(uint64(i+1), 0, 1))
 			},
-			drop: func(i int) []format.Item { return one(&format.ConsumerDeleted{ID: uint64(i + 1)}) },
+			drop: func(i int) []format.Entry { return one(&format.ConsumerDeleted{ID: uint64(i + 1)}) },
 		},
 		{
 			name: "queues", count: n,
-			add: func(i int) []format.Item {
+			add: func(i int) []format.Entry {
 				return one(queueSet(uint64(i+1), 1, fmt.Sprint("queue-", i)), &format.QueuePurged{Queue: uint64(i + 1), Before: 1})
 			},
-			drop: func(i int) []format.Item { return one(&format.QueueDeleted{ID: uint64(i + 1)}) },
+			drop: func(i int) []format.Entry { return one(&format.QueueDeleted{ID: uint64(i + 1)}) },
 		},
 		{
 			name: "idempotency keys", count: n,
-			add: func(i int) []format.Item {
+			add: func(i int) []format.Entry {
 				return one(&format.AppendKeyed{Key: format.Digest{byte(i), byte(i >> 8), 7}, Topic: 1, Ranges: []format.KeyedRange{{Count: 1}}})
 			},
 		},
 		{
 			name: "delays", count: n,
-			add: func(i int) []format.Item {
+			add: func(i int) []format.Entry {
 				base := int64(200_000 + i)
 				return one(&format.Batch{Topic: 1, Count: 1, Size: 61, Base: base}, delayedRun(1, 0, base, 1, 10))
 			},
 		},
 		{
 			name: "gaps in what is done", count: n, setup: one(queueSet(1, 1, "q"), owned(1, 1, 200_000)),
-			add:  func(i int) []format.Item { return one(runs(1, 0, int64(2*i+1), 1, 1)) },
-			drop: func(i int) []format.Item { return one(runs(1, 0, int64(2*i), 1, 1)) },
+			add:  func(i int) []format.Entry { return one(runs(1, 0, int64(2*i+1), 1, 1)) },
+			drop: func(i int) []format.Entry { return one(runs(1, 0, int64(2*i), 1, 1)) },
 		},
 		{
 			name: "parked records", count: n, setup: one(queueSet(1, 1, "q"), owned(1, 1, 200_000)),
-			add:  func(i int) []format.Item { return one(back(1, 0, int64(i), 1, true)) },
-			drop: func(i int) []format.Item { return one(&format.QueuePurged{Queue: 1, Before: int64(i + 1)}) },
+			add:  func(i int) []format.Entry { return one(back(1, 0, int64(i), 1, true)) },
+			drop: func(i int) []format.Entry { return one(&format.QueuePurged{Queue: 1, Before: int64(i + 1)}) },
 		},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			s := New()
-			apply := func(at int64, items []format.Item) {
-				mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: at, PayloadSize: 61, Items: items})
+			apply := func(at int64, entries []format.Entry) {
+				mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: at, PayloadSize: 61, Entries: entries})
 			}
 			apply(1, append(one(&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}, &format.Batch{Topic: 1, Count: 200_000, Size: 61}), kind.setup...))
 			heap, told := heapInUse(), s.Memory()

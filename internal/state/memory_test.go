@@ -11,14 +11,14 @@ import (
 // oneEach returns a state after n commits of one batch each.
 func oneEach(tb testing.TB, n int) *State {
 	s := New()
-	mustApply(tb, s, &format.Commit{Seq: 1, Items: []format.Item{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}})
+	mustApply(tb, s, &format.Commit{Seq: 1, Entries: []format.Entry{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}})
 	applyOneEach(tb, s, n)
 	return s
 }
 
 func applyOneEach(tb testing.TB, s *State, n int) {
 	x := &format.Batch{Topic: 1, Count: 10, Size: 1000}
-	c := &format.Commit{Items: []format.Item{x}, PayloadSize: 1000}
+	c := &format.Commit{Entries: []format.Entry{x}, PayloadSize: 1000}
 	p := &s.TopicByID(1).Partitions[0]
 	for range n {
 		c.Seq, x.Base, x.CRC = s.Seq()+1, p.End, uint32(s.Seq()*2654435761)
@@ -75,7 +75,7 @@ func TestAttemptTakesAboutWhatMemoryTells(t *testing.T) {
 // parkedState returns a state with n records that are parked, the odd ones of a partition.
 func parkedState(tb testing.TB, n int) *State {
 	s := New()
-	mustApply(tb, s, &format.Commit{Seq: 1, PayloadSize: 61, Items: []format.Item{
+	mustApply(tb, s, &format.Commit{Seq: 1, PayloadSize: 61, Entries: []format.Entry{
 		&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}, &format.Batch{Topic: 1, Count: uint32(2*n + 10), Size: 61},
 		queueSet(1, 1, "q"), owned(1, 1, int64(2*n+10)),
 	}})
@@ -83,7 +83,7 @@ func parkedState(tb testing.TB, n int) *State {
 	for i := range n {
 		x := back(1, 0, int64(2*i+1), 1, true)
 		x.Reason = "its lease ran out" // one string for all
-		c.Items = append(c.Items, x)
+		c.Entries = append(c.Entries, x)
 	}
 	mustApply(tb, s, c)
 	return s
@@ -94,7 +94,7 @@ func BenchmarkWork(b *testing.B) {
 	for name, n := range map[string]int{"1e2": 1e2, "1e5": 1e5} {
 		b.Run(name, func(b *testing.B) {
 			s := parkedState(b, n)
-			c := &format.Commit{Items: []format.Item{nil, redriven(1, 0, 1), nil, nil}}
+			c := &format.Commit{Entries: []format.Entry{nil, redriven(1, 0, 1), nil, nil}}
 			number := int64(1)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
@@ -104,7 +104,7 @@ func BenchmarkWork(b *testing.B) {
 					b.StartTimer()
 				}
 				number++
-				c.Items[0], c.Items[2], c.Items[3] = runs(1, 0, int64(2*i%(2*n)), 1, 1), tries(1, 1, 0, 1, number), back(1, 0, 1, uint32(number), true)
+				c.Entries[0], c.Entries[2], c.Entries[3] = runs(1, 0, int64(2*i%(2*n)), 1, 1), tries(1, 1, 0, 1, number), back(1, 0, 1, uint32(number), true)
 				c.Seq = s.Seq() + 1
 				if err := s.Apply(c); err != nil {
 					b.Fatal(err)

@@ -46,7 +46,7 @@ func (m *model) apply(c *format.Commit) {
 	m.time = c.Time
 	m.queues.expire(c.Time)
 	m.keyed = slices.DeleteFunc(m.keyed, func(k Keyed) bool { return m.time-k.Time >= KeyedFor.Microseconds() })
-	for _, it := range c.Items {
+	for _, it := range c.Entries {
 		m.queues.apply(it, m, c.Time)
 		switch x := it.(type) {
 		case *format.TopicCreated:
@@ -197,7 +197,7 @@ type writer struct {
 // commit draws the commit that follows, and returns the draft it was made with.
 func (w *writer) commit(t *rapid.T) (*format.Commit, *Draft) {
 	w.tag++
-	c := &format.Commit{Seq: w.Seq() + 1, Time: w.Time() + rapid.SampledFrom([]int64{0, 1, 3, KeyedFor.Microseconds() / 2, KeyedFor.Microseconds()}).Draw(t, "time"), Items: []format.Item{}}
+	c := &format.Commit{Seq: w.Seq() + 1, Time: w.Time() + rapid.SampledFrom([]int64{0, 1, 3, KeyedFor.Microseconds() / 2, KeyedFor.Microseconds()}).Draw(t, "time"), Entries: []format.Entry{}}
 	d := w.Draft(c.Time).Measure()
 	c.Nonce[0], c.Nonce[1] = byte(w.tag), byte(w.tag>>8)
 	for range rapid.IntRange(0, 2).Draw(t, "data objects") {
@@ -207,15 +207,15 @@ func (w *writer) commit(t *rapid.T) (*format.Commit, *Draft) {
 		c.Data = append(c.Data, r)
 	}
 	pos := make([]uint32, len(c.Data)+1)
-	for range rapid.IntRange(0, 8).Draw(t, "items") {
-		it := w.item(t, d, c, pos)
+	for range rapid.IntRange(0, 8).Draw(t, "entries") {
+		it := w.entry(t, d, c, pos)
 		if it == nil {
 			continue
 		}
 		if err := d.Take(it); err != nil {
 			t.Fatalf("take %+v: %v", it, err)
 		}
-		c.Items = append(c.Items, it)
+		c.Entries = append(c.Entries, it)
 	}
 	c.PayloadSize = pos[0]
 	decoded, err := format.DecodeCommit(format.EncodeCommit(c))
@@ -225,24 +225,24 @@ func (w *writer) commit(t *rapid.T) (*format.Commit, *Draft) {
 	return decoded, d
 }
 
-// item draws an item that is sound, nil if there is none of the kind drawn.
-func (w *writer) item(t *rapid.T, d *Draft, c *format.Commit, pos []uint32) format.Item {
+// entry draws an entry that is sound, nil if there is none of the kind drawn.
+func (w *writer) entry(t *rapid.T, d *Draft, c *format.Commit, pos []uint32) format.Entry {
 	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "topic")
 	id, partitions, exists := d.TopicID(name)
 	kind := rapid.IntRange(0, 28).Draw(t, "kind")
 	switch {
 	case kind == 16 || kind == 17:
-		return w.keyItem(t, d)
+		return w.keyEntry(t, d)
 	case kind == 0:
-		return &format.UnknownItem{Kind: 77, Body: []byte("new")}
+		return &format.UnknownEntry{Kind: 77, Body: []byte("new")}
 	case kind == 1 && w.Seq() > 0:
 		return &format.DataFloor{Seq: format.Seq(rapid.Uint64Range(uint64(d.dataFloor), uint64(max(w.Seq(), d.dataFloor))).Draw(t, "floor"))}
 	case !exists:
 		return &format.TopicCreated{ID: d.NextTopicID(), Name: name, Partitions: rapid.Uint32Range(1, 3).Draw(t, "partitions")}
 	case kind >= 21 || w.queues && kind >= 12:
-		return w.queueItem(t, d, id, partitions)
+		return w.queueEntry(t, d, id, partitions)
 	case kind >= 18:
-		return w.consumerItem(t, d, id, partitions)
+		return w.consumerEntry(t, d, id, partitions)
 	case kind == 2:
 		return &format.TopicDeleted{ID: id}
 	case kind == 3 && partitions < 6:
@@ -275,7 +275,7 @@ func (w *writer) item(t *rapid.T, d *Draft, c *format.Commit, pos []uint32) form
 }
 
 // keyed remembers an append by one of a few keys, nil if that is taken.
-func (w *writer) appendKeyed(t *rapid.T, d *Draft, topic uint64, r format.KeyedRange) format.Item {
+func (w *writer) appendKeyed(t *rapid.T, d *Draft, topic uint64, r format.KeyedRange) format.Entry {
 	x := &format.AppendKeyed{Topic: topic, Ranges: []format.KeyedRange{r}, Print: format.Digest{byte(w.tag)}}
 	if rapid.IntRange(0, 4).Draw(t, "without records") == 0 {
 		x.Topic, x.Ranges = 0, nil

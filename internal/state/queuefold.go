@@ -8,8 +8,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// applyQueueItem applies an entry about a queue. It ignores all others.
-func (s *State) applyQueueItem(it format.Item) {
+// applyQueueEntry applies an entry about a queue. It ignores all others.
+func (s *State) applyQueueEntry(it format.Entry) {
 	switch x := it.(type) {
 	case *format.QueueSet:
 		s.setQueue(x)

@@ -48,7 +48,7 @@ func (m *modelQueues) expire(now int64) {
 	m.delayed = slices.DeleteFunc(m.delayed, func(d Delayed) bool { return d.Due <= now })
 }
 
-func (m *modelQueues) apply(it format.Item, all *model, now int64) {
+func (m *modelQueues) apply(it format.Entry, all *model, now int64) {
 	if m.byID == nil {
 		m.byID = map[uint64]*modelQueue{}
 	}
@@ -106,7 +106,7 @@ func (m *modelQueues) apply(it format.Item, all *model, now int64) {
 	}
 }
 
-func (m *modelQueues) applyWork(it format.Item) {
+func (m *modelQueues) applyWork(it format.Entry) {
 	switch x := it.(type) {
 	case *format.RecordsAttempted:
 		w := m.byID[x.Queue].work(x.Partition)
@@ -182,7 +182,7 @@ func TestQueuesAreWhatTheirModelSays(t *testing.T) {
 			mustApply(t, w.State, c)
 			m.apply(c)
 		}
-		apply(&format.Commit{Seq: 1, PayloadSize: 61, Items: []format.Item{
+		apply(&format.Commit{Seq: 1, PayloadSize: 61, Entries: []format.Entry{
 			&format.TopicCreated{ID: 1, Partitions: 2, Name: "a"}, &format.Batch{Topic: 1, Count: 12, Size: 61},
 			queueSet(1, 1, "q"), owned(1, 1, 9, 2), back(1, 0, 3, 1, true), back(1, 0, 4, 1, true),
 		}})
@@ -210,13 +210,13 @@ func TestQueuesAreWhatTheirModelSays(t *testing.T) {
 	})
 }
 
-// queueItem draws a sound item about the queues of a topic that exists, or its delayed
+// queueEntry draws a sound entry about the queues of a topic that exists, or its delayed
 // records; nil if the state has nothing of the drawn kind.
-func (w *writer) queueItem(t *rapid.T, d *Draft, topic uint64, partitions uint32) format.Item {
+func (w *writer) queueEntry(t *rapid.T, d *Draft, topic uint64, partitions uint32) format.Entry {
 	partition := rapid.Uint32Range(0, partitions-1).Draw(t, "partition")
-	kind := rapid.IntRange(0, 18).Draw(t, "queue item")
+	kind := rapid.IntRange(0, 18).Draw(t, "queue entry")
 	if end, _ := d.End(topic, partition); kind == 0 || kind > 15 && end > w.end(topic, partition) {
-		return w.delayItem(t, d, topic, partition)
+		return w.delayEntry(t, d, topic, partition)
 	}
 	name := rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue")
 	id, ok := d.QueueID(topic, name)
@@ -254,11 +254,11 @@ func (w *writer) queueItem(t *rapid.T, d *Draft, topic uint64, partitions uint32
 	if known := slices.Sorted(maps.Keys(d.queuePartition(d.queue(id), partition).base.attempts)); len(known) > 0 && rapid.Bool().Draw(t, "again") {
 		offset = rapid.SampledFrom(known).Draw(t, "known")
 	}
-	return w.workItem(t, d, id, partition, offset)
+	return w.workEntry(t, d, id, partition, offset)
 }
 
-// workItem draws an item about one record, and those behind it.
-func (w *writer) workItem(t *rapid.T, d *Draft, id uint64, partition uint32, offset int64) format.Item {
+// workEntry draws an entry about one record, and those behind it.
+func (w *writer) workEntry(t *rapid.T, d *Draft, id uint64, partition uint32, offset int64) format.Entry {
 	isDone, a, sure := d.RecordState(id, partition, offset)
 	epoch, owned := d.QueueEpoch(id)
 	number := a.Number
@@ -294,8 +294,8 @@ func isLastOf(d *Draft, id uint64, partition uint32, offset int64, number uint32
 	return !isDone && isLast(a, sure, number)
 }
 
-// delayItem delays some records that the commit appends.
-func (w *writer) delayItem(t *rapid.T, d *Draft, topic uint64, partition uint32) format.Item {
+// delayEntry delays some records that the commit appends.
+func (w *writer) delayEntry(t *rapid.T, d *Draft, topic uint64, partition uint32) format.Entry {
 	end, _ := d.End(topic, partition)
 	x := &format.RecordsDelayed{
 		Topic: topic, Partition: partition, Count: 1, Offset: end - rapid.Int64Range(1, 4).Draw(t, "delayed"),

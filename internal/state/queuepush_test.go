@@ -19,8 +19,8 @@ func pushTo(url string) *format.QueuePush {
 	}
 }
 
-func commitOf(s *State, items ...format.Item) *format.Commit {
-	return &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), Items: items}
+func commitOf(s *State, entries ...format.Entry) *format.Commit {
+	return &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), Entries: entries}
 }
 
 func TestQueueKnowsWhereItIsPushedTo(t *testing.T) {

@@ -60,9 +60,9 @@ func withQueues(t rapid.TB, s *State) {
 	id, end := s.nextTopic, s.Time()
 	mail := queueSet(1, id, "mail")
 	mail.Config.Ordered, mail.Config.Paused, mail.Config.DeadLetterTopic = true, true, "mail.dead"
-	apply := func(at int64, items ...format.Item) {
+	apply := func(at int64, entries ...format.Entry) {
 		t.Helper()
-		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: end + at, PayloadSize: 122, Items: items})
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: end + at, PayloadSize: 122, Entries: entries})
 	}
 	apply(0,
 		&format.TopicCreated{ID: id, Partitions: 3, Name: "work"}, &format.TopicCreated{ID: id + 1, Partitions: 1, Name: "work.too"},
@@ -153,13 +153,13 @@ func TestQueuesGoWithTheirTopics(t *testing.T) {
 	if q := s.Queue(1, "mail"); q.partitions[0].reasons != 2*int64(len("no such mailbox")) || q.partitions[2].reasons != 0 {
 		t.Fatalf("the reasons have %d and %d bytes", q.partitions[0].reasons, q.partitions[2].reasons)
 	}
-	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 5, Items: []format.Item{
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 5, Entries: []format.Entry{
 		&format.TopicDeleted{ID: 1}, &format.TopicCreated{ID: 3, Partitions: 1, Name: "work"}, queueSet(5, 3, "mail"),
 	}})
 	if q := s.Queue(3, "mail"); s.Queue(1, "mail") != nil || s.QueueByID(1) != nil || q == nil || q.Epoch != 0 || len(s.Delayed()) != 0 {
 		t.Fatalf("the queue of the topic that came after is %+v", q)
 	}
-	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 5, Items: []format.Item{
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 5, Entries: []format.Entry{
 		&format.QueueDeleted{ID: 5}, &format.TopicDeleted{ID: 2}, &format.TopicDeleted{ID: 3},
 	}})
 	if left := s.Memory() - before - int64(s.Objects())*objectMemory; left != 0 || took == 0 || len(s.queues.byName)+len(s.queues.byTopic) != 0 {
@@ -172,7 +172,7 @@ func TestQueuesGoWithTheirTopics(t *testing.T) {
 func TestMovingTheStartTakesWorkAway(t *testing.T) {
 	s := queueState(t)
 	start := &format.StartMoved{Topic: 1, Start: 6}
-	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{start}})
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Entries: []format.Entry{start}})
 	q := s.Queue(1, "mail")
 	if p := &q.partitions[0]; p.done.floor != 6 || len(p.done.above) != 0 || len(p.attempts) != 1 || !p.attempts[6].DeadLetter {
 		t.Fatalf("the partition is %+v", p)
@@ -182,7 +182,7 @@ func TestMovingTheStartTakesWorkAway(t *testing.T) {
 			t.Errorf("queue %d is to do a record that is not there", id)
 		}
 	}
-	for name, it := range map[string]format.Item{
+	for name, it := range map[string]format.Entry{
 		"done": runs(1, 0, 5, 1, 1), "attempted": tries(1, 2, 0, 5, 2), "put back": back(1, 0, 5, 1, false), "redriven": redriven(1, 0, 5),
 	} {
 		if err := s.Draft(9).Take(it); !errors.Is(err, ErrNonsense) {
@@ -201,18 +201,18 @@ func TestMovingTheStartTakesWorkAway(t *testing.T) {
 
 // A view shares nothing with the state that the fold changes in place.
 func TestViewKeepsQueuesThatGoOn(t *testing.T) {
-	changes := map[string]format.Item{
+	changes := map[string]format.Entry{
 		"a span joins others": runs(1, 0, 1, 1, 3), "a span grows": runs(1, 0, 4, 1, 2), "a span is added": runs(1, 0, 8, 1, 1),
 		"an attempt is counted": tries(1, 2, 0, 1, 4), "one is put back": back(1, 0, 1, 3, true), "one is redriven": redriven(1, 0, 6),
 		"all is purged": &format.QueuePurged{Queue: 1, Before: 10}, "the window moves": &format.WindowMoved{Queue: 1, Epoch: 2, Partition: 1, Window: 7},
 		"the window falls": &format.WindowMoved{Queue: 1, Epoch: 2, Window: 11},
 		"another owner":    owned(1, 3, 50, 50, 50), "none": &format.QueueReleased{Queue: 1, Epoch: 2}, "another config": queueSet(1, 1, "mail"),
-		"a queue is deleted": &format.QueueDeleted{ID: 1}, "the topic is deleted": &format.TopicDeleted{ID: 1}, "records come due": &format.UnknownItem{Kind: 99},
+		"a queue is deleted": &format.QueueDeleted{ID: 1}, "the topic is deleted": &format.TopicDeleted{ID: 1}, "records come due": &format.UnknownEntry{Kind: 99},
 	}
 	for name, it := range changes {
 		s := queueState(t)
 		view, want := s.View(), s.View().Encode()
-		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 70, Items: []format.Item{it}})
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 70, Entries: []format.Entry{it}})
 		if string(view.Encode()) != string(want) {
 			t.Errorf("%s: the view has changed", name)
 		}
@@ -227,14 +227,14 @@ func TestViewKeepsQueuesThatGoOn(t *testing.T) {
 func TestPartitionThatNobodyWorksOnIsNoPartition(t *testing.T) {
 	s := queueState(t)
 	before, memory := len(s.Queue(2, "mail").partitions), s.Memory()
-	for i, items := range [][]format.Item{
+	for i, entries := range [][]format.Entry{
 		{owned(3, 2, 5), &format.QueueReleased{Queue: 3, Epoch: 2}},
 		{owned(3, 3, 0)},
 		{&format.QueuePurged{Queue: 3}},
 		{&format.WindowMoved{Queue: 3, Epoch: 3}},
 		{&format.QueueReleased{Queue: 3, Epoch: 3}},
 	} {
-		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: items})
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Entries: entries})
 		if n := len(s.Queue(2, "mail").partitions); n != before {
 			t.Fatalf("after step %d there are %d partitions", i, n)
 		}
@@ -251,14 +251,14 @@ func TestRedrivenRecordsDontRepeatNumbers(t *testing.T) {
 	for range 3 {
 		d := s.Draft(9)
 		_, a, _ := d.RecordState(1, 0, 6)
-		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{redriven(1, 0, 6)}})
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Entries: []format.Entry{redriven(1, 0, 6)}})
 		if _, now, _ := s.Draft(9).RecordState(1, 0, 6); now.Number != a.Number || now.Used() != 0 || now.DeadLetter {
 			t.Fatalf("redriven it is %+v, before that %+v", now, a)
 		}
 		if err := s.Draft(9).Take(tries(1, 2, 0, 6, 1)); !errors.Is(err, ErrNonsense) {
 			t.Fatalf("its numbers begin anew: %v", err)
 		}
-		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Entries: []format.Entry{
 			tries(1, 2, 0, 6, int64(a.Number+1)), tries(1, 2, 0, 6, int64(a.Number+2)), back(1, 0, 6, a.Number+2, true),
 		}})
 		if _, now, _ := s.Draft(9).RecordState(1, 0, 6); now.Used() != 2 {
@@ -266,23 +266,23 @@ func TestRedrivenRecordsDontRepeatNumbers(t *testing.T) {
 		}
 		requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
 	}
-	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Items: []format.Item{redriven(1, 0, 6), tries(1, 2, 0, 6, 8), runs(1, 0, 6, 1, 8)}})
+	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Entries: []format.Entry{redriven(1, 0, 6), tries(1, 2, 0, 6, 8), runs(1, 0, 6, 1, 8)}})
 }
 
 func TestNonsenseAboutQueuesIsRefusedAndChangesNothing(t *testing.T) {
 	long := strings.Repeat("n", 2000)
-	set := func(change func(x *format.QueueSet)) format.Item {
+	set := func(change func(x *format.QueueSet)) format.Entry {
 		x := queueSet(6, 1, "new")
 		change(x)
 		return x
 	}
-	putBack := func(change func(x *format.RecordPutBack)) format.Item {
+	putBack := func(change func(x *format.RecordPutBack)) format.Entry {
 		x := back(1, 0, 4, 2, false)
 		change(x)
 		return x
 	}
-	fine := []format.Item{queueSet(5, 1, "e"), runs(1, 0, 1, 1, 3), &format.QueueDeleted{ID: 3}, back(1, 0, 7, 1, true)}
-	for name, it := range map[string]format.Item{
+	fine := []format.Entry{queueSet(5, 1, "e"), runs(1, 0, 1, 1, 3), &format.QueueDeleted{ID: 3}, back(1, 0, 7, 1, true)}
+	for name, it := range map[string]format.Entry{
 		"id again":                        queueSet(1, 1, "f"),
 		"id of a deleted one":             queueSet(2, 1, "f"),
 		"id of one deleted here":          queueSet(3, 2, "mail"),
@@ -376,22 +376,22 @@ func TestNonsenseAboutQueuesIsRefusedAndChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := queueState(t)
 			before, memory := s.View().Encode(), s.Memory()
-			err := s.Apply(&format.Commit{Seq: s.Seq() + 1, Time: 30, Items: append(slices.Clone(fine), it)})
+			err := s.Apply(&format.Commit{Seq: s.Seq() + 1, Time: 30, Entries: append(slices.Clone(fine), it)})
 			if !errors.Is(err, ErrNonsense) {
 				t.Fatalf("the error is %v", err)
 			}
 			if string(s.View().Encode()) != string(before) || s.Memory() != memory {
 				t.Fatal("the state has changed")
 			}
-			mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 30, Items: fine})
+			mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 30, Entries: fine})
 		})
 	}
 }
 
-// A draft tells what the items before it did, so that a broker can decide by it.
+// A draft tells what the entries before it did, so that a broker can decide by it.
 func TestDraftTellsOfQueues(t *testing.T) {
 	d := queueState(t).Draft(9)
-	take := func(its ...format.Item) {
+	take := func(its ...format.Entry) {
 		t.Helper()
 		for _, it := range its {
 			if err := d.Take(it); err != nil {

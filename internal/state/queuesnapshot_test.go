@@ -144,25 +144,25 @@ func TestSnapshotWithHugeSpansIsRefused(t *testing.T) {
 }
 
 func TestQueuesContinue(t *testing.T) {
-	fold := func(items ...format.Item) *State {
+	fold := func(entries ...format.Entry) *State {
 		s := New()
-		first := []format.Item{
+		first := []format.Entry{
 			&format.TopicCreated{ID: 1, Partitions: 2, Name: "a"}, &format.Batch{Topic: 1, Count: 9, Size: 61},
 			queueSet(1, 1, "a"), queueSet(2, 1, "b"), &format.QueueDeleted{ID: 2}, owned(1, 1, 9),
 		}
-		mustApply(t, s, &format.Commit{Seq: 1, PayloadSize: 61, Items: append(first, items...)})
+		mustApply(t, s, &format.Commit{Seq: 1, PayloadSize: 61, Entries: append(first, entries...)})
 		return s
 	}
-	bare := func(items ...format.Item) *State {
+	bare := func(entries ...format.Entry) *State {
 		s := New()
-		mustApply(t, s, &format.Commit{Seq: 1, PayloadSize: 61, Items: append([]format.Item{
+		mustApply(t, s, &format.Commit{Seq: 1, PayloadSize: 61, Entries: append([]format.Entry{
 			&format.TopicCreated{ID: 1, Partitions: 2, Name: "a"}, &format.Batch{Topic: 1, Count: 9, Size: 61},
-		}, items...)})
+		}, entries...)})
 		return s
 	}
-	worked := []format.Item{runs(1, 0, 0, 2, 1, 4, 2, 1, 8, 1, 1), back(1, 0, 3, 1, true)}
+	worked := []format.Entry{runs(1, 0, 0, 2, 1, 4, 2, 1, 8, 1, 1), back(1, 0, 3, 1, true)}
 	old := fold(worked...)
-	more := func(items ...format.Item) *State { return fold(append(slices.Clone(worked), items...)...) }
+	more := func(entries ...format.Entry) *State { return fold(append(slices.Clone(worked), entries...)...) }
 	for name, test := range map[string]struct {
 		now  *State
 		fork bool

@@ -6,9 +6,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// takeQueueItem checks an entry about a queue; ok is false for all others. It repeats checks of
+// takeQueueEntry checks an entry about a queue; ok is false for all others. It repeats checks of
 // the decoder, because brokers call it before they encode.
-func (d *Draft) takeQueueItem(it format.Item) (ok bool, err error) {
+func (d *Draft) takeQueueEntry(it format.Entry) (ok bool, err error) {
 	switch x := it.(type) {
 	case *format.QueueSet:
 		err = d.takeQueue(x)

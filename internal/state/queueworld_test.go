@@ -41,9 +41,9 @@ func newQueueWorld(t *rapid.T) *queueWorld {
 	return w
 }
 
-func (w *queueWorld) try(items ...format.Item) error {
-	c := &format.Commit{Seq: w.log.Seq() + 1, Items: items}
-	for _, it := range items {
+func (w *queueWorld) try(entries ...format.Entry) error {
+	c := &format.Commit{Seq: w.log.Seq() + 1, Entries: entries}
+	for _, it := range entries {
 		if x, ok := it.(*format.Batch); ok {
 			c.PayloadSize = x.Pos + x.Size
 		}
@@ -55,9 +55,9 @@ func (w *queueWorld) try(items ...format.Item) error {
 	return w.log.Apply(decoded)
 }
 
-func (w *queueWorld) must(items ...format.Item) {
+func (w *queueWorld) must(entries ...format.Entry) {
 	w.t.Helper()
-	if err := w.try(items...); err != nil {
+	if err := w.try(entries...); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -128,11 +128,11 @@ func (o *queueOwner) releases(w *queueWorld) {
 			told.Attempts = append(told.Attempts, format.Attempt{Offset: offset, Number: 1})
 		}
 	}
-	items := []format.Item{told, &format.QueueReleased{Queue: 1, Epoch: o.epoch}}
+	entries := []format.Entry{told, &format.QueueReleased{Queue: 1, Epoch: o.epoch}}
 	if len(told.Attempts) == 0 {
-		items = items[1:]
+		entries = entries[1:]
 	}
-	w.must(items...)
+	w.must(entries...)
 	o.done = true
 }
 

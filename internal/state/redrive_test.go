@@ -12,12 +12,12 @@ import (
 // the other.
 func TestTokensFromBeforeARedriveAreRefused(t *testing.T) {
 	s := New()
-	apply := func(items ...format.Item) error {
-		return s.Apply(&format.Commit{Seq: s.Seq() + 1, PayloadSize: 61, Items: items})
+	apply := func(entries ...format.Entry) error {
+		return s.Apply(&format.Commit{Seq: s.Seq() + 1, PayloadSize: 61, Entries: entries})
 	}
-	must := func(items ...format.Item) {
+	must := func(entries ...format.Entry) {
 		t.Helper()
-		if err := apply(items...); err != nil {
+		if err := apply(entries...); err != nil {
 			t.Fatal(err)
 		}
 	}

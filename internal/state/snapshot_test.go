@@ -248,14 +248,14 @@ func TestViewIsReadWhileTheStateGoesOn(t *testing.T) {
 	end := s.Topic("a").Partitions[0].End
 	var readers sync.WaitGroup
 	for i := range 300 {
-		items := []format.Item{&format.Batch{Topic: 1, Base: end, Count: 1, Size: 61}}
+		entries := []format.Entry{&format.Batch{Topic: 1, Base: end, Count: 1, Size: 61}}
 		switch i {
 		case 100:
-			items = append(items, &format.PartitionsAdded{Topic: 1, Partitions: 9})
+			entries = append(entries, &format.PartitionsAdded{Topic: 1, Partitions: 9})
 		case 200:
-			items = append(items, &format.TopicCreated{ID: 2, Partitions: 1, Name: "b"})
+			entries = append(entries, &format.TopicCreated{ID: 2, Partitions: 1, Name: "b"})
 		case 299:
-			items = append(items, &format.TopicDeleted{ID: 1})
+			entries = append(entries, &format.TopicDeleted{ID: 1})
 		}
 		end++
 		if i%20 == 19 {
@@ -268,7 +268,7 @@ func TestViewIsReadWhileTheStateGoesOn(t *testing.T) {
 				}
 			})
 		}
-		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Items: items})
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Entries: entries})
 	}
 	readers.Wait()
 }
@@ -313,26 +313,26 @@ func FuzzDecodeSnapshot(f *testing.F) {
 		// What was accepted can go on.
 		c := &format.Commit{Seq: 6, Time: s.Time(), Data: []format.DataRef{{Seq: s.DataFloor(), ID: 1, Size: 1000}}}
 		if s.nextTopic+1 != 0 {
-			c.Items = []format.Item{
+			c.Entries = []format.Entry{
 				&format.TopicCreated{ID: s.nextTopic, Partitions: 1, Name: "a name that no other topic has"},
 				&format.Batch{Topic: s.nextTopic, Count: 1, Size: 61},
 				&format.Batch{Topic: s.nextTopic, Base: 1, Count: 1, Size: 61, Object: 1},
 			}
 		}
 		if s.DataFloor() > 5 {
-			c.Data, c.Items = nil, nil
+			c.Data, c.Entries = nil, nil
 		}
 		if s.NextKeyID()+1 != 0 && len(s.Keys()) < KeysMax {
-			c.Items = append(c.Items, key(s.NextKeyID(), "a name that no other key has"), &format.KeyRevoked{ID: s.NextKeyID()})
+			c.Entries = append(c.Entries, key(s.NextKeyID(), "a name that no other key has"), &format.KeyRevoked{ID: s.NextKeyID()})
 		}
 		if topics := s.Topics(); len(topics) > 0 && s.consumers.next+1 != 0 {
-			c.Items = append(c.Items, created(s.consumers.next, topics[0].ID, "a name that no other consumer has"), moved(s.consumers.next, 0, 0))
+			c.Entries = append(c.Entries, created(s.consumers.next, topics[0].ID, "a name that no other consumer has"), moved(s.consumers.next, 0, 0))
 		}
 		if topics := s.Topics(); len(topics) > 0 && s.queues.next+1 != 0 && len(s.queues.byID) < QueuesMax {
-			c.Items = append(c.Items, queueSet(s.queues.next, topics[0].ID, "a name that no other queue has"), owned(s.queues.next, 1, 1))
+			c.Entries = append(c.Entries, queueSet(s.queues.next, topics[0].ID, "a name that no other queue has"), owned(s.queues.next, 1, 1))
 			for _, q := range s.Queues(topics[0].ID) {
 				if q.Epoch+1 != 0 {
-					c.Items = append(c.Items, owned(q.ID, q.Epoch+1, 5))
+					c.Entries = append(c.Entries, owned(q.ID, q.Epoch+1, 5))
 				}
 			}
 		}

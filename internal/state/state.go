@@ -259,22 +259,22 @@ func (s *State) Apply(c *format.Commit) error {
 			return err
 		}
 	}
-	for i, it := range c.Items {
+	for i, it := range c.Entries {
 		if err := d.Take(it); err != nil {
-			return fmt.Errorf("item %d: %w", i, err)
+			return fmt.Errorf("entry %d: %w", i, err)
 		}
 	}
 	s.seq, s.time = c.Seq, c.Time
 	s.expireKeyed()
 	s.expireDelayed()
-	s.applyItems(c)
+	s.applyEntries(c)
 	return nil
 }
 
-// applyItems applies entries that Take has accepted.
-func (s *State) applyItems(c *format.Commit) {
+// applyEntries applies entries that Take has accepted.
+func (s *State) applyEntries(c *format.Commit) {
 	// The commit's own object and its data objects get the next indexes.
-	inline := slices.ContainsFunc(c.Items, func(it format.Item) bool {
+	inline := slices.ContainsFunc(c.Entries, func(it format.Entry) bool {
 		b, ok := it.(*format.Batch)
 		return ok && b.Object == 0
 	})
@@ -288,7 +288,7 @@ func (s *State) applyItems(c *format.Commit) {
 	}
 	s.memory += int64(s.objects.next()-first) * objectMemory
 
-	for _, it := range c.Items {
+	for _, it := range c.Entries {
 		switch x := it.(type) {
 		case *format.Batch:
 			index, start := first, c.PayloadStart
@@ -330,7 +330,7 @@ func (s *State) applyItems(c *format.Commit) {
 		case *format.SessionNamed:
 			s.nameSession(x)
 		default:
-			s.applyQueueItem(it)
+			s.applyQueueEntry(it)
 		}
 	}
 }

@@ -59,18 +59,18 @@ func sound(t rapid.TB) *State {
 	t.Helper()
 	s := New()
 	for _, c := range []*format.Commit{
-		{Seq: 1, Time: 10, Nonce: format.Nonce{1, 2, 3, 4, 5, 6, 7, 8}, PayloadSize: 131, Items: []format.Item{
+		{Seq: 1, Time: 10, Nonce: format.Nonce{1, 2, 3, 4, 5, 6, 7, 8}, PayloadSize: 131, Entries: []format.Entry{
 			&format.TopicCreated{ID: 1, Partitions: 2, Name: "a"},
 			&format.TopicCreated{ID: 2, Partitions: 1, Name: "b"},
 			&format.TopicCreated{ID: 3, Partitions: 1, Name: "c"},
 			&format.Batch{Topic: 2, Count: 1, Size: 61},
 			&format.Batch{Topic: 3, Count: 2, Size: 70, Pos: 61, MaxTime: 1_790_000_000_000, CRC: 0x01020304},
 		}},
-		{Seq: 2, Time: 10, Data: []format.DataRef{{Seq: 1, ID: 1, Size: 1000}}, Items: []format.Item{
+		{Seq: 2, Time: 10, Data: []format.DataRef{{Seq: 1, ID: 1, Size: 1000}}, Entries: []format.Entry{
 			&format.Batch{Topic: 1, Partition: 1, Count: 10, Size: 100, Object: 1, MaxTime: -1},
 			&format.TopicDeleted{ID: 2},
 		}},
-		{Seq: 3, Time: 20, Items: []format.Item{&format.DataFloor{Seq: 2}}},
+		{Seq: 3, Time: 20, Entries: []format.Entry{&format.DataFloor{Seq: 2}}},
 	} {
 		format.EncodeCommit(c) // places its payload
 		mustApply(t, s, c)
@@ -78,8 +78,8 @@ func sound(t rapid.TB) *State {
 	return s
 }
 
-// keyedItem remembers under a key that the record before end was appended.
-func keyedItem(key byte, topic uint64, end int64) *format.AppendKeyed {
+// keyedEntry remembers under a key that the record before end was appended.
+func keyedEntry(key byte, topic uint64, end int64) *format.AppendKeyed {
 	partition := uint32(0)
 	if topic == 1 {
 		partition = 1
@@ -89,26 +89,26 @@ func keyedItem(key byte, topic uint64, end int64) *format.AppendKeyed {
 
 // keyedCommit follows the commits of sound.
 func keyedCommit() *format.Commit {
-	return &format.Commit{Seq: 4, Time: 20, Items: []format.Item{
-		keyedItem(1, 1, 10),
+	return &format.Commit{Seq: 4, Time: 20, Entries: []format.Entry{
+		keyedEntry(1, 1, 10),
 		&format.StartMoved{Topic: 1, Partition: 1, Start: 4},
 		&format.TopicConfigured{Topic: 3, Config: format.TopicConfig{RetentionMS: 3_600_000, RetentionBytes: 1 << 20}},
 	}}
 }
 
 func TestNonsenseIsRefusedAndChangesNothing(t *testing.T) {
-	fine := []format.Item{
+	fine := []format.Entry{
 		&format.TopicCreated{ID: 4, Partitions: 1, Name: "d"},
 		&format.Batch{Topic: 4, Count: 3, Size: 61},
 		&format.Batch{Topic: 1, Partition: 1, Base: 10, Count: 3, Size: 61},
 		&format.DataFloor{Seq: 3},
-		keyedItem(2, 4, 3),
+		keyedEntry(2, 4, 3),
 		&format.StartMoved{Topic: 1, Partition: 1, Start: 13},
 		&format.StartMoved{Topic: 4, Start: 1},
 		&format.TopicConfigured{Topic: 4, Config: format.TopicConfig{RetentionMS: 5}},
 	}
-	one := func(it format.Item) func(c *format.Commit) {
-		return func(c *format.Commit) { c.Items = append(c.Items, it) }
+	one := func(it format.Entry) func(c *format.Commit) {
+		return func(c *format.Commit) { c.Entries = append(c.Entries, it) }
 	}
 	for _, c := range []struct {
 		name string
@@ -149,17 +149,17 @@ func TestNonsenseIsRefusedAndChangesNothing(t *testing.T) {
 		{"config of nothing", one(&format.TopicConfigured{Topic: 2})},
 		{"config of a negative retention", one(&format.TopicConfigured{Topic: 1, Config: format.TopicConfig{RetentionMS: -1}})},
 		{"config of negative bytes", one(&format.TopicConfigured{Topic: 1, Config: format.TopicConfig{RetentionBytes: -1}})},
-		{"key that is taken", one(keyedItem(1, 1, 10))},
-		{"key that this commit took", one(keyedItem(2, 1, 10))},
-		{"key of records to come", one(keyedItem(3, 4, 10))},
+		{"key that is taken", one(keyedEntry(1, 1, 10))},
+		{"key that this commit took", one(keyedEntry(2, 1, 10))},
+		{"key of records to come", one(keyedEntry(3, 4, 10))},
 		{"key of a partition that is not there", one(&format.AppendKeyed{Topic: 4, Ranges: []format.KeyedRange{{Partition: 1, Count: 1}}})},
-		{"no item at all", one(nil)},
+		{"no entry at all", one(nil)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := sound(t)
 			mustApply(t, s, keyedCommit())
 			before, memory := s.View().Encode(), s.Memory()
-			bent := &format.Commit{Seq: 5, Time: 20, Items: slices.Clone(fine)}
+			bent := &format.Commit{Seq: 5, Time: 20, Entries: slices.Clone(fine)}
 			c.bend(bent)
 			if err := s.Apply(bent); !errors.Is(err, ErrNonsense) {
 				t.Fatalf("the error is %v", err)
@@ -167,7 +167,7 @@ func TestNonsenseIsRefusedAndChangesNothing(t *testing.T) {
 			if string(s.View().Encode()) != string(before) || s.Memory() != memory {
 				t.Fatalf("the state has changed: %s", summary(s))
 			}
-			mustApply(t, s, &format.Commit{Seq: 5, Time: 20, Items: fine})
+			mustApply(t, s, &format.Commit{Seq: 5, Time: 20, Entries: fine})
 		})
 	}
 }
@@ -177,14 +177,14 @@ func TestTopicOfTheSameNameSharesNothing(t *testing.T) {
 	create := func(id uint64) *format.TopicCreated {
 		return &format.TopicCreated{ID: id, Partitions: 1, Name: "again"}
 	}
-	for _, items := range [][]format.Item{
+	for _, entries := range [][]format.Entry{
 		{create(1), &format.Batch{Topic: 1, Count: 5, Size: 61}},
 		{&format.TopicDeleted{ID: 1}},
 		{create(2), &format.Batch{Topic: 2, Count: 2, Size: 62}},
 		// In one commit, with a batch for each.
 		{&format.Batch{Topic: 2, Base: 2, Count: 1, Size: 63}, &format.TopicDeleted{ID: 2}, create(3), &format.Batch{Topic: 3, Count: 1, Size: 64}},
 	} {
-		c := &format.Commit{Seq: s.Seq() + 1, Items: items}
+		c := &format.Commit{Seq: s.Seq() + 1, Entries: entries}
 		format.EncodeCommit(c)
 		mustApply(t, s, c)
 		m.apply(c)
@@ -204,20 +204,20 @@ func TestTopicOfTheSameNameSharesNothing(t *testing.T) {
 
 func TestDeletionGivesMemoryBack(t *testing.T) {
 	s := New()
-	mustApply(t, s, &format.Commit{Seq: 1, Items: []format.Item{&format.TopicCreated{ID: 1, Partitions: 3, Name: "kept"}}})
+	mustApply(t, s, &format.Commit{Seq: 1, Entries: []format.Entry{&format.TopicCreated{ID: 1, Partitions: 3, Name: "kept"}}})
 	before := s.Memory()
-	items := []format.Item{
+	entries := []format.Entry{
 		&format.TopicCreated{ID: 2, Partitions: 3, Name: "deleted"},
 		&format.PartitionsAdded{Topic: 2, Partitions: 5},
 	}
 	for i := range int64(1000) {
-		items = append(items, &format.Batch{Topic: 2, Partition: 4, Base: i, Count: 1, Size: 61})
+		entries = append(entries, &format.Batch{Topic: 2, Partition: 4, Base: i, Count: 1, Size: 61})
 	}
-	mustApply(t, s, &format.Commit{Seq: 2, Items: items})
+	mustApply(t, s, &format.Commit{Seq: 2, Entries: entries})
 	if s.Memory() < before+1000*batchMemory {
 		t.Fatalf("1000 batches take %d bytes", s.Memory()-before)
 	}
-	mustApply(t, s, &format.Commit{Seq: 3, Items: []format.Item{&format.TopicDeleted{ID: 2}}})
+	mustApply(t, s, &format.Commit{Seq: 3, Entries: []format.Entry{&format.TopicDeleted{ID: 2}}})
 	if s.Memory() != before+objectMemory || s.Batches() != 0 {
 		t.Fatalf("%d bytes and %d batches are left of it", s.Memory()-before-objectMemory, s.Batches())
 	}
@@ -228,19 +228,19 @@ func TestDeletionGivesMemoryBack(t *testing.T) {
 func long(t rapid.TB, batches int) (*State, *model) {
 	t.Helper()
 	s, m := New(), &model{}
-	items := []format.Item{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}
+	entries := []format.Entry{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}
 	var base int64
 	for i := range batches {
 		x := &format.Batch{Topic: 1, Base: base, Count: uint32(i%3 + 1), Size: uint32(61 + i%7), CRC: uint32(i), MaxTime: int64(i)}
 		base += int64(x.Count)
-		items = append(items, x)
+		entries = append(entries, x)
 		if i%10 == 9 || i == batches-1 {
-			c := &format.Commit{Seq: s.Seq() + 1, Items: items}
+			c := &format.Commit{Seq: s.Seq() + 1, Entries: entries}
 			c.Nonce[0] = byte(i)
 			format.EncodeCommit(c)
 			mustApply(t, s, c)
 			m.apply(c)
-			items = nil
+			entries = nil
 		}
 	}
 	return s, m
@@ -283,12 +283,12 @@ func TestLocateAppends(t *testing.T) {
 // A writer may use its data objects in any order, so that indexes fall.
 func TestObjectsInAnyOrder(t *testing.T) {
 	s, m := New(), &model{}
-	c := &format.Commit{Seq: 1, PayloadSize: 100, Items: []format.Item{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}}
+	c := &format.Commit{Seq: 1, PayloadSize: 100, Entries: []format.Entry{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}}
 	for i := range uint64(4) {
 		c.Data = append(c.Data, format.DataRef{ID: i, Size: 1000})
 	}
 	for i, object := range []uint32{4, 2, 0, 3, 1, 0} {
-		c.Items = append(c.Items, &format.Batch{Topic: 1, Base: int64(i), Count: 1, Size: 61, Object: object})
+		c.Entries = append(c.Entries, &format.Batch{Topic: 1, Base: int64(i), Count: 1, Size: 61, Object: object})
 	}
 	format.EncodeCommit(c)
 	mustApply(t, s, c)
@@ -337,7 +337,7 @@ func TestAllObjectsTellsTheLiveFromTheDead(t *testing.T) {
 	if got := walk(); !slices.Equal(got, []entry{{false, true, 1}, {true, true, 1}}) {
 		t.Errorf("objects are %v", got)
 	}
-	mustApply(t, s, &format.Commit{Seq: 4, Time: 20, Items: []format.Item{&format.TopicDeleted{ID: 1}}})
+	mustApply(t, s, &format.Commit{Seq: 4, Time: 20, Entries: []format.Entry{&format.TopicDeleted{ID: 1}}})
 	if got := walk(); !slices.Equal(got, []entry{{false, true, 1}, {true, false, 1}}) {
 		t.Errorf("after a topic was deleted they are %v", got)
 	}
@@ -357,7 +357,7 @@ func TestMovedStartGivesBatchesBack(t *testing.T) {
 	s, m := long(t, 3*chunkBatches)
 	before := s.Memory()
 	for _, start := range []int64{0, 1, 2, 3, 500, 511, 512, 513, 1024, 1535, 1536} {
-		c := &format.Commit{Seq: s.Seq() + 1, Items: []format.Item{&format.StartMoved{Topic: 1, Start: start}}}
+		c := &format.Commit{Seq: s.Seq() + 1, Entries: []format.Entry{&format.StartMoved{Topic: 1, Start: start}}}
 		mustApply(t, s, c)
 		m.apply(c)
 		m.compare(t, s)
@@ -371,7 +371,7 @@ func TestMovedStartGivesBatchesBack(t *testing.T) {
 			t.Fatalf("%d batches point into object %d", live, i)
 		}
 	}
-	next := &format.Commit{Seq: s.Seq() + 1, Items: []format.Item{&format.Batch{Topic: 1, Base: 1536, Count: 2, Size: 61}}}
+	next := &format.Commit{Seq: s.Seq() + 1, Entries: []format.Entry{&format.Batch{Topic: 1, Base: 1536, Count: 2, Size: 61}}}
 	format.EncodeCommit(next)
 	mustApply(t, s, next)
 	m.apply(next)
@@ -383,7 +383,7 @@ func TestStartAtTheEndGivesAllMemoryBack(t *testing.T) {
 	before := s.Memory()
 	const batches = 5 // whose list has room for more
 	applyOneEach(t, s, batches)
-	c := &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), Items: []format.Item{&format.StartMoved{Topic: 1, Start: s.TopicByID(1).Partitions[0].End}}}
+	c := &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), Entries: []format.Entry{&format.StartMoved{Topic: 1, Start: s.TopicByID(1).Partitions[0].End}}}
 	mustApply(t, s, c)
 	if left := s.Memory() - before; left != batches*objectMemory {
 		t.Fatalf("%d bytes are left, want %d", left, batches*objectMemory)
@@ -393,20 +393,20 @@ func TestStartAtTheEndGivesAllMemoryBack(t *testing.T) {
 func TestExpiredKeysGiveMemoryBack(t *testing.T) {
 	s := sound(t)
 	before := s.Memory()
-	var items []format.Item
+	var entries []format.Entry
 	for i := range 1000 {
-		k := keyedItem(1, 1, 10)
+		k := keyedEntry(1, 1, 10)
 		k.Key[1], k.Key[2] = byte(i), byte(i>>8)
-		items = append(items, k)
+		entries = append(entries, k)
 	}
-	mustApply(t, s, &format.Commit{Seq: 4, Time: 20, Items: items})
+	mustApply(t, s, &format.Commit{Seq: 4, Time: 20, Entries: entries})
 	if s.KeyedCount(20) != 1000 || s.Memory() < before+1000*keyedMemory {
 		t.Fatalf("%d appends take %d bytes", s.KeyedCount(20), s.Memory()-before)
 	}
 	if _, ok := s.Keyed(format.Digest{1}, 20+KeyedFor.Microseconds()-1); !ok {
 		t.Fatal("an append is forgotten too early")
 	}
-	mustApply(t, s, &format.Commit{Seq: 5, Time: 20 + KeyedFor.Microseconds(), Items: items[:1]})
+	mustApply(t, s, &format.Commit{Seq: 5, Time: 20 + KeyedFor.Microseconds(), Entries: entries[:1]})
 	if s.KeyedCount(s.Time()) != 1 || s.Memory() != before+s.keyed.list[0].memory() {
 		t.Fatalf("%d appends are left, and %d bytes", s.KeyedCount(s.Time()), s.Memory()-before)
 	}

@@ -10,11 +10,11 @@ import (
 // and their largest times, which go up and down.
 func zigzag(t testing.TB, n int) (*State, []int64) {
 	s := New()
-	mustApply(t, s, &format.Commit{Seq: 1, Items: []format.Item{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}})
+	mustApply(t, s, &format.Commit{Seq: 1, Entries: []format.Entry{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}})
 	times := make([]int64, n)
 	for i := range times {
 		times[i] = int64(i)/300*1000 - int64(i*37%101)
-		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, PayloadSize: 70, Items: []format.Item{
+		mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, PayloadSize: 70, Entries: []format.Entry{
 			&format.Batch{Topic: 1, Base: int64(2 * i), Count: 2, Size: 70, MaxTime: times[i]},
 		}})
 	}
@@ -41,7 +41,7 @@ func TestLocateTimeFindsTheFirstBatchThatReachesIt(t *testing.T) {
 			}
 		}
 	}
-	mustApply(t, applied, &format.Commit{Seq: applied.Seq() + 1, Items: []format.Item{&format.PartitionsAdded{Topic: 1, Partitions: 2}}})
+	mustApply(t, applied, &format.Commit{Seq: applied.Seq() + 1, Entries: []format.Entry{&format.PartitionsAdded{Topic: 1, Partitions: 2}}})
 	if l, ok := applied.LocateTime(applied.TopicByID(1), 1, 0, 0); ok {
 		t.Errorf("an empty partition has a batch %+v", l)
 	}

@@ -31,37 +31,37 @@ const (
 	aRedriving             // RecordsRedriven
 )
 
-// items are those of the commit, which the log before gives the next offset.
-func (c *change) items(end int) []format.Item {
+// entries are those of the commit, which the log before gives the next offset.
+func (c *change) entries(end int) []format.Entry {
 	epoch := uint64(c.epoch)
 	attempt := format.Attempt{Offset: int64(c.record), Number: uint32(c.number)}
 	putBack := &format.RecordPutBack{Queue: theQueue, Attempt: attempt, DeadLetter: c.what != aNack}
 	switch c.what {
 	case anAppend:
-		return []format.Item{&format.Batch{Topic: theTopic, Base: int64(end), Count: 1, Size: 61}}
+		return []format.Entry{&format.Batch{Topic: theTopic, Base: int64(end), Count: 1, Size: 61}}
 	case aTakeover:
 		owned := &format.QueueOwned{Queue: theQueue, Epoch: epoch, Windows: []int64{int64(c.window)}}
 		named := &format.SessionNamed{Session: format.SessionKey{1}, Queue: theQueue, Epoch: epoch}
 		if c.silent {
-			return []format.Item{&format.QueueReleased{Queue: theQueue, Epoch: epoch - 1}, owned, named}
+			return []format.Entry{&format.QueueReleased{Queue: theQueue, Epoch: epoch - 1}, owned, named}
 		}
-		return []format.Item{owned, named}
+		return []format.Entry{owned, named}
 	case aWindow:
-		return []format.Item{&format.WindowMoved{Queue: theQueue, Epoch: epoch, Window: int64(c.window)}}
+		return []format.Entry{&format.WindowMoved{Queue: theQueue, Epoch: epoch, Window: int64(c.window)}}
 	case anAttempt:
-		return []format.Item{&format.RecordsAttempted{Queue: theQueue, Epoch: epoch, Attempts: []format.Attempt{attempt}}}
+		return []format.Entry{&format.RecordsAttempted{Queue: theQueue, Epoch: epoch, Attempts: []format.Attempt{attempt}}}
 	case aRelease:
 		return c.release()
 	case anAck:
-		return []format.Item{&format.RecordsDone{Queue: theQueue, Runs: []format.Run{{Offset: int64(c.record), Count: 1, Number: uint32(c.number)}}}}
+		return []format.Entry{&format.RecordsDone{Queue: theQueue, Runs: []format.Run{{Offset: int64(c.record), Count: 1, Number: uint32(c.number)}}}}
 	case aNack, aDeadLetter:
-		return []format.Item{putBack}
+		return []format.Entry{putBack}
 	default:
-		return []format.Item{&format.RecordsRedriven{Queue: theQueue, Offsets: []int64{int64(c.record)}}}
+		return []format.Entry{&format.RecordsRedriven{Queue: theQueue, Offsets: []int64{int64(c.record)}}}
 	}
 }
 
-func (c *change) release() []format.Item {
+func (c *change) release() []format.Entry {
 	out := &format.RecordsAttempted{Queue: theQueue, Epoch: uint64(c.epoch)}
 	for o := range recordsMax {
 		if c.out&(1<<o) != 0 {
@@ -70,7 +70,7 @@ func (c *change) release() []format.Item {
 	}
 	released := &format.QueueReleased{Queue: theQueue, Epoch: uint64(c.epoch)}
 	if c.out == 0 {
-		return []format.Item{released}
+		return []format.Entry{released}
 	}
-	return []format.Item{out, released}
+	return []format.Entry{out, released}
 }

@@ -42,7 +42,7 @@ func (c commit) then(e entry) commit {
 }
 
 // floor returns the slot below which no later commit first refers to a data
-// object, by the newest fact that says so, or 0.
+// object, by the newest entry that says so, or 0.
 func (c commit) floor() int {
 	for s := c.seq(); s > 0; s-- {
 		if c.at(s).floor() {

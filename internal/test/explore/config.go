@@ -39,7 +39,7 @@ const (
 	// IgnoreFloor: a data object below the floor is not uploaded again.
 	IgnoreFloor
 	// SweepUnsaid: data objects that the newest state does not know are swept
-	// without a fact that says so.
+	// without an entry that says so.
 	SweepUnsaid
 	// BlindStart: log/ is not listed, so that a broker counts as recovered
 	// wherever the slots it knows of end.
@@ -57,7 +57,7 @@ var ruleNames = [...]string{
 	"checkpoint's age from its upload's begin", "newest checkpoint deleted", "older checkpoint loaded",
 	"payload moved on over a load", "own nonce ignored", "late reply judged by the new lease",
 	"nothing live, judged by the own state", "loss alarm in the wrong order",
-	"claim before its data", "floor ignored", "sweep without its fact",
+	"claim before its data", "floor ignored", "sweep without its entry",
 	"log not listed", "applied slot not looked for", "prev not compared", "late reply taken for another",
 }
 

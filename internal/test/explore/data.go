@@ -127,7 +127,7 @@ func (w *world) live(log commit, s int) bool {
 }
 
 // deleteObject removes a data object: one that no commit refers to, behind a
-// sweep's fact; or one whose payload moved.
+// sweep's entry; or one whose payload moved.
 func (w *world) deleteObject() {
 	if len(w.objects) == 0 {
 		w.skip()

@@ -7,7 +7,7 @@ import "fmt"
 // the nonce as well. The bits above tell where the payload is: 0 in the commit
 // itself, 1 to 7 in the data object whose upload began when the slot of that
 // number less 1 was applied. The highest bit is set for a commit without
-// payload: the fact that no later one first refers to a data object whose
+// payload: the entry that no later one first refers to a data object whose
 // upload began before its slot was applied.
 //
 // An entry with a data object is also the name of the object: who uploads a

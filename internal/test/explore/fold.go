@@ -95,7 +95,7 @@ func (f *folds) commit(from fold, c change) outcome {
 	if err != nil {
 		panic(fmt.Sprintf("explore: the snapshot of a fold is refused: %v", err))
 	}
-	switch err = apply(s, c.items(k.end)...); {
+	switch err = apply(s, c.entries(k.end)...); {
 	case errors.Is(err, state.ErrNonsense):
 		return outcome{}
 	case err != nil:
@@ -104,10 +104,10 @@ func (f *folds) commit(from fold, c change) outcome {
 	return outcome{f.add(s), true}
 }
 
-// apply commits items as a broker reads them.
-func apply(s *state.State, items ...format.Item) error {
-	c := &format.Commit{Seq: s.Seq() + 1, Items: items}
-	for _, it := range items {
+// apply commits entries as a broker reads them.
+func apply(s *state.State, entries ...format.Entry) error {
+	c := &format.Commit{Seq: s.Seq() + 1, Entries: entries}
+	for _, it := range entries {
 		if b, ok := it.(*format.Batch); ok {
 			c.PayloadSize = b.Size
 		}

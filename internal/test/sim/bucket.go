@@ -116,8 +116,8 @@ func (b *bucket) write(w *strings.Builder) {
 		fmt.Fprintf(w, "  %s %d bytes", key, len(body))
 		if c, err := format.DecodeCommit(body); err == nil {
 			fmt.Fprintf(w, " nonce %x prev %.8v:", c.Nonce[:4], c.Prev)
-			for _, item := range c.Items {
-				fmt.Fprintf(w, " %T%+v", item, item)
+			for _, entry := range c.Entries {
+				fmt.Fprintf(w, " %T%+v", entry, entry)
 			}
 		}
 		w.WriteByte('\n')

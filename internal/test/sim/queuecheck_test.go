@@ -28,17 +28,17 @@ func newShift() *shift {
 	return s
 }
 
-// log adds items to the log, in one commit at a second.
-func (s *shift) log(at int, items ...format.Item) {
+// log adds entries to the log, in one commit at a second.
+func (s *shift) log(at int, entries ...format.Entry) {
 	s.slots++
 	g := &deadLetters{sim: s.run}
 	m := moment{time.Duration(at) * time.Second, format.Seq(s.slots)}
-	for _, item := range items {
-		if _, copied := item.(*format.Batch); copied {
+	for _, entry := range entries {
+		if _, copied := entry.(*format.Batch); copied {
 			g.copies = append(g.copies, deadLetter{"t", jobs, spot{0, 0}})
 			continue
 		}
-		s.run.tellQueue(truth{1: &s.topic}, item, m, m.Microseconds(), g)
+		s.run.tellQueue(truth{1: &s.topic}, entry, m, m.Microseconds(), g)
 	}
 	g.check(m)
 }

@@ -170,8 +170,8 @@ func (w *work) over(at spot) bool {
 }
 
 // tellQueue adds an entry that is about a queue; commit is the time of its commit.
-func (s *simulation) tellQueue(all truth, item format.Item, at moment, commit int64, dead *deadLetters) {
-	switch x := item.(type) {
+func (s *simulation) tellQueue(all truth, entry format.Entry, at moment, commit int64, dead *deadLetters) {
+	switch x := entry.(type) {
 	case *format.QueueSet:
 		s.tellSet(all[x.Topic], x, at)
 	case *format.QueueDeleted:
@@ -180,14 +180,14 @@ func (s *simulation) tellQueue(all truth, item format.Item, at moment, commit in
 		s.tellOwned(all.workOf(x.Queue), x, at)
 	case *format.QueueReleased:
 		w := all.workOf(x.Queue)
-		s.expectOwner(w, x.Epoch, item)
+		s.expectOwner(w, x.Epoch, entry)
 		w.owned = false
 		for i := range w.parts {
 			w.parts[i].limit = 0
 		}
 	case *format.WindowMoved:
 		w := all.workOf(x.Queue)
-		s.expectOwner(w, x.Epoch, item)
+		s.expectOwner(w, x.Epoch, entry)
 		w.open(int(x.Partition), seb.Offset(x.Window), at)
 	case *format.RecordsAttempted:
 		s.tellAttempted(all.workOf(x.Queue), x, at)
@@ -254,9 +254,9 @@ func (w *work) open(partition int, limit seb.Offset, at moment) {
 }
 
 // expectOwner expects an entry of an owner to be of the current one.
-func (s *simulation) expectOwner(w *work, epoch uint64, item format.Item) {
+func (s *simulation) expectOwner(w *work, epoch uint64, entry format.Entry) {
 	if !w.owned || epoch != uint64(len(w.owners)) {
-		s.history.violate("Fenced", "queue %d has its owner %d (%v): %T%+v", w.id, len(w.owners), w.owned, item, item)
+		s.history.violate("Fenced", "queue %d has its owner %d (%v): %T%+v", w.id, len(w.owners), w.owned, entry, entry)
 	}
 }
 

@@ -111,8 +111,8 @@ func (s *simulation) noneAbove(q format.Seq) error {
 func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 	at := moment{s.bucket.visible(format.LogKey(c.Seq)).Sub(s.begun), c.Seq}
 	dead := &deadLetters{sim: s}
-	for _, item := range c.Items {
-		switch x := item.(type) {
+	for _, entry := range c.Entries {
+		switch x := entry.(type) {
 		case *format.TopicCreated:
 			all[x.ID] = &incarnation{name: x.Name, partitions: make([]partition, x.Partitions), consumers: map[uint64]*consumer{}, queues: map[uint64]*work{}, delayed: map[spot]delaying{}}
 		case *format.PartitionsAdded:
@@ -148,7 +148,7 @@ func (s *simulation) tell(all truth, c *format.Commit, object []byte) error {
 				return fmt.Errorf("%s/%d: %w", all[x.Topic].name, x.Partition, err)
 			}
 		default:
-			s.tellQueue(all, item, at, c.Time, dead)
+			s.tellQueue(all, entry, at, c.Time, dead)
 		}
 	}
 	dead.check(at)

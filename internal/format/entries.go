@@ -2,7 +2,7 @@ package format
 
 import "fmt"
 
-// An item, in the order in which the fold takes it:
+// An entry, in the order in which the fold takes it:
 //
 //	0    2 kind (uint16)
 //	2    2 flags (uint16): bit 0 = critical: refuse the commit if the kind is unknown
@@ -27,30 +27,30 @@ import "fmt"
 //	25 where they are pushed to: see queuepush.go
 //	26 sessions: see sessions.go
 const (
-	itemHeaderSize = 8
-	batchItemSize  = 48
-	keyedFixedSize = 40
-	keyedRangeSize = 16
+	entryHeaderSize = 8
+	batchEntrySize  = 48
+	keyedFixedSize  = 40
+	keyedRangeSize  = 16
 
-	itemBatch           = 1
-	itemTopicCreated    = 2
-	itemTopicDeleted    = 3
-	itemPartitionsAdded = 4
-	itemDataFloor       = 5
-	itemStartMoved      = 6
-	itemTopicConfigured = 7
-	itemAppendKeyed     = 8
+	entryBatch           = 1
+	entryTopicCreated    = 2
+	entryTopicDeleted    = 3
+	entryPartitionsAdded = 4
+	entryDataFloor       = 5
+	entryStartMoved      = 6
+	entryTopicConfigured = 7
+	entryAppendKeyed     = 8
 
-	itemCritical = 1
+	entryCritical = 1
 
 	batchSizeMin = 61 // a RecordBatch v2 without a record
 )
 
-// Item is one step of the fold: *Batch, *TopicCreated, *TopicDeleted,
+// Entry is one step of the fold: *Batch, *TopicCreated, *TopicDeleted,
 // *PartitionsAdded, *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed,
 // *KeyCreated, *KeyRevoked, *ConsumerCreated, *PositionsMoved, *ConsumerDeleted,
-// one of those about queues, *SessionNamed, or *UnknownItem.
-type Item interface {
+// one of those about queues, *SessionNamed, or *UnknownEntry.
+type Entry interface {
 	size() int
 	append(b []byte) []byte
 	kind() uint16
@@ -135,23 +135,23 @@ type KeyedRange struct {
 // Digest is the first 128 bits of a SHA-256.
 type Digest [16]byte
 
-// UnknownItem is a non-critical item of a newer version.
-type UnknownItem struct {
+// UnknownEntry is a non-critical entry of a newer version.
+type UnknownEntry struct {
 	Kind uint16
 	Body []byte
 }
 
-func (*Batch) kind() uint16           { return itemBatch }
-func (*TopicCreated) kind() uint16    { return itemTopicCreated }
-func (*TopicDeleted) kind() uint16    { return itemTopicDeleted }
-func (*PartitionsAdded) kind() uint16 { return itemPartitionsAdded }
-func (*DataFloor) kind() uint16       { return itemDataFloor }
-func (*StartMoved) kind() uint16      { return itemStartMoved }
-func (*TopicConfigured) kind() uint16 { return itemTopicConfigured }
-func (*AppendKeyed) kind() uint16     { return itemAppendKeyed }
-func (u *UnknownItem) kind() uint16   { return u.Kind }
+func (*Batch) kind() uint16           { return entryBatch }
+func (*TopicCreated) kind() uint16    { return entryTopicCreated }
+func (*TopicDeleted) kind() uint16    { return entryTopicDeleted }
+func (*PartitionsAdded) kind() uint16 { return entryPartitionsAdded }
+func (*DataFloor) kind() uint16       { return entryDataFloor }
+func (*StartMoved) kind() uint16      { return entryStartMoved }
+func (*TopicConfigured) kind() uint16 { return entryTopicConfigured }
+func (*AppendKeyed) kind() uint16     { return entryAppendKeyed }
+func (u *UnknownEntry) kind() uint16  { return u.Kind }
 
-func (*Batch) size() int           { return batchItemSize }
+func (*Batch) size() int           { return batchEntrySize }
 func (t *TopicCreated) size() int  { return 12 + len(t.Name) }
 func (*TopicDeleted) size() int    { return 8 }
 func (*PartitionsAdded) size() int { return 12 }
@@ -159,7 +159,7 @@ func (*DataFloor) size() int       { return 8 }
 func (*StartMoved) size() int      { return 24 }
 func (*TopicConfigured) size() int { return 24 }
 func (a *AppendKeyed) size() int   { return keyedFixedSize + keyedRangeSize*len(a.Ranges) }
-func (u *UnknownItem) size() int   { return len(u.Body) }
+func (u *UnknownEntry) size() int  { return len(u.Body) }
 
 func (x *Batch) append(b []byte) []byte {
 	b = le.AppendUint64(b, x.Topic)
@@ -211,91 +211,91 @@ func (a *AppendKeyed) append(b []byte) []byte {
 	return b
 }
 
-func (u *UnknownItem) append(b []byte) []byte { return append(b, u.Body...) }
+func (u *UnknownEntry) append(b []byte) []byte { return append(b, u.Body...) }
 
-func decodeItem(b []byte, c *Commit) (Item, []byte, error) {
-	if len(b) < itemHeaderSize {
-		return nil, nil, Corrupt("the head ends inside an item")
+func decodeEntry(b []byte, c *Commit) (Entry, []byte, error) {
+	if len(b) < entryHeaderSize {
+		return nil, nil, Corrupt("the head ends inside an entry")
 	}
 	kind, flags, size := le.Uint16(b), le.Uint16(b[2:]), int64(le.Uint32(b[4:]))
-	b = b[itemHeaderSize:]
+	b = b[entryHeaderSize:]
 	if size > int64(len(b)) {
-		return nil, nil, Corrupt("the head ends inside an item")
+		return nil, nil, Corrupt("the head ends inside an entry")
 	}
 	body, rest := b[:size], b[size:]
-	if flags&^itemCritical != 0 {
-		return nil, nil, fmt.Errorf("%w: unknown item flags %#x", ErrVersion, flags)
+	if flags&^entryCritical != 0 {
+		return nil, nil, fmt.Errorf("%w: unknown entry flags %#x", ErrVersion, flags)
 	}
-	if want := fixedItemSize(kind); want >= 0 && size != want {
-		return nil, nil, Corrupt("an item of kind %d has %d bytes instead of %d", kind, size, want)
+	if want := fixedEntrySize(kind); want >= 0 && size != want {
+		return nil, nil, Corrupt("an entry of kind %d has %d bytes instead of %d", kind, size, want)
 	}
 	switch kind {
-	case itemBatch:
+	case entryBatch:
 		it, err := decodeBatch(body, c)
 		return it, rest, err
-	case itemTopicCreated:
+	case entryTopicCreated:
 		if size < 12 {
-			return nil, nil, Corrupt("an item of kind %d has %d bytes", kind, size)
+			return nil, nil, Corrupt("an entry of kind %d has %d bytes", kind, size)
 		}
 		return &TopicCreated{ID: le.Uint64(body), Partitions: le.Uint32(body[8:]), Name: string(body[12:])}, rest, nil
-	case itemTopicDeleted:
+	case entryTopicDeleted:
 		return &TopicDeleted{ID: le.Uint64(body)}, rest, nil
-	case itemPartitionsAdded:
+	case entryPartitionsAdded:
 		return &PartitionsAdded{Topic: le.Uint64(body), Partitions: le.Uint32(body[8:])}, rest, nil
-	case itemDataFloor:
+	case entryDataFloor:
 		return &DataFloor{Seq: Seq(le.Uint64(body))}, rest, nil
-	case itemStartMoved:
+	case entryStartMoved:
 		if le.Uint32(body[12:]) != 0 {
-			return nil, nil, Corrupt("reserved bytes of an item of kind %d are set", kind)
+			return nil, nil, Corrupt("reserved bytes of an entry of kind %d are set", kind)
 		}
 		return &StartMoved{Topic: le.Uint64(body), Partition: le.Uint32(body[8:]), Start: int64(le.Uint64(body[16:]))}, rest, nil
-	case itemTopicConfigured:
+	case entryTopicConfigured:
 		c := TopicConfig{RetentionMS: int64(le.Uint64(body[8:])), RetentionBytes: int64(le.Uint64(body[16:]))}
 		return &TopicConfigured{Topic: le.Uint64(body), Config: c}, rest, nil
-	case itemAppendKeyed:
+	case entryAppendKeyed:
 		it, err := decodeAppendKeyed(body)
 		return it, rest, err
-	case itemKeyCreated:
+	case entryKeyCreated:
 		it, err := decodeKeyCreated(body)
 		return it, rest, err
-	case itemKeyRevoked:
+	case entryKeyRevoked:
 		return &KeyRevoked{ID: le.Uint64(body)}, rest, nil
-	case itemConsumerCreated:
+	case entryConsumerCreated:
 		it, err := decodeConsumerCreated(body)
 		return it, rest, err
-	case itemPositionsMoved:
+	case entryPositionsMoved:
 		it, err := decodePositionsMoved(body)
 		return it, rest, err
-	case itemConsumerDeleted:
+	case entryConsumerDeleted:
 		return &ConsumerDeleted{ID: le.Uint64(body)}, rest, nil
-	case itemSessionNamed:
+	case entrySessionNamed:
 		it, err := decodeSessionNamed(body)
 		return it, rest, err
 	}
-	if it, ok, err := decodeQueueItem(kind, body); ok {
+	if it, ok, err := decodeQueueEntry(kind, body); ok {
 		return it, rest, err
 	}
-	if flags&itemCritical != 0 {
-		return nil, nil, fmt.Errorf("%w: unknown critical item of kind %d", ErrVersion, kind)
+	if flags&entryCritical != 0 {
+		return nil, nil, fmt.Errorf("%w: unknown critical entry of kind %d", ErrVersion, kind)
 	}
-	return &UnknownItem{Kind: kind, Body: append([]byte(nil), body...)}, rest, nil
+	return &UnknownEntry{Kind: kind, Body: append([]byte(nil), body...)}, rest, nil
 }
 
-// fixedItemSize returns the size that every item of the kind has, -1 if it varies.
-func fixedItemSize(kind uint16) int64 {
+// fixedEntrySize returns the size that every entry of the kind has, -1 if it varies.
+func fixedEntrySize(kind uint16) int64 {
 	switch kind {
-	case itemBatch:
-		return batchItemSize
-	case itemPartitionsAdded:
+	case entryBatch:
+		return batchEntrySize
+	case entryPartitionsAdded:
 		return 12
-	case itemTopicDeleted, itemDataFloor, itemKeyRevoked, itemConsumerDeleted:
+	case entryTopicDeleted, entryDataFloor, entryKeyRevoked, entryConsumerDeleted:
 		return 8
-	case itemStartMoved, itemTopicConfigured:
+	case entryStartMoved, entryTopicConfigured:
 		return 24
-	case itemSessionNamed:
+	case entrySessionNamed:
 		return sessionNamedSize
 	default:
-		return queueItemSize(kind)
+		return queueEntrySize(kind)
 	}
 }
 
@@ -334,7 +334,7 @@ func decodeBatch(b []byte, c *Commit) (*Batch, error) {
 
 func decodeAppendKeyed(b []byte) (*AppendKeyed, error) {
 	if len(b) < keyedFixedSize || (len(b)-keyedFixedSize)%keyedRangeSize != 0 {
-		return nil, Corrupt("an item of kind %d has %d bytes", itemAppendKeyed, len(b))
+		return nil, Corrupt("an entry of kind %d has %d bytes", entryAppendKeyed, len(b))
 	}
 	a := &AppendKeyed{Topic: le.Uint64(b), Key: Digest(b[8:24]), Print: Digest(b[24:40])}
 	for b = b[keyedFixedSize:]; len(b) > 0; b = b[keyedRangeSize:] {

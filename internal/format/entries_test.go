@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// goldenFacts has the items that came after the first golden commit.
-func goldenFacts() *Commit {
+// goldenEntries has the entries that came after the first golden commit.
+func goldenEntries() *Commit {
 	return &Commit{
 		Created: goldenTime,
 		Cluster: goldenCluster,
@@ -14,7 +14,7 @@ func goldenFacts() *Commit {
 		Nonce:   goldenNonce,
 		Prev:    hashOf(0xdd),
 		Time:    goldenTime,
-		Items: []Item{
+		Entries: []Entry{
 			&StartMoved{Topic: 3, Partition: 1, Start: 2},
 			&TopicConfigured{Topic: 3, Config: TopicConfig{RetentionMS: 604_800_000, RetentionBytes: 1 << 30}},
 			&AppendKeyed{Topic: 3, Key: Digest(goldenNonce), Print: Digest{1, 2, 3}, Ranges: []KeyedRange{
@@ -24,9 +24,9 @@ func goldenFacts() *Commit {
 	}
 }
 
-func TestGoldenFacts(t *testing.T) {
+func TestGoldenEntries(t *testing.T) {
 	file := golden(t, "facts.golden")
-	want := goldenFacts()
+	want := goldenEntries()
 	requireBytes(t, EncodeCommit(want), file)
 	got, err := DecodeCommit(file)
 	if err != nil {
@@ -36,7 +36,7 @@ func TestGoldenFacts(t *testing.T) {
 }
 
 func TestKeyOfWhatHasNoRecords(t *testing.T) {
-	want := &Commit{Seq: 1, Items: []Item{&AppendKeyed{Key: Digest{1}, Print: Digest{2}}}}
+	want := &Commit{Seq: 1, Entries: []Entry{&AppendKeyed{Key: Digest{1}, Print: Digest{2}}}}
 	got, err := DecodeCommit(EncodeCommit(want))
 	if err != nil {
 		t.Fatal(err)
@@ -44,9 +44,9 @@ func TestKeyOfWhatHasNoRecords(t *testing.T) {
 	requireEqual(t, got, want)
 }
 
-func TestImpossibleItemsAreRefused(t *testing.T) {
-	const firstItem = PrologueSize + commitFixedSize
-	keyed := func(c *Commit) *AppendKeyed { return c.Items[2].(*AppendKeyed) }
+func TestImpossibleEntriesAreRefused(t *testing.T) {
+	const firstEntry = PrologueSize + commitFixedSize
+	keyed := func(c *Commit) *AppendKeyed { return c.Entries[2].(*AppendKeyed) }
 	for _, c := range []struct {
 		name   string
 		change func(c *Commit) // before it is encoded
@@ -55,12 +55,12 @@ func TestImpossibleItemsAreRefused(t *testing.T) {
 		{"keyed append of no records", func(c *Commit) { keyed(c).Ranges[1].Count = 0 }, nil},
 		{"keyed append before the first offset", func(c *Commit) { keyed(c).Ranges[0].Base = -1 }, nil},
 		{"keyed append beyond the last offset", func(c *Commit) { keyed(c).Ranges[0].Base = math.MaxInt64 - 1 }, nil},
-		{"half a range", nil, func(b []byte) { le.PutUint32(b[firstItem+2*(8+24)+4:], 40+16+8) }},
-		{"reserved bytes of a start", nil, func(b []byte) { b[firstItem+8+12] = 1 }},
-		{"start of another size", nil, func(b []byte) { le.PutUint32(b[firstItem+4:], 16) }},
+		{"half a range", nil, func(b []byte) { le.PutUint32(b[firstEntry+2*(8+24)+4:], 40+16+8) }},
+		{"reserved bytes of a start", nil, func(b []byte) { b[firstEntry+8+12] = 1 }},
+		{"start of another size", nil, func(b []byte) { le.PutUint32(b[firstEntry+4:], 16) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			commit := goldenFacts()
+			commit := goldenEntries()
 			if c.change != nil {
 				c.change(commit)
 			}
