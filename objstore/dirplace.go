@@ -15,9 +15,9 @@ type place struct {
 var errElsewhere = errors.New("the directory was moved away or replaced")
 
 // checkPlace stops the store if its path leads to another directory by now, or
-// to none. The open handle would follow the directory to wherever it was moved,
-// and what is created there nobody finds who opens the path, such as the next
-// start on a backup that was put in its place.
+// to none. The open handle would follow the directory to wherever it was moved.
+// A process that opens the path later, such as the next start on a restored
+// backup, would not find what is created there.
 func (d *Dir) checkPlace() error {
 	info, err := os.Stat(d.place.path)
 	if err == nil && os.SameFile(info, d.place.info) || err != nil && !notExist(err) {

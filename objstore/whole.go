@@ -12,8 +12,8 @@ var ErrTooLarge = errors.New("the object is too large")
 // wholeFirst is how much [GetWhole] reads before it knows an object's size.
 const wholeFirst = 1 << 20
 
-// GetWhole reads an object of at most bytesMax bytes, so that no object, whoever
-// put it there, takes more memory than its kind may. A larger one is
+// GetWhole reads an object of at most bytesMax bytes, so that a foreign object
+// can't take more memory than its kind may. A larger one is
 // [ErrTooLarge]. An object of more than 1 MiB costs two Gets.
 func GetWhole(ctx context.Context, store Store, key string, bytesMax int64) (Object, error) {
 	o, err := store.Get(ctx, key, 0, min(bytesMax, wholeFirst))

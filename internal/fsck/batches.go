@@ -25,7 +25,7 @@ type row struct {
 // checkBatches verifies a payload, batches back to back, against the rows that
 // point into it, and the batches that no row knows against themselves: those of
 // a data object whose topic was deleted before the commit. It returns how many
-// batches there are, and an error that tells of all that are damaged.
+// batches there are, and an error that counts those that are damaged.
 func checkBatches(payload []byte, rows []row) (batches int, err error) {
 	rows = slices.Clone(rows)
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.pos, b.pos) })
@@ -78,7 +78,7 @@ func unknownBatches(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// check verifies that b is the batch that the row tells of, down to its records.
+// check verifies that b is the batch of the row, down to its records.
 func (r row) check(b []byte) error {
 	if err := record.Verify(b, r.crc); err != nil {
 		return err

@@ -42,9 +42,9 @@ func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoi
 	return cp, err
 }
 
-// passCheckpoint compares a checkpoint with the walk, which stands at its slot
-// or before a gap that holds it. If the walk has lost the state it takes it
-// from here.
+// passCheckpoint compares a checkpoint with the walk, which is at its slot
+// or before a gap that includes it. If the walk has lost the state, it goes on
+// with that of the checkpoint.
 func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	defer c.progress()
 	key := format.CheckpointKey(s)
@@ -86,7 +86,7 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	return nil
 }
 
-// cover takes the newest sound checkpoint as what the log needs: brokers may
+// cover decides what the log needs by the newest sound checkpoint: brokers may
 // delete what it does not point into.
 func (c *checker) cover() {
 	if c.base == nil {
@@ -122,10 +122,10 @@ func (c *checker) coverData(key dataKey, size uint32, live bool) {
 	c.data[key] = use
 }
 
-// present reports whether a slot was listed, and not found gone since.
+// present reports whether a slot was listed, and no Get has found it gone since.
 func (c *checker) present(s format.Seq) bool { return c.inv.slots.has(s) && !c.gone[s] }
 
-// eachRow tells where every record of a state is said to live.
+// eachRow calls its function with the location of every batch of a state.
 func eachRow(s *state.State, each func(state.Object, row)) {
 	const atOnce = 1024
 	var locations []state.Location

@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// dataResult is what was found out about a data object.
+// dataResult is the result of the check of a data object.
 type dataResult struct {
 	ref     format.DataRef // its Size is that of the object, if it is sound
 	absent  bool
@@ -114,7 +114,7 @@ type remaining struct {
 }
 
 // checkRemainingData checks what only a state knows, since the commits that
-// referred to it are gone, and what was listed and nothing is known to refer to.
+// referred to it are gone, and listed data objects to which nothing is known to refer.
 func (c *checker) checkRemainingData(ctx context.Context) error {
 	todo := make(map[dataKey]*remaining)
 	for key, use := range c.data {
@@ -173,7 +173,7 @@ func (c *checker) tookUnused(r dataResult) error {
 }
 
 // inFlightSlots is how many slots before the log's end an upload may have begun
-// whose commit still comes: what brokers commit while one of them uploads.
+// whose commit may still come: as many as brokers commit during an upload.
 const inFlightSlots = 1000
 
 // judgeUnused reports whether a commit may still come that refers to a data

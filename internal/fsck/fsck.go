@@ -1,10 +1,10 @@
-// Package fsck checks a bucket at rest or in use: that every object the log
-// needs is there, is what was written, and fits the others. It only reads.
+// Package fsck checks a bucket at rest or in use: that every object that the log
+// needs exists, has the bytes that were written, and fits the others. It only reads.
 //
-// It is not a broker: it takes no lease and claims nothing, so what it says of
-// a bucket in use holds for the log as it was when the check began. It follows
-// the rules by which brokers delete, so that what they may take away while it
-// runs is not called missing:
+// It is not a broker: it takes no lease and claims nothing, so its report of
+// a bucket in use is about the log as it was when the check began. It follows
+// the rules by which brokers delete, so that it does not report as missing what
+// they may delete while it runs:
 //
 //   - One List shows the bucket in the order of its keys: checkpoint/, data/,
 //     log/. So the slot of every checkpoint in it was there before log/ was
@@ -49,8 +49,8 @@ type Progress struct {
 	Bytes   int64 // read
 }
 
-// Check checks the log in store. The report stands beside an error too, and
-// then holds what was found until then: the store failed, ctx ended, the bucket
+// Check checks the log in store. It returns a report even with an error, with
+// what was found until then. It fails if the store fails, ctx ends, the bucket
 // needs another version of seb, or there is no log (ErrNoLog).
 func Check(ctx context.Context, store objstore.Store, opts Options) (*Report, error) {
 	c := &checker{
@@ -81,8 +81,8 @@ type checker struct {
 
 	obstacles []Obstacle
 
-	// Where the walk stands. After damage hash or state are unknown, until a
-	// checkpoint tells them.
+	// The position of the walk. After damage, hash or state are unknown until the
+	// next checkpoint.
 	pos   format.Seq
 	hash  *format.Hash // of the head at pos; nil if unknown
 	state *state.State // as of pos; nil if unknown
@@ -97,13 +97,13 @@ type checker struct {
 	pruned  []format.Seq               // checkpoints that were listed and are not there
 }
 
-// looseCommit is what a state says of a commit whose records it knows.
+// looseCommit is what a state knows of a commit.
 type looseCommit struct {
 	tag  uint64
 	size int64
 }
 
-// dataUse is what refers to a data object.
+// dataUse tells what refers to a data object.
 type dataUse struct {
 	size    uint32
 	commit  format.Seq // that was the first to refer to it; 0 if only a checkpoint tells
@@ -134,9 +134,9 @@ func (c *checker) run(ctx context.Context) error {
 	}
 	for _, k := range c.inv.strays {
 		if slices.ContainsFunc(c.obstacles, func(o Obstacle) bool { return o.Key == k }) {
-			continue // told already
+			continue // reported already
 		}
-		c.found(Stray, k, "no name that Seb gives; it is ignored")
+		c.found(Stray, k, "not a name that Seb uses; it is ignored")
 	}
 	if err := c.identify(ctx); err != nil {
 		return err
@@ -155,8 +155,8 @@ func (c *checker) found(class Class, key, format string, args ...any) {
 	c.report.Findings = append(c.report.Findings, Finding{Class: class, Key: key, Detail: fmt.Sprintf(format, args...)})
 }
 
-// blame reports what is wrong with an object. Errors that don't tell that are
-// returned: they end the check.
+// blame reports what is wrong with an object. It returns errors that are not about
+// the object: they end the check.
 func (c *checker) blame(key string, err error) error {
 	class, ok := classOf(err)
 	if !ok {

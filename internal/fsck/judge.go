@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// judge tells what is missing from what may be absent, once everything was read.
+// judge decides which absent objects are missing, after everything was read.
 func (c *checker) judge(ctx context.Context) error {
 	missing, deleted := c.absentSlots()
 	var data []dataKey
@@ -111,8 +111,8 @@ func (c *checker) laterCheckpoint(ctx context.Context) (later checkpoint, listed
 	return later, listed, err
 }
 
-// absolve takes out of what is missing the objects that a checkpoint which came
-// during the check does not point into: brokers may have deleted them since.
+// absolve removes from the missing objects those that a checkpoint which came
+// during the check does not point into: brokers may have deleted them.
 func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans, []dataKey) {
 	var live []format.Seq
 	liveData := map[dataKey]bool{}
@@ -137,8 +137,8 @@ func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans,
 	return slots.without(dead), data
 }
 
-// judgePruned reports checkpoints that went away during the check although they
-// must stay: one may go only when there are two newer ones.
+// judgePruned reports checkpoints that were deleted during the check although they
+// must stay: one may be deleted only when there are two newer ones.
 func (c *checker) judgePruned(listed []format.Seq) {
 	for _, s := range c.pruned {
 		newer := 0

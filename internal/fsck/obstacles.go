@@ -14,8 +14,8 @@ import (
 // remedy is what to do about an obstacle.
 const remedy = "move it away, and put the object back if there was one"
 
-// Obstacle is something in a directory store that stands where an object or a directory
-// of the log belongs.
+// Obstacle is something in a directory store at the path of an object or a directory of the
+// log.
 type Obstacle struct {
 	// Key is the key of the object, or the name of the directory.
 	Key string

@@ -16,25 +16,25 @@ type Class string
 // The classes. Missing, corrupt and foreign objects are damage: the log has lost
 // something, or some broker will stop. The others are not.
 const (
-	// Missing: the log needs the object, and it is not there.
+	// Missing: the log needs the object, and it does not exist.
 	Missing Class = "missing"
-	// Corrupt: the object is not what was written, or contradicts others.
+	// Corrupt: the object has other bytes than were written, or contradicts others.
 	Corrupt Class = "corrupt"
-	// Foreign: under one of the log's keys stands an object of another cluster,
-	// or of another key.
+	// Foreign: one of the log's keys has an object of another cluster, or of
+	// another key.
 	Foreign Class = "foreign"
 	// Newer: the object needs another version of seb, and was not checked.
 	Newer Class = "newer"
-	// Deleted: slots that are not there, which the log does not need.
+	// Deleted: slots that don't exist, and that the log does not need.
 	Deleted Class = "deleted"
-	// Orphaned: a data object that no commit refers to or ever will, such as a
-	// broker leaves that dies before its commit.
+	// Orphaned: a data object that no commit refers to or ever will, such as one
+	// of a broker that died before its commit.
 	Orphaned Class = "orphaned"
 	// InUse: the same, but a commit may still come.
 	InUse Class = "possibly in use"
 	// Leftover: a probe that was not deleted.
 	Leftover Class = "leftover"
-	// Stray: a name that Seb gives nothing.
+	// Stray: a name that Seb does not use.
 	Stray Class = "stray"
 )
 
@@ -44,7 +44,7 @@ var Classes = []Class{Missing, Corrupt, Foreign, Newer, Deleted, Orphaned, InUse
 // Damage reports whether the class means that the log is damaged.
 func (c Class) Damage() bool { return c == Missing || c == Corrupt || c == Foreign }
 
-// Finding is what was found out about an object, or a run of slots.
+// Finding is about an object, or a run of slots.
 type Finding struct {
 	Class Class  `json:"class"`
 	Key   string `json:"key"`
@@ -62,7 +62,7 @@ type Report struct {
 	Deep    bool   `json:"deep"`
 	// Complete: the check came to its end.
 	Complete bool `json:"complete"`
-	// First and Last are the first and the last slot there is, or 0.
+	// First and Last are the first and the last existing slot, or 0.
 	First uint64 `json:"first_slot"`
 	Last  uint64 `json:"last_slot"`
 	// What was checked and found to be sound.
@@ -104,8 +104,8 @@ func (r *Report) sort() {
 	})
 }
 
-// classOf tells what an error says of an object; ok is false if it says
-// something else, such as that the store failed.
+// classOf returns the class of an error about an object; ok is false if the error
+// is about something else, such as a failed store.
 func classOf(err error) (class Class, ok bool) {
 	switch {
 	case errors.Is(err, format.ErrCorrupt), errors.Is(err, record.ErrCorrupt), errors.Is(err, record.ErrMagic),

@@ -55,13 +55,13 @@ func (c *checker) move(s format.Seq) {
 	c.pos = s
 }
 
-// lose forgets what is known of the log up to here, so that one damage is told
+// lose forgets hash and state, so that one damage is reported
 // once and not again at every later slot.
 func (c *checker) lose() {
 	c.hash, c.state = nil, nil
 }
 
-// passSlot takes the next slot that is there.
+// passSlot takes the next existing slot.
 func (c *checker) passSlot(r slotResult) error {
 	defer c.progress()
 	key := format.LogKey(r.seq)

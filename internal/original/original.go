@@ -43,9 +43,9 @@ var timeMax = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() - 1
 var (
 	// ErrDamaged is wrapped by errors about bytes that the original can't have written.
 	ErrDamaged = errors.New("file is damaged")
-	// ErrForeign is wrapped by errors about files that are none of the original's,
+	// ErrForeign is wrapped by errors about files that are not of the original Seb,
 	// or of another version.
-	ErrForeign = errors.New("file is no batch of the original Seb, version 1")
+	ErrForeign = errors.New("file is not a batch of the original Seb, version 1")
 )
 
 func damaged(format string, args ...any) error {

@@ -38,7 +38,7 @@ type Metrics struct {
 
 type names struct{ topic, queue string }
 
-// series are those of one pusher; nil are none.
+// series are the series of one pusher. The nil *series counts nothing.
 type series struct {
 	deliveries map[Outcome]*atomic.Int64
 	seconds    *histogram.Histogram

@@ -220,8 +220,8 @@ func (s *Store) list(ctx context.Context, prefix, after string, limit int) (page
 				return objstore.Page{}, fmt.Errorf("the store answered %q after %q: it does not list in byte order and is of no use", aws.ToString(object.Key), last)
 			}
 			last = key
-			// Also one that no Create here can have made: whoever asks whether
-			// a prefix is empty must learn that it isn't.
+			// Also a key that no Create here can have made: a caller that asks
+			// whether a prefix is empty must learn that it isn't.
 			page.Keys = append(page.Keys, key)
 		}
 		page.More = aws.ToBool(out.IsTruncated)

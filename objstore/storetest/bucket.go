@@ -12,21 +12,21 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// Bucket is a store in memory that hands from outside can reach into: they
+// Bucket is a store in memory whose content a test can change: it can
 // overwrite and remove objects, copy all of it, and restore a copy later. It
-// remembers every version of every object and when it came, so that faults can
-// answer from the past. It keeps the promises of [objstore.Store] as long as no
-// such hand moves. It is safe for concurrent use, and never waits.
+// keeps every version of every object with its time, so that faults can
+// answer from the past. It keeps the promises of [objstore.Store] unless the
+// test changes it. It is safe for concurrent use, and never waits.
 type Bucket struct {
 	mu      sync.RWMutex
 	objects map[string][]version // oldest first
-	keys    []string             // all that there ever were, sorted
+	keys    []string             // sorted, those of removed objects included
 }
 
-// version is what stood under a key from a moment on.
+// version is the object under a key from a moment on.
 type version struct {
 	at   time.Time
-	body []byte // nil: nothing
+	body []byte // nil: no object
 }
 
 // Copy is what a bucket held at one time. Bodies must not be changed.
@@ -44,7 +44,7 @@ func (c Copy) Bucket() *Bucket {
 
 func now() time.Time { return time.Now().UTC() }
 
-// asOfLocked returns what stood under key at that time; nil if nothing did.
+// asOfLocked returns the object under key at that time, or nil.
 func (b *Bucket) asOfLocked(key string, at time.Time) []byte {
 	for _, v := range slices.Backward(b.objects[key]) {
 		if !v.at.After(at) {
@@ -71,8 +71,8 @@ func (b *Bucket) putLocked(key string, body []byte) {
 	b.objects[key] = append(b.objects[key], version{now(), body})
 }
 
-// put writes body under key if replace allows what stands there; it returns
-// whether it did.
+// put writes body under key if replace allows to replace the present object. It
+// returns whether it did.
 func (b *Bucket) put(key string, body []byte, replace func(there version) bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,14 +94,13 @@ func joined(parts [][]byte) []byte {
 func always(version) bool { return true }
 func never(version) bool  { return false }
 
-// Put writes body under key, whatever stands there.
+// Put writes body under key, and replaces any object there.
 func (b *Bucket) Put(key string, body []byte) { b.put(key, joined([][]byte{body}), always) }
 
 // Remove takes an object away.
 func (b *Bucket) Remove(key string) { b.put(key, nil, always) }
 
-// Body returns what stands under key, which must not be changed; nil if
-// nothing does.
+// Body returns the object under key, or nil. Callers must not change it.
 func (b *Bucket) Body(key string) []byte {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// Sometimes lets requests pass through fault with probability p, and the others
-// by it.
+// Sometimes applies fault to a request with probability p.
 func Sometimes(rng *rand.Rand, p float64, fault Fault) Fault {
 	d := newDice(rng)
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
@@ -36,14 +35,14 @@ func (d *dice) hits(p float64) bool {
 	return d.rng.Float64() < p
 }
 
-// intN returns a random number below n, and 0 if there is none.
+// intN returns a random number below n, and 0 if n is 0.
 func (d *dice) intN(n int) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.rng.IntN(max(n, 1))
 }
 
-// shuffle brings keys into an order that is not theirs, if there is one.
+// shuffle brings keys into another order, if there is one.
 func (d *dice) shuffle(keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

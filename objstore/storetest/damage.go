@@ -5,15 +5,15 @@ import (
 	"math/rand/v2"
 )
 
-// Damage is what a disk, a copy that broke off, or somebody's hand does to the
-// bytes of an object. Bend returns other bytes than body, which it leaves alone
-// and which must not be empty.
+// Damage is what a disk, an incomplete copy or an editor does to the bytes of an
+// object. Bend returns other bytes than body. It does not change body, which must not be
+// empty.
 type Damage struct {
 	Name string
 	Bend func(rng *rand.Rand, body []byte) []byte
 }
 
-// Damages returns every kind of damage there is.
+// Damages returns every kind of damage.
 func Damages() []Damage {
 	return []Damage{
 		{"emptied", func(*rand.Rand, []byte) []byte { return []byte{} }},

@@ -15,7 +15,7 @@ func Fail(_ context.Context, request Request, _ Next) (Answer, error) {
 	return Answer{}, injected(request, "refused")
 }
 
-// LoseReply executes the request and answers an error, whatever came of it.
+// LoseReply executes the request and answers an error, whatever its result.
 func LoseReply(ctx context.Context, request Request, next Next) (Answer, error) {
 	if _, err := next(ctx, request); err != nil {
 		return Answer{}, injected(request, "reply lost, which was "+err.Error())
@@ -111,10 +111,10 @@ func NoTime(ctx context.Context, request Request, next Next) (Answer, error) {
 	return answer, err
 }
 
-// Times lets the first n requests pass through fault, and the others by it.
+// Times applies fault to the first n requests.
 func Times(n int, fault Fault) Fault { return between(0, int64(n), fault) }
 
-// After lets the first n requests pass by fault, and the others through it.
+// After applies fault to all requests but the first n.
 func After(n int, fault Fault) Fault { return between(int64(n), 1<<62, fault) }
 
 func between(begin, end int64, fault Fault) Fault {
@@ -127,8 +127,8 @@ func between(begin, end int64, fault Fault) Fault {
 	}
 }
 
-// Late holds requests that their callers have given up: each is answered an
-// error at once, and executed when the test says so.
+// Late holds requests that their callers have given up: it answers each with an
+// error at once, and executes it when the test calls Release.
 type Late struct {
 	mu   sync.Mutex
 	held []func() (Answer, error)
@@ -153,7 +153,7 @@ func (l *Late) Held() int {
 }
 
 // Release executes all held requests in the order in which they came, and
-// returns their outcomes, which nobody else gets.
+// returns their results, which no caller gets.
 func (l *Late) Release() []error {
 	l.mu.Lock()
 	held := l.held

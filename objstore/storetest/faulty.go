@@ -12,8 +12,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// ErrInjected is in every error that a fault makes up. It decides nothing:
-// after a Create it means that the outcome is unknown.
+// ErrInjected is wrapped by every error of a fault. After a Create it means that the
+// outcome is unknown.
 var ErrInjected = errors.New("injected fault")
 
 // Request is one call of a store's method.
@@ -39,7 +39,7 @@ type Answer struct {
 // Next executes a request.
 type Next func(context.Context, Request) (Answer, error)
 
-// Fault stands between a caller and a store. It may execute the request by
+// Fault is between a caller and a store. It may execute the request by
 // next, never, later or changed, and change the answer.
 type Fault func(ctx context.Context, request Request, next Next) (Answer, error)
 
@@ -92,7 +92,7 @@ func (f *Faulty) SetDown(down bool) {
 }
 
 // Count returns how many requests of verb ("" for all) there were whose key
-// begins with keyPrefix, whatever became of them.
+// begins with keyPrefix, whatever their results.
 func (f *Faulty) Count(verb objstore.Verb, keyPrefix string) int {
 	want := target{verb, keyPrefix}
 	f.mu.Lock()
@@ -128,7 +128,7 @@ func (f *Faulty) do(ctx context.Context, request Request) (Answer, error) {
 	return next(ctx, request)
 }
 
-// execute has a store do what a request says.
+// execute executes a request at a store.
 func execute(ctx context.Context, store objstore.Store, request Request) (answer Answer, err error) {
 	switch request.Verb {
 	case objstore.VerbCreate:

@@ -9,12 +9,12 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// The lies of this file are about creates. Each stands in the place of the
-// store for the Creates it is given, and passes everything else on. b is the
-// bucket beneath the faults. [Sometimes] makes a lie occasional, and Faulty.On
+// The faults of this file are wrong answers of a store to Creates. Each replaces the
+// store for the Creates that it gets, and passes all other requests on. b is the
+// bucket beneath the faults. [Sometimes] makes a fault occasional, and Faulty.On
 // lets it begin at some time, as when a gateway is upgraded.
 
-// create makes a fault of what to do in place of a Create.
+// create returns a fault that calls a function instead of Create.
 func create(b *Bucket, lie func(ctx context.Context, request Request, body []byte) error) Fault {
 	return func(ctx context.Context, request Request, next Next) (Answer, error) {
 		if request.Verb != objstore.VerbCreate {
@@ -32,8 +32,8 @@ func exists(request Request) error {
 	return fmt.Errorf("create %s: %w", request.Key, objstore.ErrExists)
 }
 
-// Overwrite ignores the condition: a Create replaces what stands there, and
-// answers success.
+// Overwrite ignores the condition: a Create replaces the object, and answers
+// success.
 func Overwrite(b *Bucket) Fault {
 	return create(b, func(_ context.Context, request Request, body []byte) error {
 		b.Put(request.Key, body)
@@ -41,7 +41,7 @@ func Overwrite(b *Bucket) Fault {
 	})
 }
 
-// OverwriteUnsaid replaces what stands there, and answers that it exists.
+// OverwriteUnsaid replaces the object, and answers that it exists.
 func OverwriteUnsaid(b *Bucket) Fault {
 	return create(b, func(_ context.Context, request Request, body []byte) error {
 		taken := !b.put(request.Key, body, never)
@@ -72,8 +72,8 @@ func AllWin(b *Bucket) Fault {
 	})
 }
 
-// Interleave mixes the bytes of a Create into what stands there, from a random
-// position on to another, and answers success.
+// Interleave overwrites a random part of the object with the bytes of a Create, and
+// answers success.
 func Interleave(rng *rand.Rand, b *Bucket) Fault {
 	d := newDice(rng)
 	return create(b, func(_ context.Context, request Request, body []byte) error {
@@ -88,8 +88,8 @@ func Interleave(rng *rand.Rand, b *Bucket) Fault {
 	})
 }
 
-// partial returns what there is of a body that is being written: a part of it,
-// or all of its length with zeros behind the part.
+// partial returns a body that is only partly written: a part of it, or its full
+// length with zeros after the part.
 func (d *dice) partial(body []byte, zeros bool) []byte {
 	n := d.intN(len(body))
 	if zeros {
@@ -102,7 +102,7 @@ func (d *dice) partial(body []byte, zeros bool) []byte {
 
 // Torn shows a part of the object, or zeros behind it, from the moment when a
 // Create arrives, and all of it when it answers, which is d later. If its
-// caller goes away before, the part stays.
+// caller leaves before, the part stays.
 func Torn(rng *rand.Rand, b *Bucket, d time.Duration, zeros bool) Fault {
 	dice := newDice(rng)
 	return create(b, func(ctx context.Context, request Request, body []byte) error {

@@ -40,7 +40,7 @@ type moment struct {
 
 func (m *moment) here() *moment { return m }
 
-// skip ends a step that is none, before it has changed anything.
+// skip ends a step that is not possible, before it has changed anything.
 func (m *moment) skip() { m.undo, m.untouched = true, true }
 
 // violate notes that an invariant does not hold, if the model checks it.

@@ -274,8 +274,8 @@ func (w *queueWorld) mayDeadLetter(b *queueBroker, record int) bool {
 }
 
 // mayExtend reports whether an owner gives the worker of a record's last delivery more time.
-// What it has sent to the log already it can't take back; and what was redriven since is
-// nobody's.
+// It can't take back a claim that it has sent to the log, and the last delivery before a redrive
+// no longer has a lease.
 func (w *queueWorld) mayExtend(b *queueBroker, record int) bool {
 	return w.Leases && w.made[record]&(1<<w.last(b, record)) != 0 && b.keeps[record] == 0 && w.attempts(b, record) > 0 &&
 		!w.folds.at(b.view).records[record].over() && (b.owes[record] == 0 || w.Without == ExtendLate)

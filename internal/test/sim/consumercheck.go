@@ -88,8 +88,8 @@ func (x *checker) checkConsumed(before []*op, o *op) {
 	}
 }
 
-// checkRefusal expects what changes a consumer to tell its outcome, and to be refused
-// for offsets only if some are beyond an end that nobody was told of, or before a start.
+// checkRefusal expects an operation that changes a consumer to have an outcome. Brokers may
+// refuse its offsets only if some are before a start, or beyond every end that any client was told.
 func (x *checker) checkRefusal(ops []*op, o *op) {
 	if !o.acked() && o.outcome == "" {
 		x.history.violate("NoPhantom", "a failed write without an outcome: %v", o)
