@@ -6,7 +6,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/commitlog"
 )
 
-// broker is the driver of one protocol: what the commit log's Log is in a real one.
+// broker is the driver of one protocol, like commitlog.Log in a real broker.
 type broker struct {
 	name byte // not part of the state: brokers are interchangeable
 	p    commitlog.Protocol
@@ -224,7 +224,7 @@ func (w *world) request(b *broker, act commitlog.Action) {
 	}
 }
 
-// settle does what is local to the broker and in hand.
+// settle does the local steps for which the broker has everything.
 func (w *world) settle(b *broker) {
 	for !b.halted && !w.undo && w.wrong == nil {
 		p := b.p.Clone()
@@ -300,7 +300,7 @@ func (w *world) acknowledge(c commit) {
 	}
 }
 
-// tail is told that the log ends at what is applied.
+// tail notes that the log ends at the applied slot.
 func (w *world) tail(b *broker) {
 	w.count(tails)
 	w.tell("%c: the log ends at slot %d", b.name, b.log.seq())

@@ -44,11 +44,11 @@ const (
 	// BlindStart: log/ is not listed, so that a broker counts as recovered
 	// wherever the slots it knows of end.
 	BlindStart
-	// NoRollback: it is not asked whether the applied slot is still there.
+	// NoRollback: brokers don't check that the applied slot is still there.
 	NoRollback
 	// NoPrev: what a commit was built on is not compared.
 	NoPrev
-	// AnyReply: a late reply is taken for one to the claim of now.
+	// AnyReply: a late reply is taken for one to the present claim.
 	AnyReply
 )
 
@@ -92,7 +92,7 @@ type Config struct {
 	Slow bool
 	// Crashes: brokers crash and restart.
 	Crashes bool
-	// Looks: readers wait at the end of the log.
+	// Syncs: readers wait at the end of the log.
 	Syncs bool
 	// Renewals: leases are renewed before they end.
 	Renewals bool

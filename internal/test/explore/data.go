@@ -25,7 +25,7 @@ func (w *world) stands(e entry) bool {
 	return found && w.objects[i].stands
 }
 
-// putObject puts o in the place of what is known of the same data object.
+// putObject replaces what is known of a data object by o.
 // Worlds share the slice, so it is never changed in place.
 func (w *world) putObject(o object) {
 	i, found := w.findObject(o.entry)

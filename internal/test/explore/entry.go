@@ -10,8 +10,8 @@ import "fmt"
 // payload: the entry that no later one first refers to a data object whose
 // upload began before its slot was applied.
 //
-// An entry with a data object is also the name of the object: who uploads a
-// payload again has applied more.
+// An entry with a data object is also the name of the object: a broker that uploads
+// a payload again has applied more.
 type entry uint8
 
 const (

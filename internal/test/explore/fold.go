@@ -11,9 +11,9 @@ import (
 // fold is what the log of a queue's world means: the index of a state.State among folds.
 type fold uint32
 
-// folds are the states that logs come to, each once, and what commits make of them. It
-// is the code that brokers run which says so: every commit is encoded, decoded and
-// applied, to a state that was encoded and decoded.
+// folds are the states of all logs, each once, and the results of commits on them. They come
+// from the code that brokers run: every commit is encoded, decoded and applied, to a state that
+// was encoded and decoded.
 type folds struct {
 	states []knownFold
 	byBody map[string]fold

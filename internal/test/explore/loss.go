@@ -30,9 +30,9 @@ func (w *world) lose() {
 	w.count(losses)
 }
 
-// saw takes note that a broker has seen a slot to exist, so that none below it
-// is free. That one itself is said to exist and yet not found decides nothing:
-// the design wants it asked again.
+// saw notes that a broker has seen a slot to exist, so that no slot below it
+// is free. A slot that exists by one answer and is not found by another decides
+// nothing: the protocol asks again.
 func (w *world) saw(b *broker, s int) { b.evidence = max(b.evidence, s) }
 
 // sawCheckpoint takes note that a broker has seen a checkpoint: no slot that it

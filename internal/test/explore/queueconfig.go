@@ -7,7 +7,7 @@ type QueueRule uint8
 const (
 	// EveryQueueRule: all rules are kept.
 	EveryQueueRule QueueRule = iota
-	// WindowAfter: fresh records are handed out beyond the durable window.
+	// WindowAfter: new records are handed out beyond the durable dispatch limit.
 	WindowAfter
 	// AttemptAfter: a further attempt is handed out before it is durable.
 	AttemptAfter
@@ -18,7 +18,7 @@ const (
 	NoAttemptCheck
 	// NoUncertainRange: a takeover does not extend the uncertain range.
 	NoUncertainRange
-	// NoEpoch: nothing that an owner does asks for the epoch.
+	// NoEpoch: no commit of an owner asks for the epoch.
 	NoEpoch
 	// NoEpochAtDeadLetter: only dead-lettering does not ask for the epoch: any broker may
 	// dead-letter a record whose last lease has ended, as far as it knows.
@@ -30,7 +30,7 @@ const (
 	// OwnerByName: a broker that restarts takes itself for the owner, since the log
 	// says so, without taking the queue over.
 	OwnerByName
-	// TakeUp: an owner hands out what the one before had made durable.
+	// TakeUp: an owner hands out attempts that the previous owner made durable.
 	TakeUp
 	// ExtendLate: a lease is extended although what follows it is on its way to the log.
 	ExtendLate
@@ -40,7 +40,7 @@ const (
 	NoMost
 	// RefuseUnsynced: a broker refuses an answer by what it knows, without a sync.
 	RefuseUnsynced
-	// DoneAgain: what a worker commits beside its acknowledgement is taken although the
+	// DoneAgain: the log takes what a worker commits with its acknowledgement although the
 	// record is done already, since it might be a retry.
 	DoneAgain
 	// CountAnew: a record that is redriven has the numbers again that it had before.
@@ -48,19 +48,19 @@ const (
 	// AnswerRedriven: the last worker that had a record before its redrive may still answer,
 	// until the record is handed out again.
 	AnswerRedriven
-	// LimitBelow: an owner moves the window back below what it has handed out.
+	// LimitBelow: an owner moves the dispatch limit back below what it has handed out.
 	LimitBelow
-	// LimitUnheeded: an owner hands out what is beyond a window that it has moved back, until
-	// it hears of that.
+	// LimitUnheeded: an owner hands out records beyond a dispatch limit that it has moved back,
+	// until it learns that the log has it.
 	LimitUnheeded
 )
 
 var queueRuleNames = [...]string{
-	"none", "window durable afterwards", "attempt durable afterwards", "attempt made durable ahead of its turn",
+	"none", "dispatch limit durable afterwards", "attempt durable afterwards", "attempt made durable ahead of its turn",
 	"attempt not checked", "no uncertain range after a takeover", "epoch not checked", "epoch not checked at dead letters",
 	"release that leaves out what is out", "work after the release", "owner by its name", "durable attempts taken up",
 	"lease extended too late", "nothing handed out again of others", "attempts without end", "refused without a sync", "done again", "redriven records count anew",
-	"redriven records answered", "window moved back below what is out", "window moved back, and not heeded",
+	"redriven records answered", "dispatch limit moved back below what is out", "dispatch limit moved back, and not heeded",
 }
 
 func (r QueueRule) String() string { return queueRuleNames[r] }
@@ -72,7 +72,7 @@ type QueueConfig struct {
 	// dead letter is sent back.
 	Brokers, Records, Attempts, Takeovers, Redrives int
 
-	// Late: a broker does not hear at once that its commit is in the log.
+	// Late: a broker does not learn at once that its commit is in the log.
 	Late bool
 
 	// Leases: owners keep leases, and workers have them extended. Else leases end

@@ -1,7 +1,7 @@
 package explore
 
-// queueBroker is a broker that owns the queue, or believes to, or may come to. It
-// mirrors what an owner does in memory.
+// queueBroker is a broker that owns the queue, believes so, or may become the owner. It
+// mirrors the memory of an owner.
 type queueBroker struct {
 	name byte // not part of the state: brokers are interchangeable
 
@@ -123,8 +123,8 @@ func (w *queueWorld) learn(b *queueBroker) {
 
 func (b *queueBroker) forget() { *b = queueBroker{name: b.name, view: b.view} }
 
-// take makes a broker the owner, for whatever reason. The window reaches to the end of
-// the log, or beyond.
+// take makes a broker the owner, for any reason. The dispatch limit is the end of the log, or
+// beyond it.
 func (w *queueWorld) take(b *queueBroker) {
 	was := w.known()
 	if was.epoch == w.Takeovers || !w.rarely(6) {
@@ -163,7 +163,7 @@ func (w *queueWorld) own(b *queueBroker, window int) {
 // commit tries to commit what an owner wants, and reports whether the log has it. The
 // owner may learn of that only when it syncs.
 //
-// That it still is the owner is asked twice: by the owner, at the end of the log when the
+// Two checks ask whether it still is the owner: by the owner, at the end of the log when the
 // commit is built, and by the fold, except for dead letters: RecordPutBack has no
 // epoch, since workers put back through any broker.
 func (w *queueWorld) commit(b *queueBroker, c change) bool {
@@ -190,7 +190,7 @@ func (w *queueWorld) commit(b *queueBroker, c change) bool {
 	return true
 }
 
-// hear lets a broker learn that its commit is in the log, or go on without.
+// hear lets a broker learn that its commit is in the log, or go on without that.
 func (w *queueWorld) hear(b *queueBroker) {
 	if w.Late && w.pick(2) == 1 {
 		w.tell("%c does not hear of it yet", b.name)
@@ -231,8 +231,8 @@ func (w *queueWorld) given(b *queueBroker) int {
 	return last
 }
 
-// mayHandOut is rule 1: what is fresh, and below the window that the log has, or will have
-// when it comes back.
+// mayHandOut is rule 1: an owner hands out new records below the dispatch limit that the log has,
+// or will have when it is moved back.
 func (w *queueWorld) mayHandOut(b *queueBroker, record int) bool {
 	v := w.folds.at(b.view)
 	r := &v.records[record]
@@ -281,7 +281,7 @@ func (w *queueWorld) mayExtend(b *queueBroker, record int) bool {
 		!w.folds.at(b.view).records[record].over() && (b.owes[record] == 0 || w.Without == ExtendLate)
 }
 
-// attempt is rule 2: it sends the next delivery to the log. It is made by another step.
+// attempt is rule 2: it sends the next delivery to the log. Another step makes the delivery.
 func (w *queueWorld) attempt(b *queueBroker, record int) {
 	number := w.last(b, record) + 1
 	if w.Without == AttemptAfter {
@@ -312,8 +312,8 @@ func (w *queueWorld) deadLetter(b *queueBroker, record int) {
 	w.hear(b)
 }
 
-// release gives the queue up, and says which records are out for the first time: the log
-// does not know it, of all others it does.
+// release gives the queue up, and commits which records are out for the first time: the log
+// knows all other deliveries already.
 func (w *queueWorld) release(b *queueBroker) {
 	if b.epoch == 0 || b.leaving && w.Without != WorkOnAfterRelease || !w.rarely(10) {
 		w.skip()

@@ -1,8 +1,8 @@
 package explore
 
 // queueWorld is a topic with a queue, the brokers that may own it, and the deliveries that
-// were made. Workers are as many as there are deliveries, and answer whenever they like,
-// as often as they like, through whichever broker.
+// were made. There is a worker for each delivery. It answers at any time, any number of
+// times, through any broker.
 type queueWorld struct {
 	*QueueConfig
 	moment
@@ -14,7 +14,7 @@ type queueWorld struct {
 	// made has a bit for each number that a delivery of a record had.
 	made [recordsMax]uint8
 	// back has a bit for each number of a delivery that its worker put back, where leases
-	// are kept: it does not want it any more.
+	// are kept: the worker no longer wants it.
 	back [recordsMax]uint8
 	// base is the number that a record had when it was last redriven.
 	base [recordsMax]uint8
@@ -176,7 +176,7 @@ func (w *queueWorld) nack(record, number int) {
 	}
 }
 
-// tryAnswer mirrors what brokers and the state make of an answer.
+// tryAnswer mirrors how brokers and the state treat an answer.
 func (w *queueWorld) tryAnswer(c change, was recordState) (to fold, taken bool) {
 	if uint32(c.number) <= was.Redriven && w.Without != AnswerRedriven {
 		return to, false
