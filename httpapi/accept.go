@@ -73,8 +73,8 @@ func qualityOf(ranges, candidate string) (quality float64, at mediaRank) {
 	return quality, at
 }
 
-// parseQuality returns the q of a media range's parameters, 1 if there is none
-// that makes sense.
+// parseQuality returns the q of a media range's parameters, 1 if it is missing or
+// invalid.
 func parseQuality(params string) float64 {
 	for p := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(p, "=")

@@ -10,14 +10,14 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// need is what a caller must be allowed to be served by an action. Every action
+// need is the access that an action requires of its caller. Every action
 // has one: see [Handler.route].
 type need struct {
 	declared bool
 	nobody   bool // needs nothing: anyone may ask
-	anyKey   bool // whatever its scopes; and where no key is known, none is looked for
+	anyKey   bool // whatever its scopes; and if no key is known, none is searched for
 	scope    seb.Scopes
-	topic    func(*http.Request) string // nil: the action looks at topics itself
+	topic    func(*http.Request) string // nil: the action checks topics itself
 	all      bool                       // for all topics
 	parts    bool                       // what each part of the body needs, which the action checks; see mayDo
 	signed   bool                       // a signed URL is as good as a key
@@ -45,9 +45,9 @@ func topicOfPath(r *http.Request) string { return r.PathValue("topic") }
 // tokenParameter carries the token of a signed URL.
 const tokenParameter = "token"
 
-// admit finds out who sends r, and returns r as the action should see it: without a token,
-// with a context that lingers and, if it is a read, ends when the caller's access does.
-// Call leave when it is served.
+// admit identifies the caller, and returns r as the action should see it: without a token,
+// with a context that outlives the client for a moment and, for a read, ends with the caller's
+// access. Call leave when r is served.
 func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, leave func(), err error) {
 	if !n.nobody {
 		if r, err = h.identify(w, r, n); err != nil {
@@ -57,12 +57,11 @@ func (h *Handler) admit(w *response, r *http.Request, n need) (_ *http.Request, 
 			h.watch(w) // anything else that was admitted is carried out: nobody should have to guess how far it came
 		}
 	}
-	ctx, leave := linger(w.presence)
+	ctx, leave := linger(w.clientContext)
 	return r.WithContext(ctx), leave, nil
 }
 
-// identify finds out who sends r, and refuses a sender that may not do what needs n. It
-// returns r without a token.
+// identify identifies the caller, and refuses one that lacks n. It returns r without a token.
 func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request, error) {
 	if n.signed {
 		if token, without := takeToken(r); token != "" {
@@ -72,8 +71,8 @@ func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request,
 	}
 	access, err := h.authenticate(w, r, n)
 	if w.token != "" && !access.Open() {
-		// The URL alone gives access, so who knows it may use it from any page. Where
-		// there are no keys that would let any page read a broker on its user's machine.
+		// The URL alone gives access, so any page that knows it may use it. On a log without
+		// keys that would let any page read a broker on its user's machine.
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		w.Header().Set("Access-Control-Expose-Headers", "*")
 	}
@@ -83,9 +82,9 @@ func (h *Handler) identify(w *response, r *http.Request, n need) (*http.Request,
 	w.access = access
 	// Whatever is done for the caller from here on is done with this context, or with one
 	// that is made of it.
-	w.presence = seb.WithAccess(w.presence, access)
+	w.clientContext = seb.WithAccess(w.clientContext, access)
 	if access.Open() && !w.proven {
-		if err := h.origins.checkName(r); err != nil {
+		if err := h.cors.checkName(r); err != nil {
 			return r, err
 		}
 	}
@@ -109,10 +108,10 @@ func (h *Handler) stillAdmitted(ctx context.Context, w *response) error {
 	return err
 }
 
-// watch has w's presence end with the access of its sender too, if it doesn't yet.
+// watch makes w.clientContext end with the caller's access too, if it doesn't yet.
 func (h *Handler) watch(w *response) {
 	if w.unwatch == nil {
-		w.presence, w.unwatch = h.broker.While(w.presence, w.access)
+		w.clientContext, w.unwatch = h.broker.While(w.clientContext, w.access)
 	}
 }
 
@@ -138,14 +137,13 @@ func (h *Handler) mayDo(w *response, scope seb.Scopes, topic string) error {
 	return err
 }
 
-// authenticate asks the broker who the caller is. Whoever failed too often gets no
-// second word, but is asked about as any other: what an address did says nothing of
-// the key that it shows now, which may be new, or revoked since.
+// authenticate asks the broker who the caller is. An address that failed too often gets a
+// shorter refusal, but its key is still checked: the key may be new, or revoked since.
 func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access, error) {
 	c, err := credentialOf(w, r, n)
 	shown := !w.proven && (err != nil || c.Secret != "" || c.Token != "")
 	from := attemptsOf(r.RemoteAddr)
-	throttled := shown && !h.attempts.left(from)
+	throttled := shown && !h.throttle.left(from)
 	var a seb.Access
 	switch {
 	case err != nil:
@@ -167,7 +165,7 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 	reason := refusedMissing
 	if shown {
 		reason = refusedWrong
-		h.attempts.failed(from)
+		h.throttle.failed(from)
 	}
 	if throttled {
 		reason = refusedThrottled
@@ -177,7 +175,7 @@ func (h *Handler) authenticate(w *response, r *http.Request, n need) (seb.Access
 	return a, err
 }
 
-// isOver tells whether err is that the broker takes no more requests.
+// isOver tells whether err means that the broker takes no more requests.
 func isOver(err error) bool {
 	code := seb.CodeOf(err)
 	return code == seb.CodeBrokerClosed || code == seb.CodeBrokerStopped
@@ -208,7 +206,7 @@ func credentialOf(w *response, r *http.Request, n need) (c seb.Credential, err e
 	c.Secret = strings.TrimSpace(key)
 	if len(given) > 1 || !strings.EqualFold(scheme, "Bearer") || c.Secret == "" {
 		return c, &seb.Error{
-			Code: seb.CodeUnauthorized, Outcome: seb.NotCommitted, Detail: "the Authorization header holds no API key",
+			Code: seb.CodeUnauthorized, Outcome: seb.NotCommitted, Detail: "the Authorization header has no API key",
 			Hint: "send Authorization: Bearer KEY, once",
 		}
 	}

@@ -643,7 +643,7 @@ func counted(t testing.TB, g prometheus.Gatherer, name, label string) float64 {
 
 func TestAttemptsTakeBoundedMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAttempts()
+		a := newAuthThrottle()
 		for i := range attemptsAddressesMax + 1000 {
 			a.failed(attemptsOf(fmt.Sprintf("[2001:db8:%x:%x::1]:99", i>>8, i&0xff)))
 		}

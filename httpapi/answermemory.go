@@ -74,7 +74,7 @@ func (m *answerMemory) begin(s seb.Share) {
 	m.of, m.share = m.broker.NewReservation(s, m.holder, nil), s
 }
 
-// settle makes of what was reserved what the answer holds.
+// settle adjusts the reservation to what the answer holds.
 func (m *answerMemory) settle(ctx context.Context, n int64) error {
 	if n <= m.held {
 		if m.of != nil {

@@ -37,10 +37,10 @@ const (
 // append's time.
 //
 // When its client seems gone the append is withdrawn, if that is still possible:
-// who gives up and tries again while the store is slow would otherwise append
-// as many copies as tries. A client that only shut down its sending side is told.
+// a client that gives up and tries again while the store is slow would otherwise append
+// a copy per attempt. A client that only shut down its sending side is told.
 func (h *Handler) appendRecords(w *response, _ *http.Request) error {
-	r := w.present()
+	r := w.clientRequest()
 	spec, err := parseAppend(r)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (h *Handler) submit(w *response, r *http.Request, spec *appendSpec) (*seb.P
 	}
 	defer records.free()
 	if len(records.list) == 0 {
-		return nil, invalid("an empty record in application/x-ndjson is an empty line", "the request has no records")
+		return nil, invalid("to append an empty record as application/x-ndjson, send an empty line", "the request has no records")
 	}
 	if err := h.reserveRanges(r.Context(), w, h.rangesMax(r.PathValue("topic"), len(records.list))); err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func mediaType(header http.Header) (string, error) {
 	case strings.HasPrefix(t, typeAnyEvent):
 		return "", &seb.Error{
 			Code: codeUnsupportedMediaType, Outcome: seb.NotCommitted,
-			Detail: fmt.Sprintf("events as %q are not understood", t),
+			Detail: fmt.Sprintf("unknown CloudEvents format %q", t),
 			Hint:   "send " + typeEvent + ", " + typeEventBatch + ", or the data with ce- headers",
 		}
 	case isBinaryEvent(header):
@@ -227,7 +227,7 @@ func (s *appendSpec) parseHeaders(header http.Header) error {
 				return err
 			}
 		default:
-			return invalid("known here are "+strings.Join([]string{keyHeader, timestampHeader, delayHeader, deliverAtHeader, headerPrefix + "NAME"}, ", "), "unknown header %s", name)
+			return invalid("known are "+strings.Join([]string{keyHeader, timestampHeader, delayHeader, deliverAtHeader, headerPrefix + "NAME"}, ", "), "unknown header %s", name)
 		}
 	}
 	if s.mediaType == "" && isBinaryEvent(header) {
@@ -244,16 +244,16 @@ func (s *appendSpec) parseHeaders(header http.Header) error {
 // parseDelay reads from when on queues may hand the records out.
 func (s *appendSpec) parseDelay(name, value string) error {
 	if s.delayed {
-		return invalid("leave one of them out", "%s and %s both say when the records are due", delayHeader, deliverAtHeader)
+		return invalid("leave one of them out", "%s and %s exclude each other: both say when the records are due", delayHeader, deliverAtHeader)
 	}
 	s.delayed = true
 	if name == delayHeader {
 		d, err := time.ParseDuration(value)
 		switch {
 		case err != nil:
-			return invalid("such as 10m; a year and a day at most, which is 8784h", "%s is %.100q, which is no duration", name, value)
+			return invalid("write a duration such as 10m, at most 8784h (366 days)", "invalid %s %.100q", name, value)
 		case d < 0:
-			return invalid("leave it out to have them handed out at once", "%s is %s; it must be 0s to 8784h", name, value)
+			return invalid("leave it out to hand the records out at once", "%s is %s; it must be 0s to 8784h", name, value)
 		}
 		s.conditions = append(s.conditions, seb.Delay(d))
 		return nil

@@ -63,7 +63,7 @@ func checkBatch(body []byte) (count int, err error) {
 	return int(n), nil
 }
 
-var errBatchTooLarge = errors.New("a value takes more bytes than the compact form can say")
+var errBatchTooLarge = errors.New("a value takes more bytes than the compact form allows")
 
 // writeBatch writes records in the compact form.
 func writeBatch(out *chunks, records []seb.Record) error {

@@ -28,7 +28,7 @@ type Prices struct {
 func (p Prices) Check() error {
 	for _, price := range []float64{p.ClassA, p.ClassB, p.Storage} {
 		if math.IsNaN(price) || price < 0 || price > dollarsMax {
-			return errors.New("a price is 0 or more, and less than a million dollars")
+			return errors.New("a price must be at least 0 and less than a million dollars")
 		}
 	}
 	return nil
@@ -111,14 +111,14 @@ func billOf(u seb.Usage, p *Prices) bill {
 		Prices:   p,
 	}
 	if p == nil {
-		b.Hint = "what this store asks is not known: start the broker with --prices for an estimate"
+		b.Hint = "the prices of this store are unknown: start the broker with --prices for an estimate"
 		return b
 	}
 	months := u.Serving.Hours() / month.Hours()
 	requests, storage := p.requests(b.Requests), p.storage(u.StoredBytes)
 	b.SoFar = costOf(requests, storage*months)
 	if u.Serving < servedMin {
-		b.Hint = "a month is estimated once the broker has served for a minute"
+		b.Hint = "the estimate of a month needs a minute of service"
 		return b
 	}
 	b.Month = costOf((requests-p.requests(requestsOf(u.Opening)))/months, storage)

@@ -139,7 +139,7 @@ func (h *Handler) readGrowing(ctx context.Context, g growth, src io.Reader, limi
 }
 
 // specHint is for bodies that say what is to be, or be done, and are never large.
-const specHint = "send only what GET /openapi.yaml says that it may hold; that takes no more"
+const specHint = "send only the fields that GET /openapi.yaml lists; they fit"
 
 // readSpec is readBody of what is no records. hint says what to do if it is too large.
 func (h *Handler) readSpec(w *response, r *http.Request, limit int, hint string) (body, error) {
@@ -168,7 +168,7 @@ func bodyError(err error, got, want int64) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &seb.Error{
 			Code: codeRequestTimeout, Outcome: seb.NotCommitted, Err: err,
-			Detail: fmt.Sprintf("the request's body came too slowly; %d bytes of it were there", got),
+			Detail: fmt.Sprintf("the request's body came too slowly: %d bytes arrived", got),
 			Hint:   "send smaller requests",
 		}
 	case want > 0:
@@ -194,7 +194,7 @@ type bodyReader struct {
 
 func (b *bodyReader) Read(p []byte) (int, error) {
 	// As with writes, a connection without deadlines can't stall.
-	_ = b.w.conn.SetReadDeadline(b.got.deadline(b.w.tempo, time.Now()))
+	_ = b.w.conn.SetReadDeadline(b.got.deadline(b.w.slowLimit, time.Now()))
 	if b.memory.revoked.Load() {
 		return 0, b.memory.ended() // the deadline that says so may have been replaced here
 	}

@@ -124,7 +124,7 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 // still sending, gets the answer all the same.
 func TestBodyTooLargeIsNotRead(t *testing.T) {
 	s := newServer(t, seb.Options{Limits: seb.Limits{RecordBytes: 1000, RequestBytes: 1000}}, Options{})
-	s.handler.tempo.stallMax = 100 * time.Millisecond // how long the rest is waited for
+	s.handler.slowLimit.stallMax = 100 * time.Millisecond // how long the rest is waited for
 	conn := s.dial(postHead + "Content-Length: 1000000000000\r\n\r\n" + strings.Repeat("x", 100_000))
 	a, closed := answerOn(t, conn)
 	if p := a.wantProblem(t, http.StatusRequestEntityTooLarge, seb.CodeRequestTooLarge); p.Limit != 1000 || !closed {
@@ -190,7 +190,7 @@ func TestSlowSenderIsCutOff(t *testing.T) {
 				start := time.Now()
 				a, closed := answerOn(t, s.dial(postHead+head))
 				p := a.wantProblem(t, http.StatusRequestTimeout, codeRequestTimeout)
-				if !closed || !strings.Contains(p.Detail, "; 3 bytes") || p.Outcome != string(seb.NotCommitted) {
+				if !closed || !strings.Contains(p.Detail, ": 3 bytes") || p.Outcome != string(seb.NotCommitted) {
 					t.Errorf("closed: %v, problem %+v", closed, p)
 				}
 				if took := time.Since(start); took < 10*time.Second || took > 15*time.Second {

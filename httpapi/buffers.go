@@ -35,8 +35,8 @@ func classBytes(class int) int {
 	return (4 + class%4) << (10 + class/4)
 }
 
-// buffer is a pooled piece of memory that is reserved from the broker's budget
-// as long as it is used. Who holds it frees it, once.
+// buffer is pooled memory that is reserved from the broker's budget while it is
+// used. Its holder frees it, once.
 type buffer struct {
 	bytes   []byte // len is the class's size
 	class   int

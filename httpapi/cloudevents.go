@@ -74,14 +74,14 @@ func checkAttribute(name, value string) error {
 		return invalid("names of attributes are lower-case letters and digits", "%q can't be an attribute of an event", name)
 	}
 	if i := strings.IndexFunc(value, unicode.IsControl); i >= 0 || !utf8.ValidString(value) {
-		return invalid("", "the attribute %s is no text, or has a control character in it", name)
+		return invalid("", "the attribute %s is not text, or has a control character", name)
 	}
 	ok, should := true, "not be empty"
 	switch name {
 	case "id", "type", "subject", partitionKey:
 		ok = value != ""
 	case "specversion":
-		ok, should = value == "1.0", "be 1.0, the version of CloudEvents that is known here"
+		ok, should = value == "1.0", "be 1.0, the supported version of CloudEvents"
 	case "source", "dataschema":
 		_, err := url.Parse(value)
 		ok, should = value != "" && err == nil, "be a URI"
@@ -131,7 +131,7 @@ func (s *appendSpec) keepEvent(header http.Header) error {
 		case len(values) > 1:
 			return invalid("give it once", "the header ce-%s is given %d times", attribute, len(values))
 		case attribute == dataContentType:
-			return invalid("say it with Content-Type", "the header ce-%s can't be: the body has the data itself", attribute)
+			return invalid("use Content-Type", "invalid header ce-%s: the body holds the data", attribute)
 		}
 		if err := e.set(attribute, []byte(decodeAttribute(values[0]))); err != nil {
 			return err
@@ -152,11 +152,11 @@ func (s *appendSpec) keepEvent(header http.Header) error {
 func (s *appendSpec) takeEvent(e *cloudEvent) error {
 	for _, h := range s.headers {
 		if h.Name == contentTypeHeader || strings.HasPrefix(h.Name, eventPrefix) {
-			return invalid("leave it to the event's attributes", "the header %s%s can't go with an event", headerPrefix, h.Name)
+			return invalid("use the event's attributes", "the header %s%s can't go with an event", headerPrefix, h.Name)
 		}
 	}
 	if s.key != nil && e.key != nil {
-		return invalid("leave one of them out", "the key is given beside the event, and by its %s", partitionKey)
+		return invalid("leave one of them out", "the key is given twice: apart from the event, and by its %s", partitionKey)
 	}
 	if e.key != nil {
 		s.key = e.key
@@ -296,7 +296,7 @@ func (p *recordsParser) attribute(e *cloudEvent, name string) error {
 	}
 	_, number := strconv.ParseInt(string(value), 10, 32)
 	if number != nil && !bytes.Equal(value, []byte("true")) && !bytes.Equal(value, []byte("false")) {
-		return invalid("put what has parts into data", "the attribute %.200q must be a string, true, false, or an integer of 32 bits", name)
+		return invalid("put structured values into data", "the attribute %.200q must be a string, true, false, or an integer of 32 bits", name)
 	}
 	return e.set(name, value)
 }

@@ -12,7 +12,7 @@ import (
 // with an append its memory is given back before the wait, and a client that seems gone
 // withdraws what can still be withdrawn.
 func (h *Handler) commitAll(w *response, _ *http.Request) error {
-	r := w.present()
+	r := w.clientRequest()
 	pending, err := h.submitCommit(w, r)
 	if err != nil {
 		return err

@@ -83,7 +83,7 @@ func (p *commitParser) count(bytes int) error {
 		return &seb.Error{
 			Code: seb.CodeRequestTooLarge, Outcome: seb.NotCommitted, Limit: int64(p.partsMax),
 			Detail: fmt.Sprintf("the commit has more than %d parts", p.partsMax),
-			Hint:   "make several commits of it, or have --commit-parts-max of seb serve raised",
+			Hint:   "make several commits, or have --commit-parts-max of seb serve raised",
 		}
 	}
 	return p.owe(bytes)
@@ -130,7 +130,7 @@ func (p *commitParser) append() error {
 		a.Options = append(a.Options, seb.ToPartitions(p.partitions))
 	}
 	if len(p.out.list) == first {
-		return invalid("give it records, or leave it out", "the append has no records")
+		return invalid("give it records, or leave the append out", "the append has no records")
 	}
 	p.commit.Appends, p.ends = append(p.commit.Appends, a), append(p.ends, len(p.out.list))
 	return nil
@@ -190,7 +190,7 @@ func (p *commitParser) acks() error {
 func (p *commitParser) name(what string) (string, error) {
 	s, err := p.json.string(what)
 	if len(s) > nameBytesMax {
-		return "", invalid("names have no more than 249", "the %s has %d bytes", what, len(s))
+		return "", invalid("a name has at most 249 bytes", "the %s has %d bytes", what, len(s))
 	}
 	return string(s), err
 }

@@ -66,7 +66,7 @@ func (h *Handler) readConsumer(w *response, r *http.Request) error {
 // consumerFollower returns a follower that begins where the consumer is, which is created
 // if need be: but not by a HEAD, which changes nothing, nor for a page that may not POST.
 func (h *Handler) consumerFollower(w *response, r *http.Request, partition int32) (*seb.Follower, error) {
-	refusal := h.origins.checkEffect(r)
+	refusal := h.cors.checkEffect(r)
 	if w.head || refusal != nil {
 		_, err := h.consumer(r).Describe(r.Context())
 		if seb.CodeOf(err) == seb.CodeConsumerNotFound && !w.head {
@@ -106,7 +106,7 @@ func (h *Handler) unread(w *response, r *http.Request, f *seb.Follower, spec rea
 			return records, release, err
 		}
 		release()
-		err = h.untilDrained(w.presence, func(ctx context.Context) error {
+		err = h.untilDrained(w.clientContext, func(ctx context.Context) error {
 			_, err := f.Wait(ctx, wait)
 			return err
 		})
@@ -138,7 +138,7 @@ func (h *Handler) followConsumer(w *response, r *http.Request) error {
 	default: // it may have been deleted since the client read its first event
 		_, err = h.consumer(r).Describe(r.Context())
 		if seb.CodeOf(err) == seb.CodeConsumerNotFound && !w.head {
-			if err = h.origins.checkEffect(r); err == nil {
+			if err = h.cors.checkEffect(r); err == nil {
 				_, _, err = h.consumer(r).Create(r.Context())
 			}
 		}
@@ -146,8 +146,8 @@ func (h *Handler) followConsumer(w *response, r *http.Request) error {
 	if seb.CodeOf(err) == seb.CodeTooManyPartitions || err == nil && len(f.Bookmark().Offsets) == 0 {
 		return &seb.Error{
 			Code: seb.CodeTooManyPartitions, Limit: seb.FollowPartitionsMax,
-			Detail: fmt.Sprintf("the topic has more than %d partitions, which is what the id of an event can tell", seb.FollowPartitionsMax),
-			Hint:   "read without Accept: text/event-stream, which goes round all partitions, or name a partition",
+			Detail: fmt.Sprintf("the topic has more than %d partitions, the most that the id of an event can hold", seb.FollowPartitionsMax),
+			Hint:   "read without Accept: text/event-stream, which reads all partitions in turn, or name a partition",
 		}
 	}
 	if err != nil {

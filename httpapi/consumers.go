@@ -275,8 +275,8 @@ func parseCommit(body []byte) (offsets seb.Offsets, err error) {
 }
 
 // ifMatch returns what the If-Match header demands: one version, or, as *, that there
-// is a consumer, which a commit demands anyway. One that is empty demands something, too,
-// and who sent it would take the answer for that.
+// is a consumer, which a commit demands anyway. An empty one is refused, since its sender
+// would take the answer for a met condition.
 func ifMatch(r *http.Request) ([]seb.CommitOption, error) {
 	values := r.Header.Values("If-Match")
 	given := strings.TrimSpace(strings.Join(values, ","))
@@ -296,7 +296,7 @@ func refuseConditions(r *http.Request) error {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if len(r.Header.Values(name)) > 0 {
 			return invalid("leave it out: only commits have a condition, If-Match; a PUT without a body leaves a consumer that exists as it is",
-				"%s means nothing here", name)
+				"%s has no effect here", name)
 		}
 	}
 	return nil

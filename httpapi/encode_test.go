@@ -80,7 +80,7 @@ func TestChunksStopAtTheFirstError(t *testing.T) {
 
 func TestTempo(t *testing.T) {
 	start := time.Unix(1000, 0)
-	tempo := tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 100}
+	limit := slowLimit{stallMax: 10 * time.Second, bytesPerSecondMin: 100}
 	var p progress
 	for _, c := range []struct {
 		after time.Duration
@@ -93,7 +93,7 @@ func TestTempo(t *testing.T) {
 		{500 * time.Second, 50_000, 510 * time.Second},
 	} {
 		p.bytes = c.bytes
-		if got := p.deadline(tempo, start.Add(c.after)).Sub(start); got != c.want {
+		if got := p.deadline(limit, start.Add(c.after)).Sub(start); got != c.want {
 			t.Errorf("after %v with %d bytes the deadline is %v, want %v", c.after, c.bytes, got, c.want)
 		}
 	}
@@ -102,7 +102,7 @@ func TestTempo(t *testing.T) {
 // What a client has sent, others may need: it must go on the faster, and can't rest on it.
 func TestPaceRisesWithWhatIsHeld(t *testing.T) {
 	start := time.Unix(1000, 0)
-	tempo := tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 100}
+	limit := slowLimit{stallMax: 10 * time.Second, bytesPerSecondMin: 100}
 	var p pace
 	for _, c := range []struct {
 		after time.Duration
@@ -115,7 +115,7 @@ func TestPaceRisesWithWhatIsHeld(t *testing.T) {
 		{10 * time.Second, 601_050, 15100 * time.Millisecond}, // at 10,000 bytes a second by now
 	} {
 		p.bytes = c.bytes
-		got := p.deadline(tempo, start.Add(c.after)).Sub(start)
+		got := p.deadline(limit, start.Add(c.after)).Sub(start)
 		if diff := got - c.want; diff < -time.Millisecond || diff > time.Millisecond {
 			t.Errorf("after %v with %d bytes the deadline is %v, want %v", c.after, c.bytes, got, c.want)
 		}

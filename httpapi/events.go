@@ -52,7 +52,7 @@ func (h *Handler) stream(w *response, r *http.Request, f *seb.Follower) error {
 	}
 	h.metrics.streams.Inc()
 	defer h.metrics.streams.Dec()
-	return s.run(w.presence)
+	return s.run(w.clientContext)
 }
 
 // follower returns one that goes on behind the last event that the client has
@@ -94,7 +94,7 @@ func (h *Handler) resumed(r *http.Request, q query, partition int32) (*seb.Follo
 		return nil, err
 	}
 	if mark.Partition != partition {
-		return nil, invalid("go on with the same partition, or leave the id out to begin anew",
+		return nil, invalid("use the same partition, or leave the id out to start over",
 			"the last event id %.80q is not one of %s", last, nameOf(partition))
 	}
 	return h.broker.ResumeFollower(r.Context(), r.PathValue("topic"), mark)
@@ -108,7 +108,7 @@ func nameOf(partition int32) string {
 }
 
 // run sends until there is a reason to end. An error that it returns is about the
-// connection, which is then cut; whoever reconnects goes on where it was.
+// connection, which is then cut; a client that reconnects goes on where it was.
 func (s *eventStream) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -158,7 +158,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // errTooLargeNow says that a record was read for which there is no memory now. It
 // is not sent, so the client asks for it again.
-var errTooLargeNow = errors.New("no memory to send a large record")
+var errTooLargeNow = errors.New("no memory for a large record")
 
 // burst sends some of the records that are there.
 func (s *eventStream) burst(ctx context.Context) error {

@@ -77,7 +77,7 @@ func (s *eventWriter) flushed() error {
 	if err := s.w.conn.Flush(); err != nil {
 		return fmt.Errorf("write answer: %w", err)
 	}
-	_ = s.w.conn.SetWriteDeadline(time.Time{}) // as with writes, where there is none nothing can stall
+	_ = s.w.conn.SetWriteDeadline(time.Time{}) // as with writes: a connection without deadlines can't stall
 	return nil
 }
 

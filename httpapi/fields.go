@@ -40,7 +40,7 @@ func parseFields(text []byte, what string, known fields) error {
 			}
 		}
 		if len(known) == 0 {
-			return invalid("there are none here", "%s has an unknown field %q at byte %d", what, name, j.at)
+			return invalid("leave it out", "%s has an unknown field %q at byte %d", what, name, j.at)
 		}
 		return j.unknown(what, name, known.names())
 	})
@@ -59,7 +59,7 @@ func durationInto(d **time.Duration) fieldReader {
 		}
 		given, err := time.ParseDuration(string(s))
 		if err != nil {
-			return invalid("such as 500ms, 30s or 12h", "%s is %.100q, which is no duration", name, s)
+			return invalid("write a duration such as 500ms, 30s or 12h", "invalid %s %.100q", name, s)
 		}
 		*d = &given
 		return nil

@@ -47,27 +47,27 @@ type Options struct {
 
 // Handler is the HTTP API of one broker. It is safe for concurrent use.
 //
-// It cuts off clients that stall: whoever sends or takes nothing for ten
+// It cuts off clients that stall: a client that sends or takes nothing for ten
 // seconds, or falls ten seconds behind 128 KiB/s, or behind more where it has sent
 // much, would hold memory that others wait for.
 type Handler struct {
-	broker  *seb.Broker
-	limits  seb.Limits
-	log     *slog.Logger
-	metrics *metrics
-	mux     *http.ServeMux
-	origins *origins
-	version string
-	prices  *Prices
-	tempo   tempo
-	peers   *peerClient
-	scrapes *scrapes
+	broker    *seb.Broker
+	limits    seb.Limits
+	log       *slog.Logger
+	metrics   *metrics
+	mux       *http.ServeMux
+	cors      *cors
+	version   string
+	prices    *Prices
+	slowLimit slowLimit
+	peers     *peerClient
+	scrapes   *scrapes
 
 	peerServer *http.Server // of requests that other brokers pass on
 	warnOfPeer sync.Once    // at whose address somebody else is
 
 	patience patience
-	attempts *attempts
+	throttle *authThrottle
 	declared map[string]methods // every route, by pattern
 
 	draining context.Context //nolint:containedctx // no request's: reads that wait end when it does, without a goroutine for each
@@ -85,16 +85,16 @@ func New(b *seb.Broker, opts Options) *Handler {
 		log:     opts.Logger,
 		metrics: newMetrics(opts.Registerer),
 		mux:     http.NewServeMux(),
-		origins: newOrigins(opts.AllowOrigins, opts.Host),
+		cors:    newCORS(opts.AllowOrigins, opts.Host),
 		version: opts.Version,
 		prices:  opts.Prices,
 		peers:   newPeerClient(identityOf(b), opts),
 		scrapes: newScrapes(),
 
-		patience: patience{first: 3 * time.Second, later: 12 * time.Second},
-		tempo:    tempo{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
+		patience:  patience{first: 3 * time.Second, later: 12 * time.Second},
+		slowLimit: slowLimit{stallMax: 10 * time.Second, bytesPerSecondMin: 128 << 10},
 
-		attempts: newAttempts(),
+		throttle: newAuthThrottle(),
 		declared: map[string]methods{},
 	}
 	h.peerServer = h.newPeerServer()
@@ -144,9 +144,9 @@ func (h *Handler) routes(g prometheus.Gatherer) {
 	h.route(unmatched, nil)
 }
 
-// queueRoutes serves queues. What workers do, they do with the scope read, as who moves
-// a consumer does: who may receive and acknowledge can do away with work anyway. What
-// decides over the work of all workers, or discards it, is for who may change the topic.
+// queueRoutes serves queues. Workers need the scope read, like callers that move
+// a consumer: receiving and acknowledging can discard work anyway. What decides over the
+// work of all workers, or discards it, needs the right to change the topic.
 func (h *Handler) queueRoutes() {
 	const queue = "/v1/topics/{topic}/queues/{queue}"
 	h.route("/v1/topics/{topic}/queues", methods{"GET": {readsTopic, h.listQueues}})
@@ -201,7 +201,7 @@ func (m methods) allow() string {
 }
 
 // goneFor is for how long a request goes on whose client seems gone: long enough
-// to answer one that has only shut down its sending side, too short for those who
+// to answer one that has only shut down its sending side, too short for clients that
 // left to hold much that others wait for.
 const goneFor = 2 * time.Second
 
@@ -236,7 +236,7 @@ func (h *Handler) route(pattern string, m methods) {
 	})
 }
 
-// serve has r served by s, if its sender may be.
+// serve has s serve r, if the caller may.
 func (h *Handler) serve(w *response, r *http.Request, s served) {
 	w.reads = s.need.reads
 	var err error
@@ -250,7 +250,7 @@ func (h *Handler) serve(w *response, r *http.Request, s served) {
 		return
 	}
 	defer leave()
-	if !w.proven && r.Header.Get(forwardedHeader) != "" { // a broker of an older version has passed it on
+	if !w.proven && r.Header.Get(forwardedHeader) != "" { // forwarded by a broker of an older version
 		w.sign()
 	}
 	if s.need.admin {

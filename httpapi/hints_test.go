@@ -17,7 +17,7 @@ func TestHintsBelowQueuesAndConsumersTellWhatThereIs(t *testing.T) {
 	} {
 		for _, path := range []string{"/x/recv", "/x/", "//receive", "/x/records/3", "/x%2fy/z"} {
 			p := s.get("/v1/topics/orders/"+kind+path).wantProblem(t, http.StatusNotFound, codeRouteNotFound)
-			if !strings.Contains(p.Hint, "GET /v1/topics/TOPIC/"+kind+" lists those there are") || strings.Contains(p.Hint, "topics are under") {
+			if !strings.Contains(p.Hint, "GET /v1/topics/TOPIC/"+kind+" lists all") || strings.Contains(p.Hint, "topics are under") {
 				t.Errorf("%s of %s: the hint is %q", path, kind, p.Hint)
 			}
 			for route := range s.handler.declared {
@@ -43,7 +43,7 @@ func TestHintsTellHowToCreateWhatIsMissing(t *testing.T) {
 		"GET /v1/topics/none": "", "POST /v1/topics/none/queues/x/receive": "", "GET /v1/topics/none/consumers/x": "",
 	} {
 		method, path, _ := strings.Cut(request, " ")
-		code, create, list := seb.CodeTopicNotFound, "PUT /v1/topics/TOPIC creates it", "GET /v1/topics lists those there are"
+		code, create, list := seb.CodeTopicNotFound, "PUT /v1/topics/TOPIC creates it", "GET /v1/topics lists all"
 		switch {
 		case strings.HasPrefix(path, queue):
 			code, create, list = seb.CodeQueueNotFound, "PUT /v1/topics/TOPIC/queues/NAME creates it", "GET /v1/topics/TOPIC/queues lists"

@@ -147,7 +147,7 @@ func hostileNumbers() []hostile {
 // memory nor keeps others from being served afterwards.
 func TestHostileRequestsAreAnswered(t *testing.T) {
 	s := newServer(t, seb.Options{}, Options{})
-	s.handler.tempo.stallMax = 300 * time.Millisecond // how long a body is waited for that never comes
+	s.handler.slowLimit.stallMax = 300 * time.Millisecond // how long a body is waited for that never comes
 	s.append("orders", "first")
 	want := 1
 	for _, cases := range [][]hostile{hostileNames(), hostileProtocols(), hostileBodies(), hostileNumbers()} {

@@ -12,7 +12,7 @@ import (
 var reservedSuffixes = []string{".localhost", ".local", ".internal", ".home.arpa"}
 
 // OwnHost tells whether a request's Host, such as 127.0.0.1:51313, is an address or a name
-// that no stranger can register. Any other name may be a stranger's, who made it lead here:
+// that no stranger can register. A stranger may have made any other name lead here:
 // then a page of that name is of this server's own origin, as browsers see it (DNS
 // rebinding), and could read and send what it likes with the network access of its visitor.
 func OwnHost(host string) bool {

@@ -48,7 +48,7 @@ type jsonReader struct {
 // that it is not UTF-8.
 func newJSONReader(text []byte) (*jsonReader, error) {
 	if i := invalidUTF8(text); i >= 0 {
-		return nil, invalid("send bytes that are no text as value_base64", "the JSON is not UTF-8 at byte %d", i)
+		return nil, invalid("send bytes that are not UTF-8 as value_base64", "the JSON is not UTF-8 at byte %d", i)
 	}
 	return &jsonReader{text: text}, nil
 }
@@ -91,7 +91,7 @@ func (j *jsonReader) null() bool {
 // end checks that nothing follows.
 func (j *jsonReader) end() error {
 	if j.peek(); j.at < len(j.text) {
-		return j.malformed("there is more after the end")
+		return j.malformed("there is more after its end")
 	}
 	return nil
 }
@@ -332,7 +332,7 @@ func (j *jsonReader) quoted(decode bool) ([]byte, error) {
 		default:
 			r, size := unescape(j.text[j.at:])
 			if size == 0 {
-				return nil, j.malformed("an escape in a string is none, or half of a surrogate pair")
+				return nil, j.malformed("a string has an invalid escape, or half of a surrogate pair")
 			}
 			j.at += size
 			if decode {
@@ -344,7 +344,7 @@ func (j *jsonReader) quoted(decode bool) ([]byte, error) {
 }
 
 // unescape returns the character that the escape at the start of b stands for,
-// and the escape's size: 0 if it is none.
+// and the escape's size: 0 if it is invalid.
 func unescape(b []byte) (r rune, size int) {
 	if len(b) < 2 {
 		return 0, 0

@@ -91,7 +91,7 @@ func (h *Handler) listKeys(w *response, r *http.Request) error {
 	var after uint64
 	if p.after != "" {
 		if after, err = strconv.ParseUint(p.after, 10, 64); err != nil {
-			return invalid("send back what the answer before had as next, such as 7", "after is %.100q, not the id of an API key", p.after)
+			return invalid("send the value of next from the previous answer, such as 7", "invalid after %.100q: it must be the id of an API key", p.after)
 		}
 	}
 	return listing[seb.Key]{
@@ -107,7 +107,7 @@ func (h *Handler) revokeKey(w *response, r *http.Request) error {
 	}
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
-		return invalid("GET /v1/keys lists them with their ids", "%q is no id of an API key", r.PathValue("id"))
+		return invalid("GET /v1/keys lists them with their ids", "invalid API key id %q", r.PathValue("id"))
 	}
 	k, err := h.broker.RevokeKey(r.Context(), id)
 	if err != nil {
@@ -139,7 +139,7 @@ func parseKeyOptions(body []byte) (o seb.KeyOptions, err error) {
 		case "topics":
 			o.Topics, err = j.strings("topics")
 			if err == nil && o.Topics != nil && len(o.Topics) == 0 {
-				// Whoever makes such a list doesn't mean all.
+				// The author of an empty list doesn't mean all topics.
 				return invalid("leave topics out for a key to all of them", "topics is an empty list")
 			}
 			return err

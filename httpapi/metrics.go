@@ -37,7 +37,7 @@ type servedMetrics struct {
 	duration                    prometheus.Observer
 }
 
-// What became of a request that was passed on to the broker that owns its queue.
+// The result of a request that was forwarded to the owner of its queue.
 const (
 	passedAnswered = "answered"
 	passedRefused  = "refused" // it isn't the owner, or is going
@@ -58,30 +58,30 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "seb_http_requests_in_flight", Help: "HTTP requests being served.",
 		}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "seb_http_requests_total", Help: "HTTP requests served; code 499: the client left or was cut off before an answer.",
+			Name: "seb_http_requests_total", Help: "HTTP requests served; code 499: the client left or was cut off before the response.",
 		}, []string{"route", "method", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "seb_http_request_duration_seconds",
-			Help:    "Time from the request's headers to the end of its answer, with the waits that the caller asked for.",
+			Help:    "Time from the request's headers to the end of its response, including waits that the caller asked for.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"route", "method"}),
 		bytesIn: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "seb_http_request_bytes_total", Help: "Bytes of request bodies that were read, as they came.",
+			Name: "seb_http_request_bytes_total", Help: "Bytes read of request bodies, before decoding.",
 		}, []string{"route"}),
 		bytesOut: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "seb_http_response_bytes_total", Help: "Bytes of response bodies that were written.",
+			Name: "seb_http_response_bytes_total", Help: "Bytes written of response bodies.",
 		}, []string{"route"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "seb_http_access_refused_total", Help: "Requests refused for want of access: no key, a wrong one, too many wrong ones, or one that is not for this.",
+			Name: "seb_http_access_refused_total", Help: "Requests refused by access control: no key, an invalid key, too many invalid keys, or a key without the scope or topic.",
 		}, []string{"reason"}),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "seb_http_event_streams", Help: "Streams of server-sent events that are open, of reads and of queues.",
+			Name: "seb_http_event_streams", Help: "Open streams of server-sent events, of reads and queues.",
 		}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "seb_http_events_total", Help: "Records sent as server-sent events.",
 		}),
 		passedOn: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "seb_http_passed_on_total", Help: "Requests passed on to the broker that hands out a queue's records, by what became of that.",
+			Name: "seb_http_passed_on_total", Help: "Requests forwarded to the owner of a queue, by result.",
 		}, []string{"result"}),
 	}
 	for _, reason := range []string{refusedMissing, refusedWrong, refusedThrottled, refusedForbidden} {

@@ -62,7 +62,7 @@ func originalText(p problem) string {
 }
 
 // originalStatus is p's status as the original's clients know it: they take every
-// one but 401, 404 and 413 for success, so whoever is not let in must get the first.
+// one but 401, 404 and 413 for success, so a caller without access must get the first.
 func originalStatus(p problem) int {
 	switch p.Code {
 	case seb.CodeOffsetOutOfRange:
@@ -99,7 +99,7 @@ func (q originalQuery) offset() (seb.Offset, error) {
 	return seb.Offset(min(n, 1<<63-1)), nil
 }
 
-// count returns the number under name; 0 if there is none that makes sense.
+// count returns the number under name; 0 if it is missing or invalid.
 func (q originalQuery) count(name string) int64 {
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
 	if err != nil || n < 0 {
@@ -108,8 +108,8 @@ func (q originalQuery) count(name string) int64 {
 	return n
 }
 
-// duration returns the duration under name, at most hi; otherwise if there is
-// none that makes sense.
+// duration returns the duration under name, at most hi; otherwise if it is missing
+// or invalid.
 func (q originalQuery) duration(name string, otherwise, hi time.Duration) time.Duration {
 	d, err := time.ParseDuration(q.Get(name))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // it gives the request's memory back before it waits for the commit, and withdraws
 // the append of a client that has left.
 func (h *Handler) originalAppend(w *response, _ *http.Request) error {
-	r := w.present()
+	r := w.clientRequest()
 	topic, err := newOriginalQuery(r).topic()
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ const (
 	originalReadRecords = 10
 	originalReadWait    = 10 * time.Second
 	// originalReadGrace is what reading gets of what is there when the caller's
-	// time is shorter: who asks in vain again and again would never get on.
+	// time is shorter: a caller that asks in vain again and again would never get on.
 	originalReadGrace = time.Second
 	// max-bytes counts values alone. This is what a record may take beside its
 	// value, in a batch of its own, for a read to come as near to it as it can.
@@ -135,7 +135,7 @@ func (h *Handler) originalFetch(w *response, r *http.Request, spec originalSpec)
 			return spec.cut(found.Records), release, nil
 		}
 		release()
-		there, err := h.awaitOffset(w.presence, spec, found.End, deadline)
+		there, err := h.awaitOffset(w.clientContext, spec, found.End, deadline)
 		if err != nil || !there {
 			return nil, func() {}, err
 		}
@@ -143,7 +143,7 @@ func (h *Handler) originalFetch(w *response, r *http.Request, spec originalSpec)
 }
 
 // errTimeUp says that the store took longer than the caller waits.
-var errTimeUp = errors.New("the read's time is up")
+var errTimeUp = errors.New("the read took too long")
 
 // fetchUntil returns what is at spec.offset now: nothing if that is the end or
 // past it. Should the store take longer than until deadline, it returns what was
@@ -168,7 +168,7 @@ func (h *Handler) fetchUntil(ctx context.Context, w *response, deadline time.Tim
 }
 
 // awaitOffset returns true once there is a record at spec.offset; false after
-// deadline, or when the handler drains. end is where the partition ended.
+// deadline, or when the broker is shutting down. end is where the partition ended.
 func (h *Handler) awaitOffset(ctx context.Context, spec originalSpec, end seb.Offset, deadline time.Time) (bool, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -68,7 +68,7 @@ func (p *peerClient) connect(ctx context.Context, network, host string) (net.Con
 	key, err := hex.DecodeString(name)
 	address, ok := ctx.Value(addressKey{}).(string)
 	if err != nil || len(key) != len(peer.Key{}) || !ok {
-		return nil, errors.New("connect to a broker: no session's key is given")
+		return nil, errors.New("connect to a broker: the session's key is missing")
 	}
 	u, err := url.Parse(address)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/peer"
 )
 
-// callerHeader says for whom another broker asks: "key 7", or "anyone" where the log has no
+// callerHeader names the caller for whom another broker asks: "key 7", or "anyone" where the log has no
 // keys. It counts only on a connection whose other side has proved to be a broker of the log.
 const callerHeader = "Seb-Caller"
 
@@ -82,7 +82,7 @@ func (h *Handler) acceptPeer(w *response, r *http.Request) {
 	}
 }
 
-// peerKey is of a request's context: the [peer.Conn] on which another broker passed it on.
+// peerKey is of a request's context: the [peer.Conn] on which another broker forwarded it.
 type peerKey struct{}
 
 // peerOf returns the connection between brokers on which a request came, nil if it came on none.
@@ -115,9 +115,9 @@ func (h *Handler) checkPeer(w *response, r *http.Request) error {
 	}
 	w.Header().Set("Connection", "close")
 	if err != nil {
-		return fmt.Errorf("look for the session of the broker that asks: %w", err)
+		return fmt.Errorf("find the session of the requesting broker: %w", err)
 	}
-	return &seb.Error{Code: codeBrokerUnknown, Detail: "the request is from a broker whose session this broker's log does not name"}
+	return &seb.Error{Code: codeBrokerUnknown, Detail: "the log does not name the session of the requesting broker"}
 }
 
 // fromPeer tells whether another broker of this log has passed r on, and then for which API
@@ -138,7 +138,7 @@ func fromPeer(r *http.Request) (proven bool, key uint64, err error) {
 			return true, id, nil
 		}
 	}
-	return false, 0, invalid("brokers send them to each other", `%s must be "key N" or %q, together with %s`, callerHeader, callerAnyone, forwardedHeader)
+	return false, 0, invalid("only brokers send them, to each other", `%s must be "key N" or %q, together with %s`, callerHeader, callerAnyone, forwardedHeader)
 }
 
 // callerOf is what [fromPeer] of another broker reads.
@@ -149,7 +149,7 @@ func callerOf(a seb.Access) string {
 	return "key " + strconv.FormatUint(a.Key.ID, 10)
 }
 
-// Shutdown drains h, and waits until requests that other brokers have passed on are answered.
+// Shutdown drains h, and waits until the requests that other brokers have forwarded are answered.
 // An [http.Server] knows nothing of these: call it beside the server's Shutdown.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.Drain()

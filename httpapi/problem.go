@@ -86,55 +86,55 @@ var statuses = map[seb.Code]int{
 // hints say what to do next where the error itself doesn't. A test demands one for
 // every code.
 var hints = map[seb.Code]string{
-	seb.CodeInvalidRequest:       "GET /openapi.yaml says what each request may hold",
+	seb.CodeInvalidRequest:       "GET /openapi.yaml describes each request",
 	seb.CodeInvalidTopicName:     "use 1 to 249 of a-z, A-Z, 0-9, ., _ and -, but not . or ..",
-	seb.CodeTopicNotFound:        "PUT /v1/topics/TOPIC creates it; GET /v1/topics lists those there are",
+	seb.CodeTopicNotFound:        "PUT /v1/topics/TOPIC creates it; GET /v1/topics lists all",
 	seb.CodeTopicExists:          "use it as it is, change it with PATCH or `seb topic update`, or choose another name",
-	seb.CodePartitionNotFound:    "GET /v1/topics/TOPIC or `seb topic show` tells those there are; PATCH or `seb topic update` adds some",
-	seb.CodeTopicRecreated:       "begin anew, at earliest or latest",
+	seb.CodePartitionNotFound:    "GET /v1/topics/TOPIC or `seb topic show` lists them; PATCH or `seb topic update` adds some",
+	seb.CodeTopicRecreated:       "start over, at earliest or latest",
 	seb.CodeOffsetOutOfRange:     "use earliest, latest, or an offset inside",
 	seb.CodeOffsetConflict:       "read what was appended before that offset, and decide anew",
-	seb.CodeRecordTooLarge:       "keep large values elsewhere and append where they are, or have --record-bytes-max of seb serve raised",
+	seb.CodeRecordTooLarge:       "store large values elsewhere and append a reference, or have --record-bytes-max of seb serve raised",
 	seb.CodeRequestTooLarge:      "send the records in several requests, or have --request-bytes-max of seb serve raised",
 	seb.CodeTooManyHeaders:       "send fewer headers with a record, or have --headers-max of seb serve raised",
 	seb.CodeTooManyTopics:        "delete a topic that nobody needs, or have --topics-max of seb serve raised",
 	seb.CodeTooManyPartitions:    "use fewer partitions, or have --partitions-max of seb serve raised",
-	seb.CodeConsumerNotFound:     "PUT /v1/topics/TOPIC/consumers/NAME creates it, and so does a read with it; GET /v1/topics/TOPIC/consumers lists those there are",
-	seb.CodePositionConflict:     "read where the consumer is now; perhaps another reader has its name",
+	seb.CodeConsumerNotFound:     "PUT /v1/topics/TOPIC/consumers/NAME creates it, and so does a read with it; GET /v1/topics/TOPIC/consumers lists all",
+	seb.CodePositionConflict:     "read the consumer's position again; another reader may use its name",
 	seb.CodeTooManyConsumers:     "delete consumers that nobody needs, or have --consumers-max of seb serve raised",
-	seb.CodeQueueNotFound:        "PUT /v1/topics/TOPIC/queues/NAME creates it; GET /v1/topics/TOPIC/queues lists those there are",
+	seb.CodeQueueNotFound:        "PUT /v1/topics/TOPIC/queues/NAME creates it; GET /v1/topics/TOPIC/queues lists all",
 	seb.CodeTooManyQueues:        "delete queues that nobody needs, or have --queues-max of seb serve raised",
-	seb.CodePushNotFound:         "PUT /v1/topics/TOPIC/queues/NAME/push says where to push to",
+	seb.CodePushNotFound:         "PUT /v1/topics/TOPIC/queues/NAME/push sets the URL",
 	seb.CodeLeaseLost:            "another worker may have the record, or has done it: leave it",
-	seb.CodeQueueElsewhere:       "try again after Retry-After seconds, or send the request to the broker at the address that owner has; if this goes on, name addresses where the brokers reach each other, with seb serve --advertise",
-	seb.CodeTooManyDelayed:       "append when the records are due, or have --delayed-max of seb serve raised",
-	seb.CodeUnauthorized:         "send an API key that is good, as Authorization: Bearer KEY",
+	seb.CodeQueueElsewhere:       "try again after Retry-After seconds, or send the request to the address in owner; if this persists, set addresses where the brokers reach each other with seb serve --advertise",
+	seb.CodeTooManyDelayed:       "append once the records are due, or have --delayed-max of seb serve raised",
+	seb.CodeUnauthorized:         "send a valid API key, as Authorization: Bearer KEY",
 	seb.CodeForbidden:            "use a key with that scope for that topic",
-	seb.CodeKeyNotFound:          "list the keys to see which there are",
+	seb.CodeKeyNotFound:          "GET /v1/keys lists all",
 	seb.CodeKeyExists:            "choose another name, or revoke that key first",
 	seb.CodeTooManyKeys:          "revoke keys that nobody uses, or have --keys-max of seb serve raised",
 	seb.CodeOverMemoryBudget:     "try again after Retry-After seconds, with smaller or fewer requests at a time",
 	seb.CodeOverStateBudget:      "delete topics that nobody needs, or have --state-memory of seb serve raised",
 	seb.CodeIdempotencyKeyReused: "use a new key for each append or commit, and the same one only to send the same again",
-	seb.CodeIdempotencyKeysFull:  "go on without a key, or wait: each is forgotten after 24 hours",
-	seb.CodeStoreUnavailable:     "try again after Retry-After seconds; if it goes on, the broker's log says what its store answers",
+	seb.CodeIdempotencyKeysFull:  "send no key, or wait: each key is forgotten after 24 hours",
+	seb.CodeStoreUnavailable:     "try again after Retry-After seconds; if it persists, see the broker's log for the store's errors",
 	seb.CodeStoreUnusable:        "seb doctor says what is wrong with the store",
-	seb.CodeDataLost:             "tell who runs this Seb: the broker's log names the object, seb fsck finds what else is damaged",
-	seb.CodeBrokerStopped:        "tell who runs this Seb: the broker's log says why, docs/trouble.md what to do",
+	seb.CodeDataLost:             "tell the operator: the broker's log names the object, and seb fsck finds all damaged ones",
+	seb.CodeBrokerStopped:        "tell the operator: the broker's log says why, and docs/trouble.md what to do",
 	seb.CodeBrokerClosed:         "send the request to another broker, or to this one when it is back",
-	seb.CodeCanceled:             "send the request again, and wait for its answer",
+	seb.CodeCanceled:             "send the request again, and wait for the response",
 
-	codeRouteNotFound:        "GET /openapi.yaml lists what there is",
+	codeRouteNotFound:        "GET /openapi.yaml lists all paths",
 	codeMethodNotAllowed:     "use a method that the Allow header names",
 	codeNotAcceptable:        "leave the Accept header out, or name a type that this path serves",
 	codeChooseMediaType:      "leave the Accept header out, or name the type that this path serves",
-	codeUnsupportedMediaType: "GET /openapi.yaml says what each request may hold",
+	codeUnsupportedMediaType: "GET /openapi.yaml describes each request",
 	codeUnsupportedEncoding:  "send the body as it is, or as gzip or zstd",
 	codeRequestTimeout:       "send the body without pauses, or a smaller one",
-	codeTooManyAttempts:      "wait, and send an API key that is good",
+	codeTooManyAttempts:      "wait, or send a valid API key",
 	codeCrossOrigin:          "seb serve --allow-origin names the origins whose pages may use it",
-	codeBrokerUnknown:        "brokers prove sessions to each other that their log names: this one is on another bucket, or on a copy of it",
-	codeInternal:             "tell who runs this Seb: the broker's log has it under the id in " + requestIDHeader,
+	codeBrokerUnknown:        "the requesting broker runs on another bucket, or on a copy of this one",
+	codeInternal:             "tell the operator: the broker's log has the error under the id in " + requestIDHeader,
 }
 
 // problem is the body of every error: RFC 9457, and ours.
@@ -164,7 +164,7 @@ type problem struct {
 func problemOf(err error) problem {
 	var e *seb.Error
 	if !errors.As(err, &e) {
-		e = &seb.Error{Code: codeInternal, Detail: "the broker met an error of its own"}
+		e = &seb.Error{Code: codeInternal, Detail: "internal error of the broker"}
 	}
 	status, known := statuses[e.Code]
 	if !known {
@@ -191,7 +191,7 @@ func problemOf(err error) problem {
 	if errors.As(err, &refused) {
 		p.Results, p.Outcome = refused.results, "" // each has its own
 		if n := len(refused.Unwrap()); len(refused.results) > 1 {
-			others := ", the others were taken"
+			others := ", the others were accepted"
 			if n == len(refused.results) {
 				others = ""
 			}
@@ -205,9 +205,9 @@ func problemOf(err error) problem {
 // one, it cuts the connection instead, so that neither a part nor an empty 200 is
 // taken for success. What became of a write is told in any case.
 func (h *Handler) fail(w *response, r *http.Request, err error) {
-	err = ended(w.presence, err)
+	err = ended(w.clientContext, err)
 	p := problemOf(err)
-	gone := w.presence.Err() != nil && errors.Is(err, context.Canceled)
+	gone := w.clientContext.Err() != nil && errors.Is(err, context.Canceled)
 	if w.status != 0 || gone && p.Outcome == "" {
 		w.err = err
 		panic(http.ErrAbortHandler)
@@ -255,10 +255,10 @@ func invalid(hint, format string, args ...any) error {
 }
 
 func errNoRoute(r *http.Request) error {
-	hint := placeHint(r.URL) + "; GET /openapi.yaml lists all there is"
+	hint := placeHint(r.URL) + "; GET /openapi.yaml lists all paths"
 	switch {
 	case !isClean(r.URL):
-		hint = "a part of the path is empty, . or ..: is a name missing? " + hint
+		hint = "a segment of the path is empty, . or ..: is a name missing? " + hint
 	case strings.HasSuffix(r.URL.Path, "/") && r.URL.Path != "/":
 		hint = "leave out the slash at the end; " + hint
 	}
@@ -271,10 +271,10 @@ func placeHint(u *url.URL) string {
 	if len(parts) > 5 && parts[1] == "v1" && parts[2] == "topics" {
 		switch parts[4] {
 		case "consumers":
-			return "a consumer is at /v1/topics/TOPIC/consumers/NAME, and below it are records and commit; GET /v1/topics/TOPIC/consumers lists those there are"
+			return "a consumer is at /v1/topics/TOPIC/consumers/NAME, and below it are records and commit; GET /v1/topics/TOPIC/consumers lists all"
 		case "queues":
 			return "a queue is at /v1/topics/TOPIC/queues/NAME, and below it are receive, ack, nack, extend, dead, dead/redrive, pause, resume, purge, push and push/resume; " +
-				"GET /v1/topics/TOPIC/queues lists those there are"
+				"GET /v1/topics/TOPIC/queues lists all"
 		}
 	}
 	return "topics are under /v1/topics, a topic's records under /v1/topics/TOPIC/records"

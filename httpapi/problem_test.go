@@ -81,7 +81,7 @@ func TestProblemCarriesWhatTheErrorSays(t *testing.T) {
 	h := &Handler{}
 	rec := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
-	w := &response{ResponseWriter: rec, conn: http.NewResponseController(rec), tempo: tempo{time.Second, 1}, request: r, presence: r.Context()}
+	w := &response{ResponseWriter: rec, conn: http.NewResponseController(rec), slowLimit: slowLimit{time.Second, 1}, request: r, clientContext: r.Context()}
 	h.fail(w, r, fmt.Errorf("append: %w", &seb.Error{
 		Code: seb.CodeStoreUnavailable, Detail: "the store is away", Hint: "wait", Outcome: seb.Unknown,
 		RetryAfter: 1500 * time.Millisecond, Limit: 7, Err: errors.New("dial tcp 10.1.2.3: refused"),

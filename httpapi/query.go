@@ -28,7 +28,7 @@ func parseQuery(r *http.Request, known ...string) (query, error) {
 func refuseHeaders(header http.Header, known ...string) error {
 	for name := range header {
 		if strings.HasPrefix(name, "Seb-") && name != requestIDHeader && !slices.Contains(known, name) {
-			return invalid("leave it out; headers of records go with appends", "the header %.100s means nothing here", name)
+			return invalid("leave it out; only appends take headers of records", "the header %.100s has no effect here", name)
 		}
 	}
 	return nil
@@ -61,7 +61,7 @@ func parseValues(r *http.Request, known ...string) (url.Values, error) {
 	}
 	for name := range values {
 		if !slices.Contains(known, name) {
-			hint := "there are none here"
+			hint := "this request takes none"
 			if len(known) > 0 {
 				hint = "known here are " + strings.Join(known, ", ")
 			}
@@ -101,7 +101,7 @@ func (q query) position() (seb.Position, error) {
 	at, timed := q["time"]
 	switch {
 	case given && timed:
-		return seb.Position{}, invalid("leave one of them out", "offset and time both say where to begin")
+		return seb.Position{}, invalid("leave one of them out", "offset and time exclude each other: both say where to begin")
 	case given:
 		return parseOffset(offset)
 	case !timed:
@@ -119,7 +119,7 @@ func parseOffset(s string) (seb.Position, error) {
 	p, err := seb.ParsePosition(s)
 	if _, timeErr := time.Parse(time.RFC3339Nano, s); err != nil || timeErr == nil || s == "" {
 		return seb.Position{}, invalid("use earliest, latest, an offset such as 41, or -10 for the last ten records; time=2026-01-31T12:00:00Z is for times",
-			"offset is %.100q, which is none", s)
+			"invalid offset %.100q", s)
 	}
 	return p, nil
 }

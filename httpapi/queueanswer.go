@@ -57,7 +57,7 @@ func parseAnswer(body []byte, what string, s *answerSpec, more fields) error {
 		return err
 	}
 	if len(s.tokens) == 0 {
-		return invalid(`such as {"tokens":["TOKEN"]}, with those that came with the records`, "there are no tokens")
+		return invalid(`such as {"tokens":["TOKEN"]}, with the tokens of the records`, "there are no tokens")
 	}
 	return nil
 }
@@ -119,10 +119,10 @@ func (h *Handler) extend(w *response, r *http.Request) error {
 	var lease time.Duration
 	if s.lease != nil {
 		if lease = *s.lease; lease == 0 {
-			return invalid("leave it out to have the queue's", "lease is 0s; it must be 1s to 12h")
+			return invalid("leave it out for the queue's", "lease is 0s; it must be 1s to 12h")
 		}
 	}
-	return h.atOwner(w, r, ownerCall{
+	return h.forwardToOwner(w, r, ownerCall{
 		queue: h.queue(r),
 		body:  func() []byte { return s.extension() },
 		here: func() error {

@@ -17,7 +17,7 @@ const (
 	redriveMax  = 10_000
 )
 
-// deadRecords shows records that are parked.
+// deadRecords shows parked records (dead letters).
 func (h *Handler) deadRecords(w *response, r *http.Request) error {
 	q, err := parseQuery(r, "limit", "next")
 	if err != nil {
@@ -60,8 +60,8 @@ func (h *Handler) deadRecords(w *response, r *http.Request) error {
 	return out.endPage(more, func() { out.text(strconv.Quote(placeText(next))) })
 }
 
-// deadMessage adds m as a JSON object. Of a record that can't be read any more there is
-// only where it was.
+// deadMessage adds m as a JSON object. A record that can no longer be read
+// has only its position.
 func (c *chunks) deadMessage(m *seb.DeadMessage) {
 	c.buf = append(c.buf, `{"attempts":`...)
 	c.integer(int64(m.Attempts))
@@ -89,17 +89,17 @@ func parsePlace(s string) (p seb.Place, _ error) {
 	n, err := strconv.ParseUint(partition, 10, 31)
 	o, err2 := strconv.ParseUint(offset, 10, 63)
 	if err != nil || err2 != nil {
-		return p, invalid("send back what the answer before had as next, such as 0:41", "invalid next %.100q", s)
+		return p, invalid("send the value of next from the previous answer, such as 0:41", "invalid next %.100q", s)
 	}
 	return seb.Place{Partition: int32(n), Offset: seb.Offset(o)}, nil
 }
 
-// redrive takes parked records back to work.
+// redrive hands dead letters (parked records) out again.
 func (h *Handler) redrive(w *response, r *http.Request) error {
 	if _, err := parseQuery(r); err != nil {
 		return err
 	}
-	body, err := h.readSpec(w, r, queueBodyBytesMax, "name fewer records at a time, or none to redrive all")
+	body, err := h.readSpec(w, r, queueBodyBytesMax, "name fewer records, or none to redrive all")
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func parseRedrive(body []byte) (o seb.RedriveOptions, _ error) {
 	case named && len(o.Places) == 0:
 		return o, invalid("leave records out to redrive all", "records is an empty list")
 	case named && limit != nil:
-		return o, invalid("leave one of them out", "records and limit both say how many")
+		return o, invalid("leave one of them out", "records and limit exclude each other")
 	case limit != nil:
 		o.Limit = *limit
 	}

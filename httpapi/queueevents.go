@@ -19,24 +19,24 @@ const (
 	inFlightDefault = 10
 	// queueStreamPause is the least time between two tries to reach the owner of a queue.
 	queueStreamPause = time.Second
-	// partingQuiet is how long nothing must come from the owner before a stream that it passes
-	// on gives way: what was under way then is not leased to nobody.
+	// partingQuiet is how long the owner must be silent before a relayed stream gives way, so
+	// that a record under way is not leased to a worker that is gone.
 	partingQuiet = 50 * time.Millisecond
 )
 
-// queueStream is an answer that hands a queue's records to one worker, for as long as that
-// stays. It lasts longer than the queue's owner: the broker that the worker has chosen
-// passes the owner's stream on, and when that ends, the next one's, or its own.
+// queueStream is an answer that hands a queue's records to one worker, for as long as the
+// worker stays. It outlives the queue's owner: the broker that the worker has chosen relays
+// the owner's stream, and when that ends, the next owner's, or hands out itself.
 type queueStream struct {
 	eventWriter
 	r         *http.Request
 	queue     *seb.Queue
 	spec      receiveSpec
-	forwarded bool         // another broker passes it on
+	forwarded bool         // another broker relays it
 	passed    eventsPassed // of the owner's stream
 	told      error        // what the relayed stream ended with, if that was not the owner's end
 	over      bool         // there is nothing more to say
-	buf       *buffer      // to pass the owner's stream on; nil if this broker is the owner
+	buf       *buffer      // to relay the owner's stream; nil if this broker is the owner
 }
 
 // receiveEvents answers with a stream of server-sent events, an event per record that is
@@ -48,11 +48,11 @@ func (h *Handler) receiveEvents(w *response, r *http.Request) error {
 	}
 	if !namesEvents(r.Header.Values("Accept")) {
 		return &seb.Error{
-			Code: codeNotAcceptable, Detail: "a GET hands out records only to those who ask for " + typeEvents + " by name",
+			Code: codeNotAcceptable, Detail: "a GET hands out records only with Accept: " + typeEvents,
 			Hint: "send Accept: " + typeEvents + ", or POST for an answer that ends",
 		}
 	}
-	if err := h.origins.checkEffect(r); err != nil {
+	if err := h.cors.checkEffect(r); err != nil {
 		return err
 	}
 	s := &queueStream{eventWriter: eventWriter{h: h, w: w, began: time.Now()}, r: r, queue: h.queue(r), spec: spec}
@@ -66,7 +66,7 @@ func (h *Handler) receiveEvents(w *response, r *http.Request) error {
 	if s.forwarded, err = h.takeForwarded(w, r, s.queue); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(w.presence)
+	ctx, cancel := context.WithCancel(w.clientContext)
 	defer cancel()
 	defer context.AfterFunc(h.draining, cancel)()
 	h.metrics.streams.Inc()
@@ -97,7 +97,7 @@ func parseReceiveEvents(r *http.Request) (s receiveSpec, err error) {
 		return s, err
 	}
 	if _, given := q["lease"]; given && s.lease < leaseMin {
-		return s, invalid("leave it out to have the queue's", "lease is %v; it must be 1s to 12h", s.lease)
+		return s, invalid("leave it out for the queue's", "lease is %v; it must be 1s to 12h", s.lease)
 	}
 	s.max, s.maxBytes = min(int(most), burstBytesMin/burstRecordBytes), burstBytesMin
 	s.inFlight, err = seb.NewInFlight(int(most))
@@ -139,7 +139,7 @@ func (s *queueStream) ended(ctx context.Context, err error) error {
 		return s.end()
 	case s.passed.within: // what follows would seem to be of the same event
 		return errors.Join(errors.New("the owner's stream broke off within an event"), err)
-	case s.w.status == 0 && s.w.presence.Err() != nil:
+	case s.w.status == 0 && s.w.clientContext.Err() != nil:
 		return err
 	case seb.CodeOf(cause) == seb.CodeUnauthorized:
 		return s.fail(cause) // the key was revoked, or its time is up
@@ -159,7 +159,7 @@ func (s *queueStream) goOn(ctx context.Context, err error, took time.Duration) e
 	case !errors.As(err, &e):
 		return err
 	case e.Code == seb.CodeQueueElsewhere || e.Code == seb.CodeBrokerClosed:
-		s.over = true // another broker serves who comes back
+		s.over = true // another broker serves a worker that comes back
 		return s.end()
 	case e.RetryAfter == 0:
 		s.over = true
@@ -181,7 +181,7 @@ func (s *queueStream) start() error {
 }
 
 // hereOrReady is here, and makes ready to pass the owner's stream on if that is another
-// broker: what it hands out to who then has no memory for it would be leased to nobody.
+// broker: what it hands out to a broker without memory for it would be leased to nobody.
 func (s *queueStream) hereOrReady(ctx context.Context) error {
 	s.freeBuffer() // the owner may have been asked in vain
 	err := s.here(ctx)
@@ -253,8 +253,8 @@ func (s *queueStream) hand(ctx context.Context, messages []seb.Message) error {
 	return s.flushed()
 }
 
-// relay passes on what the owner sends until that ends. How it ends is no error, and no
-// reason to take the owner's place: it is asked again.
+// relay copies the owner's stream until it ends. Its end is not an error, and no reason to
+// take the queue over: the owner is asked again.
 func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != typeEvents {
 		s.told = s.relayProblem(resp, silence)
@@ -266,7 +266,7 @@ func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 	s.passed = eventsPassed{}
 	for {
 		quiet := bodySignMax
-		parting := !s.passed.within && s.placeWanted(s.w.presence)
+		parting := !s.passed.within && s.placeWanted(s.w.clientContext)
 		if parting {
 			quiet = partingQuiet
 		}
@@ -285,11 +285,11 @@ func (s *queueStream) relay(resp *http.Response, silence *time.Timer) {
 	}
 }
 
-// relayProblem passes on why the owner has no stream for the worker, or returns it where
-// the answer has begun.
+// relayProblem answers with the owner's refusal of a stream, or returns it if the answer has
+// begun.
 func (s *queueStream) relayProblem(resp *http.Response, silence *time.Timer) error {
 	if s.w.status == 0 {
-		err := passBack(s.w, resp, silence)
+		err := returnResponse(s.w, resp, silence)
 		s.over = err == nil
 		return err
 	}
@@ -299,7 +299,7 @@ func (s *queueStream) relayProblem(resp *http.Response, silence *time.Timer) err
 	}
 	var p problem
 	if err := json.Unmarshal(text, &p); err != nil {
-		return fmt.Errorf("read why the owner has no stream: %w", err)
+		return fmt.Errorf("read the owner's refusal: %w", err)
 	}
 	e := &seb.Error{Code: p.Code, Detail: p.Detail, Hint: p.Hint}
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil { // else it is for good

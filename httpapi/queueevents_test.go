@@ -306,7 +306,7 @@ func TestMessagesThatWereNotWrittenGoBack(t *testing.T) {
 		t.Fatalf("received %d: %v", len(ms), err)
 	}
 	rw := &breakingWriter{httptest.NewRecorder(), 3} // the head of the stream, and two messages
-	w := &response{ResponseWriter: rw, conn: http.NewResponseController(rw), tempo: s.handler.tempo}
+	w := &response{ResponseWriter: rw, conn: http.NewResponseController(rw), slowLimit: s.handler.slowLimit}
 	stream := &queueStream{eventWriter: eventWriter{h: s.handler, w: w}, r: httptest.NewRequestWithContext(t.Context(), "GET", "/", nil), queue: q}
 	if err := stream.hand(t.Context(), ms); err == nil {
 		t.Error("there was no error")

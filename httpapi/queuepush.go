@@ -75,7 +75,7 @@ func (h *Handler) putPush(w *response, r *http.Request) error {
 func hostOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
-		return "a URL that is none"
+		return "an invalid URL"
 	}
 	return u.Scheme + "://" + u.Host
 }

@@ -58,7 +58,7 @@ func parseReceive(body []byte) (receiveSpec, error) {
 	}
 	if lease != nil {
 		if s.lease = *lease; s.lease == 0 {
-			return s, invalid("leave it out to have the queue's", "lease is 0s; it must be 1s to 12h")
+			return s, invalid("leave it out for the queue's", "lease is 0s; it must be 1s to 12h")
 		}
 	}
 	return s, nil
@@ -106,10 +106,10 @@ func (h *Handler) receive(w *response, r *http.Request) error {
 			return writeResults(w, spec.done, time.Time{}, err)
 		}
 		w.reads = true
-		spec.done = nil // who waits holds nothing
+		spec.done = nil // a waiting receiver holds nothing
 	}
 	signs := r.Header.Get(forwardedHeader) != ""
-	return h.atOwner(w, r, ownerCall{
+	return h.forwardToOwner(w, r, ownerCall{
 		queue: h.queue(r),
 		waits: spec.wait > 0,
 		body: func() []byte {
@@ -161,8 +161,8 @@ func writeMessages(w *response, messages []seb.Message) error {
 
 // take receives messages, with the memory that they take reserved until release is
 // called. While it waits for the first of them it holds none, and like reads, and unlike
-// what changes something, it ends with its sender's access. With signs, it shows who has
-// passed the request on that it goes on waiting.
+// what changes something, it ends with its sender's access. With signs, it tells the
+// forwarding broker that it still waits.
 func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline time.Time, signs bool) (messages []seb.Message, release func(), err error) {
 	messages, release, err = h.takeWithin(r.Context(), w, h.queue(r), spec, 0)
 	for {
@@ -175,16 +175,16 @@ func (h *Handler) take(w *response, r *http.Request, spec receiveSpec, deadline 
 			w.sign()
 			wait = min(wait, signInterval)
 		}
-		err = h.untilDrained(w.presence, func(ctx context.Context) error {
+		err = h.untilDrained(w.clientContext, func(ctx context.Context) error {
 			messages, release, err = h.takeWithin(ctx, w, h.queue(r), spec, wait)
 			return err
 		})
-		if len(messages) > 0 && w.presence.Err() != nil { // nobody will see them
+		if len(messages) > 0 && w.clientContext.Err() != nil { // nobody will see them
 			release()
 			if err := h.queue(r).Return(messages); err != nil {
 				return nil, nil, err
 			}
-			return nil, nil, context.Cause(w.presence)
+			return nil, nil, context.Cause(w.clientContext)
 		}
 	}
 	return messages, release, err

@@ -334,7 +334,7 @@ func TestDrainEndsReceives(t *testing.T) {
 	})
 }
 
-// A receive that waits for memory for a large record is answered as any other when the handler drains.
+// A receive that waits for memory for a large record is answered as any other when the broker is shutting down.
 func TestDrainEndsReceiveThatWaitsForMemory(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.createOrders(1)

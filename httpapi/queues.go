@@ -129,7 +129,7 @@ func (h *Handler) describe(w *response, r *http.Request) (q seb.QueueInfo, answe
 	}
 	if !q.Exact && q.Owner != "" && q.Session != (seb.SessionKey{}) && !forwarded {
 		owner := &seb.Error{Code: seb.CodeQueueElsewhere, Address: q.Owner, Session: q.Session, Epoch: q.Epoch}
-		_, err := h.passOn(w, r, owner, ownerCall{queue: h.queue(r), body: func() []byte { return nil }})
+		_, err := h.forward(w, r, owner, ownerCall{queue: h.queue(r), body: func() []byte { return nil }})
 		if err == nil || w.status != 0 {
 			return q, true, err
 		}

@@ -49,7 +49,7 @@ func (s *queueSpec) backoff(j *jsonReader, name string) error {
 	from, err := time.ParseDuration(least)
 	to, err2 := time.ParseDuration(most)
 	if err != nil || err2 != nil || strings.HasPrefix(most, ".") { // three dots and an hour would be six minutes
-		return invalid("such as 1s..1h, or 10s if it is always the same", "backoff is %.100q; it must be the shortest and the longest time", text)
+		return invalid("such as 1s..1h, or 10s for a constant time", "invalid backoff %.100q: it must be the shortest and the longest time", text)
 	}
 	s.update.BackoffMin, s.update.BackoffMax = &from, &to
 	return nil
@@ -84,7 +84,7 @@ func (s *queueSpec) begin(j *jsonReader, name string) error {
 			return err
 		})
 		if err == nil && !given {
-			err = invalid(hint, "from holds no offset")
+			err = invalid(hint, "from has no offset")
 		}
 		return err
 	}

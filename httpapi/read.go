@@ -142,7 +142,7 @@ func (h *Handler) fetch(w *response, r *http.Request, spec readSpec) (_ seb.Fetc
 		if _, named := spec.from.Offset(); !named {
 			spec.from = seb.AtOrAfter(found.Next)
 		}
-		if err := h.waitFor(w.presence, topic, spec, wait); err != nil {
+		if err := h.waitFor(w.clientContext, topic, spec, wait); err != nil {
 			return seb.Fetched{}, nil, err // to return found would keep it meanwhile
 		}
 	}
@@ -195,7 +195,7 @@ func (h *Handler) waitFor(ctx context.Context, topic string, spec readSpec, wait
 	})
 }
 
-// untilDrained waits, no longer than until the handler drains: the answer then is what
+// untilDrained waits, no longer than until the broker is shutting down: the answer then is what
 // there is.
 func (h *Handler) untilDrained(ctx context.Context, wait func(context.Context) error) error {
 	waiting, cancel := context.WithCancel(ctx)

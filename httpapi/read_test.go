@@ -218,7 +218,7 @@ func TestReadRefusals(t *testing.T) {
 		{"no time", ordersPath + "?time=yesterday", "", 400, seb.CodeInvalidRequest, "yesterday"},
 		{"an empty time", ordersPath + "?time=", "", 400, seb.CodeInvalidRequest, "time"},
 		{"a time as an offset", ordersPath + "?offset=2026-01-31T12:00:00Z", "", 400, seb.CodeInvalidRequest, "time="},
-		{"an empty offset", ordersPath + "?offset=", "", 400, seb.CodeInvalidRequest, "offset is"},
+		{"an empty offset", ordersPath + "?offset=", "", 400, seb.CodeInvalidRequest, "invalid offset"},
 		{"a date", ordersPath + "?time=2026-01-31", "", 400, seb.CodeInvalidRequest, "RFC 3339"},
 		{"a time before 1970", ordersPath + "?time=1969-12-31T23:59:59Z", "", 400, seb.CodeInvalidRequest, "1970"},
 		{"a time with a bare plus", ordersPath + "?time=2026-01-31T12:00:00+01:00", "", 400, seb.CodeInvalidRequest, "time"},

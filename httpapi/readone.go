@@ -24,7 +24,7 @@ func (h *Handler) readRecord(w *response, r *http.Request) error {
 	}
 	offset, err := strconv.ParseInt(r.PathValue("offset"), 10, 64)
 	if err != nil || offset < 0 {
-		return invalid("", "%q is no offset, such as 41", r.PathValue("offset"))
+		return invalid("", "invalid offset %q: it must be a number, such as 41", r.PathValue("offset"))
 	}
 	// A cache that asks whether its copy still stands is to be told what the log
 	// says now: describing the topic makes the broker look.

@@ -148,7 +148,7 @@ func (h *Handler) patchTopic(w *response, r *http.Request) error {
 		return err
 	}
 	if spec == (seb.TopicUpdate{}) {
-		return invalid(`send {"partitions":4} to have four, or {"config":{"retention":"168h"}} to store a retention, which this version does not act upon: nothing is deleted`, "the body says nothing to change")
+		return invalid(`send {"partitions":4} to have four, or {"config":{"retention":"168h"}} to store a retention (this version does not apply it: nothing is deleted)`, "the body names nothing to change")
 	}
 	release, err := h.reserveTopic(w, r, seb.PartitionBytes, wantedPartitions(spec, h.limits.Partitions))
 	if err != nil {
@@ -196,7 +196,7 @@ func deadLettersWarning(topic string, users []seb.QueueName) string {
 	if more := len(users) - 1; more > 0 {
 		which += fmt.Sprintf(", and %d more", more)
 	}
-	return fmt.Sprintf("%s is still the dead-letter topic of %s: the next dead letter creates it again, or has no copy if appends create no topics; change the queue's dead_letter_topic", topic, which)
+	return fmt.Sprintf("%s is still the dead-letter topic of %s: the next dead letter creates it again, or is not copied if appends create no topics; change the queue's dead_letter_topic", topic, which)
 }
 
 // deleteRecords moves the start of a partition. Both parameters have to be
@@ -207,7 +207,7 @@ func (h *Handler) deleteRecords(w *response, r *http.Request) error {
 		return err
 	}
 	if q["partition"] == "" || q["before"] == "" {
-		return invalid("such as ?partition=0&before=41, which keeps offset 41 and what follows", "partition and before have to be given")
+		return invalid("such as ?partition=0&before=41, which keeps offset 41 and what follows", "partition and before are required")
 	}
 	partition, err := q.partition(0)
 	if err != nil {
@@ -282,7 +282,7 @@ func (j *jsonReader) topicConfig(spec *seb.TopicUpdate) error {
 				return err
 			}
 			if *spec.Retention, err = time.ParseDuration(string(s)); err != nil {
-				return invalid("such as 168h; null for none", "the retention %q is not a duration", s)
+				return invalid("such as 168h; null for none", "invalid retention %q", s)
 			}
 			return nil
 		case "retention_bytes":

@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// checkAdvertise refuses what is no address of a broker.
+// checkAdvertise refuses an invalid address of a broker.
 func (c *serveCmd) checkAdvertise() error {
 	if c.Advertise == "" {
 		return nil
 	}
 	u, err := url.Parse(c.Advertise)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || !leadsToBroker(u) || c.Advertise != u.Scheme+"://"+u.Host {
-		return usageError{hinted(fmt.Errorf("--advertise %q is no address of a broker", c.Advertise), "write scheme, host and port alone, such as http://10.0.0.5:51313")}
+		return usageError{hinted(fmt.Errorf("invalid --advertise %q", c.Advertise), "write scheme, host and port alone, such as http://10.0.0.5:51313")}
 	}
 	return nil
 }
@@ -30,8 +30,8 @@ func leadsToBroker(u *url.URL) bool {
 	return u.Hostname() != "" && !net.ParseIP(u.Hostname()).IsUnspecified() && err == nil
 }
 
-// advertised returns where other brokers reach this one, "" if that isn't known: an address
-// of this machine alone would lead those on others to themselves.
+// advertised returns where other brokers reach this one, "" if that isn't known: a loopback
+// address would lead brokers on other machines to themselves.
 func (c *serveCmd) advertised(listening net.Addr) string {
 	tcp, ok := listening.(*net.TCPAddr)
 	if c.Advertise != "" {
@@ -53,10 +53,9 @@ func (c *serveCmd) advertisedHost() string {
 	return host
 }
 
-// peerConfig is how other brokers are reached whose address is https, before they prove
-// their sessions to each other within that: they are believed if they have a certificate of one
-// of the system's authorities, or of those that stand in this one's own file. They are shown
-// none, since --tls-client-ca is for clients.
+// peerConfig is the TLS configuration for brokers whose address is https; they prove their
+// sessions within that connection. It trusts the system's authorities and those in this
+// broker's own file, and presents no certificate, since --tls-client-ca is for clients.
 func (f tlsFlags) peerConfig(secure *tls.Config) *tls.Config {
 	if secure == nil {
 		return nil // the system's roots

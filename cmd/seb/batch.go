@@ -22,7 +22,7 @@ const (
 	secondsPerMonth = 30 * 24 * 3600
 )
 
-// linger is how long a timed batch gathers unless told otherwise: a directory
+// linger is how long a timed batch waits for more by default: a directory
 // costs nothing but fsyncs, S3 money per request.
 func (k storeKind) linger() time.Duration {
 	if k == kindS3 {

@@ -21,8 +21,8 @@ func (billCmd) Help() string {
     seb bill --server http://broker.example:51313
     seb bill --output json | jq .month.total
 
-Shows what the broker's requests to its store cost since its start, what the log keeps there, and what a month of 30
-days comes to if it goes on like that. The broker counts its own requests: with more brokers on one bucket, add up
+Shows what the broker's requests to its store cost since its start, what the log keeps there, and what 30 days
+cost at this rate. The broker counts its own requests: with more brokers on one bucket, add up
 their requests, and count the storage once. The prices are those of the store's provider if the broker knows it, else
 what seb serve --prices says. It is an estimate: the provider's bill is what counts.`
 }
@@ -104,7 +104,7 @@ func (c *costInfo) print(t *printer, when string) {
 	}
 }
 
-// dollars writes cents, and of less than one as much as says something.
+// dollars writes cents, and smaller amounts with as many digits as needed.
 func dollars(d float64) string {
 	switch {
 	case d == 0 || d >= 0.01:

@@ -63,7 +63,7 @@ func (f serverFlag) apiKey() (string, error) {
 	}
 	key = strings.TrimSpace(key)
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", usage(errors.New("the API key has characters that no key has; is it the right file?"))
+		return "", usage(errors.New("the API key has characters that no API key can have; is it the right file?"))
 	}
 	return key, nil
 }
@@ -79,7 +79,7 @@ type client struct {
 func (f serverFlag) client() (*client, error) {
 	base, err := url.Parse(f.Server)
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
-		return nil, usage(fmt.Errorf("--server: %q is no http:// or https:// URL", f.Server))
+		return nil, usage(fmt.Errorf("invalid --server %q: it must be an http:// or https:// URL", f.Server))
 	}
 	key, err := f.apiKey()
 	if err != nil {
@@ -178,21 +178,21 @@ func (c *client) exchange(ctx context.Context, method, u string, body, answer an
 	return res.StatusCode, res.Header, nil
 }
 
-// unsure says in err, if the request was to change something, that it may have.
+// unsure adds to the err of a request that changes something that it may have done so.
 func (c *client) unsure(method, u string, err error) error {
 	if _, outcome := retryable(err); method == http.MethodGet || outcome != seb.Unknown {
 		return err
 	}
-	look := "look with `seb topic list` or `seb topic show` before you try again"
+	check := "check with `seb topic list` or `seb topic show` before you try again"
 	switch {
 	case strings.Contains(u, "/consumers/"):
-		look = "look with `seb consumer show` before you try again"
+		check = "check with `seb consumer show` before you try again"
 	case strings.Contains(u, "/queues/"):
-		look = "look with `seb queue show` before you try again"
+		check = "check with `seb queue show` before you try again"
 	case strings.HasPrefix(u, c.url(nil, "keys")):
-		look = "look with `seb key list`, with --store if that needs a key, and revoke a key that was made but never shown"
+		check = "check with `seb key list` (with --store if you have no other key), and revoke a key that was created but never shown"
 	}
-	return codedError{hinted(err, "it may have been done all the same: "+look), exitUnknown}
+	return codedError{hinted(err, "it may have been carried out: "+check), exitUnknown}
 }
 
 // transportError is a request that got no answer. unsent tells that it never
@@ -213,11 +213,11 @@ func unanswered(base *url.URL, err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
 		err = hinted(fmt.Errorf("no broker answers at %s: %w", base, err),
-			"start one with `seb serve`, or say where it is with --server or SEB_SERVER")
+			"start one with `seb serve`, or give its URL with --server or SEB_SERVER")
 		return transportError{err, true}
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) {
-		return transportError{hinted(fmt.Errorf("%s speaks no HTTPS: %w", base, err), "write http:// in --server or SEB_SERVER"), true}
+		return transportError{hinted(fmt.Errorf("%s does not speak HTTPS: %w", base, err), "write http:// in --server or SEB_SERVER"), true}
 	}
 	if isUntrusted(err) {
 		return transportError{hinted(fmt.Errorf("%s can't be trusted: %w", base, err), "name the authority that signed its certificate with --ca or SEB_CA"), true}
@@ -229,12 +229,12 @@ func unanswered(base *url.URL, err error) error {
 // before anything was sent to it.
 func isUntrusted(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
 
-// refusal is err, a broker's, unless the server let nothing through to a broker
-// because it expects HTTPS: Go's says so in a line of text.
+// refusal is a broker's err, unless the server refused the request because it expects HTTPS,
+// which Go's server says in a line of text.
 func (c *client) refusal(err error) error {
 	var e *apiError
 	if c.base.Scheme == "http" && errors.As(err, &e) && e.Code == "" && strings.HasSuffix(e.Detail, "to an HTTPS server.") {
-		return transportError{hinted(fmt.Errorf("%s speaks nothing but HTTPS: %w", c.base, http.ErrSchemeMismatch),
+		return transportError{hinted(fmt.Errorf("%s speaks HTTPS only: %w", c.base, http.ErrSchemeMismatch),
 			"write https:// in --server or SEB_SERVER"), true}
 	}
 	return err
@@ -263,7 +263,7 @@ func (e *apiError) Error() string {
 	}
 }
 
-// readProblem reads an error answer, whoever wrote it: a proxy's may be HTML.
+// readProblem reads an error answer, also a proxy's, which may be HTML.
 func readProblem(res *http.Response) error {
 	e := &apiError{}
 	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
@@ -287,8 +287,8 @@ func readProblem(res *http.Response) error {
 	return e
 }
 
-// plainLine returns what a server says that is no broker, such as one that
-// speaks HTTPS to who does not, if it is a line of text.
+// plainLine returns the message of a server that is not a broker, such as one that expects
+// HTTPS, if it is a line of text.
 func plainLine(body []byte) string {
 	s := string(bytes.TrimSpace(body))
 	if len(s) > plainLineMax || strings.HasPrefix(s, "<") || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -297,8 +297,8 @@ func plainLine(body []byte) string {
 	return s
 }
 
-// retryable tells whether asking again may help, and what became of the
-// request: a server that refused it without saying so may have let it through.
+// retryable tells whether asking again may help, and the outcome of the request: a server
+// that refused it without saying so may have carried it out.
 func retryable(err error) (retry bool, outcome seb.Outcome) {
 	var t transportError
 	if errors.As(err, &t) {

@@ -115,7 +115,7 @@ type commandLine struct {
 }
 
 // parseLine follows words down the commands. What it doesn't know it takes for
-// an argument: whoever types is not done yet.
+// an argument: the line is not complete yet.
 func parseLine(root *kong.Node, words []string) commandLine {
 	l := commandLine{command: root}
 	for _, word := range words[:len(words)-1] {

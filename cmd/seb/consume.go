@@ -19,7 +19,7 @@ type consumeCmd struct {
 	Topic     string `arg:"" type:"topic" help:"Name of the topic."`
 	Partition string `default:"all" placeholder:"N" help:"Partition to read (default ${default}, one after the other; with --follow at the same time)."`
 	From      string `placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago (default: earliest)."`
-	Consumer  string `placeholder:"NAME" help:"Begin where the consumer of this name is, and commit what was written, so that the next call goes on behind it (default: none)."`
+	Consumer  string `placeholder:"NAME" help:"Begin at the position of the consumer of this name, and commit what was written, so that the next call continues after it (default: none)."`
 	Follow    bool   `short:"f" help:"Wait for records to come instead of stopping at the end."`
 	Limit     int64  `placeholder:"N" help:"Stop after N records (default: no limit)."`
 	Raw       bool   `help:"Write control characters to a terminal as they are (default: escaped, such as \\x1b)."`
@@ -38,9 +38,9 @@ its name by then.
 On a terminal, control characters are shown escaped, such as \x1b; --raw writes them as they are. Files and pipes get
 records as they are in any case.
 
-With --consumer it begins where the consumer of that name is, which it makes, at the beginning, if there is none, and
-commits what the output took, after it did: each record is written at least once, whatever is killed. See seb consumer
-for where it is. If somebody else moves the consumer meanwhile, it ends with exit code 4.
+With --consumer it begins at the consumer's position, and commits a record after the output took it: each record is
+written at least once, whatever is killed. A consumer that does not exist is created, at the beginning. seb consumer
+shows its position. If somebody else moves the consumer meanwhile, seb consume ends with exit code 4.
 
 Examples:
 
@@ -55,8 +55,7 @@ Examples:
 ` + formatsHelp
 }
 
-// Run writes records until the end, the limit, an interrupt, or until nobody
-// reads its output any more.
+// Run writes records until the end, the limit, an interrupt, or until its output is closed.
 func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	broker, err := c.client()
 	if err != nil {
@@ -70,17 +69,17 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	if isTerminal(std.out) && !c.Raw {
 		form = form.visible()
 	}
-	r := &copier{
+	r := &topicReader{
 		cmd: c, broker: broker, form: form, from: from, warn: std.err, lookEvery: lookEvery,
 		out: bufio.NewWriterSize(fileOf(std.out), 64<<10), progress: newProgress(std.err, 0),
 	}
 	if c.Consumer != "" {
-		r.keeper = newKeeper(broker, c.Topic, c.Consumer)
+		r.committer = newPositionCommitter(broker, c.Topic, c.Consumer)
 	}
 	if c.Follow || isTerminal(std.out) {
 		r.progress.w = nil // it would stand between the records
 	}
-	err = r.copyAll(ctx)
+	err = r.readAll(ctx)
 	r.progress.clear()
 	switch {
 	case err == nil || nobodyReads(err):
@@ -94,12 +93,12 @@ func (c *consumeCmd) Run(ctx context.Context, std streams) error {
 	return c.explain(fmt.Errorf("consume %s: %w", c.Topic, err), r)
 }
 
-// explain adds to an error how far r came, and how to go on.
-func (c *consumeCmd) explain(err error, r *copier) error {
+// explain adds to an error how far r came, and how to continue.
+func (c *consumeCmd) explain(err error, r *topicReader) error {
 	var refusal *apiError
 	goOn := "go on with " + r.positions()
 	if c.Consumer != "" {
-		goOn = "the same command goes on behind those that were committed"
+		goOn = "the same command continues after the committed ones"
 	}
 	switch {
 	case errors.As(err, &refusal) && refusal.Code == seb.CodeTopicNotFound: // positions are of the topic that is gone
@@ -107,16 +106,16 @@ func (c *consumeCmd) explain(err error, r *copier) error {
 			err = hinted(err, fmt.Sprintf("%d records were written; the topic was deleted meanwhile", r.written))
 		}
 	case refusal != nil && refusal.Code == seb.CodeTopicRecreated:
-		err = hinted(err, fmt.Sprintf("%d records were written, all of the topic that was deleted; nothing of the new one was read: begin anew", r.written))
+		err = hinted(err, fmt.Sprintf("%d records were written, all of the deleted topic; none of the new one was read: start again", r.written))
 	case refusal != nil && refusal.Code == seb.CodePositionConflict:
-		err = hinted(err, fmt.Sprintf("%d records were written; it was reset, or another reader has its name: look with `seb consumer show %s %s`", r.written, c.Topic, c.Consumer))
+		err = hinted(err, fmt.Sprintf("%d records were written; it was reset, or another reader uses its name: check with `seb consumer show %s %s`", r.written, c.Topic, c.Consumer))
 	case refusal != nil && refusal.Code == seb.CodeOffsetOutOfRange && c.Consumer != "":
-		err = hinted(err, fmt.Sprintf("%d records were written; what follows was deleted before it was read: go on without it by `seb consumer reset %s %s --from earliest`, or elsewhere",
+		err = hinted(err, fmt.Sprintf("%d records were written; the next records were deleted before they were read: skip them with `seb consumer reset %s %s --from earliest`, or choose another position",
 			r.written, c.Topic, c.Consumer))
 	case errors.As(err, new(outputError)) && c.Consumer != "":
-		err = hinted(err, fmt.Sprintf("%d records were written, then perhaps some more, and a part of one; %s", r.written, goOn))
+		err = hinted(err, fmt.Sprintf("%d records were written, then perhaps more, and a part of one; %s", r.written, goOn))
 	case errors.As(err, new(outputError)):
-		err = hinted(err, fmt.Sprintf("%d records were written, then perhaps some more, and a part of one; what follows the %[1]d begins at %s",
+		err = hinted(err, fmt.Sprintf("%d records were written, then perhaps more, and a part of one; after the %[1]d, continue at %s",
 			r.written, r.positions()))
 	case r.written > 0:
 		goOn = fmt.Sprintf("%d records were written; %s", r.written, goOn)
@@ -131,7 +130,7 @@ func (c *consumeCmd) explain(err error, r *copier) error {
 // check refuses flags that make no sense, and returns where to begin.
 func (c *consumeCmd) check(now time.Time) (from url.Values, err error) {
 	if c.Output != nil {
-		return nil, usageError{hinted(errors.New("consume has no --output: what it writes is records"), "choose their form with --format, such as --format json")}
+		return nil, usageError{hinted(errors.New("consume has no --output: it writes records"), "choose their form with --format, such as --format json")}
 	}
 	if err := c.checkFormat(); err != nil {
 		return nil, err
@@ -140,10 +139,10 @@ func (c *consumeCmd) check(now time.Time) (from url.Values, err error) {
 		return nil, usage(errors.New("--limit must be at least 0"))
 	}
 	if n, err := strconv.ParseInt(c.Partition, 10, 32); c.Partition != "all" && (err != nil || n < 0) {
-		return nil, usage(fmt.Errorf("--partition %q is neither a number nor all", c.Partition))
+		return nil, usage(fmt.Errorf("invalid --partition %q: it must be a number or all", c.Partition))
 	}
 	if c.From != "" && c.Consumer != "" {
-		return nil, usageError{hinted(errors.New("--from and --consumer both say where to begin"),
+		return nil, usageError{hinted(errors.New("--from and --consumer exclude each other: both say where to begin"),
 			fmt.Sprintf("leave one out; `seb consumer reset %s %s --from %s` moves the consumer", c.Topic, c.Consumer, c.From))}
 	}
 	if c.From == "" {
@@ -165,7 +164,7 @@ func parsePosition(from string, now time.Time) (url.Values, error) {
 		if _, err := seb.ParsePosition(from); err == nil && from != "" {
 			return url.Values{"offset": {from}}, nil
 		}
-		return nil, usageError{hinted(fmt.Errorf("--from: %q is no position", from),
+		return nil, usageError{hinted(fmt.Errorf("invalid --from %q", from),
 			"use earliest, latest, an offset such as 41, -10 for the last ten records, a time with its zone such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or 1h for an hour ago")}
 	}
 	return url.Values{"time": {at.UTC().Format(time.RFC3339Nano)}}, nil

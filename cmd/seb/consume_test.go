@@ -315,9 +315,9 @@ func TestConsumeCountsWhatTheOutputTook(t *testing.T) {
 		room int
 		want string
 	}{
-		"nothing":   {0, "0 records were written, then perhaps some more, and a part of one; what follows the 0 begins at --from 0\n"},
-		"a buffer":  {64 << 10, "0 records were written, then perhaps some more, and a part of one; what follows the 0 begins at --from 0\n"},
-		"an answer": {150000, "20000 records were written, then perhaps some more, and a part of one; what follows the 20000 begins at --from 20000\n"},
+		"nothing":   {0, "0 records were written, then perhaps more, and a part of one; after the 0, continue at --from 0\n"},
+		"a buffer":  {64 << 10, "0 records were written, then perhaps more, and a part of one; after the 0, continue at --from 0\n"},
+		"an answer": {150000, "20000 records were written, then perhaps more, and a part of one; after the 20000, continue at --from 20000\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := newFakeLog(t, &fakeLog{records: records, perFetch: 20000})
@@ -398,7 +398,7 @@ func TestConsumeEndsWhenItsTopicIsRecreated(t *testing.T) {
 			})
 			cmd := append([]string{"consume", "orders", "--server", server, "--limit", "4"}, strings.Fields(test.flags)...)
 			r := runSeb(t, nil, cmd...)
-			r.want(t, exitRefused, "topic_recreated", "2 records were written, all of the topic that was deleted", "begin anew")
+			r.want(t, exitRefused, "topic_recreated", "2 records were written, all of the deleted topic", "start again")
 			if strings.Count(r.out, "\n") != 2 || strings.Contains(r.err, "go on with") {
 				t.Errorf("%q, %q", r.out, r.err)
 			}

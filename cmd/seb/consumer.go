@@ -11,16 +11,16 @@ import (
 type consumerCmd struct {
 	List   consumerListCmd   `cmd:"" help:"List the consumers of a topic, and how far behind they are."`
 	Show   consumerShowCmd   `cmd:"" help:"Show where a consumer is."`
-	Reset  consumerResetCmd  `cmd:"" help:"Move a consumer to another place, or create it there."`
-	Delete consumerDeleteCmd `cmd:"" help:"Forget a consumer."`
+	Reset  consumerResetCmd  `cmd:"" help:"Move a consumer to another position, or create it there."`
+	Delete consumerDeleteCmd `cmd:"" help:"Delete a consumer."`
 }
 
 // Help tells what consumers are.
 func (consumerCmd) Help() string {
-	return `A consumer is a named place in a topic that survives everything: the next offset to read in each partition. It
-never expires, and only a commit or a reset moves it. seb consume TOPIC --consumer NAME reads from there, and
-commits what it wrote; that also makes one, at the beginning. Several readers under one name read the same records;
-of several seb consume, the one that commits first goes on, and the others end.`
+	return `A consumer is a named position in a topic, stored in the log: the next offset to read in each partition. It never
+expires, and only a commit or a reset moves it. seb consume TOPIC --consumer NAME reads from there, and commits what
+it wrote; it creates a missing consumer, at the beginning. Several readers with one name read the same records; of
+several seb consume, the one that commits first goes on, and the others end.`
 }
 
 // consumerInfo is a consumer as the API describes it.
@@ -87,8 +87,8 @@ func (consumerListCmd) Help() string {
     seb consumer list orders
     seb consumer list orders --output json | jq -r '.consumers[] | select(.lag > 1000) | .name'
 
-LAG is how many records are there that it has not committed, MISSED how many of those before were deleted first.
-MOVED is when it was last committed or reset.`
+LAG is how many records it has not committed, MISSED how many were deleted before it committed them. MOVED is when
+it was last committed or reset.`
 }
 
 // Run prints a line per consumer.
@@ -166,7 +166,7 @@ func (consumerDeleteCmd) Help() string {
 
     seb consumer delete orders billing
 
-The records stay. A consumer that is made later under the name begins anew.`
+The records stay. A consumer created later with this name shares nothing with the deleted one.`
 }
 
 // Run deletes the consumer.

@@ -15,13 +15,13 @@ import (
 // would move what nobody meant.
 type consumerResetCmd struct {
 	consumerFlags
-	From      string `env:"-" required:"" placeholder:"POSITION" help:"Where it is to read on: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago."`
-	Partition *int32 `env:"-" placeholder:"N" help:"Move it in this partition only, to an offset, earliest, latest or -N (default: in all)."`
+	From      string `env:"-" required:"" placeholder:"POSITION" help:"New position: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago."`
+	Partition *int32 `env:"-" placeholder:"N" help:"Move it in this partition only, to an offset, earliest, latest or -N (default: in all partitions)."`
 }
 
 // Help shows examples.
 func (consumerResetCmd) Help() string {
-	return `Moves the consumer, at once and without asking. One that does not exist is made, at the beginning of the
+	return `Moves the consumer, at once and without asking. A missing consumer is created, at the beginning of the
 partitions that are not named. A position counts in each partition for itself; an offset is of one partition.
 
 Examples:
@@ -31,7 +31,7 @@ Examples:
     seb consumer reset orders billing --from -100
     seb consumer reset orders billing --partition 3 --from 41
 
-A seb consume that reads under the name meanwhile ends when it next has something to commit.`
+A seb consume that reads with this name meanwhile ends at its next commit.`
 }
 
 // Run moves the consumer, and tells where it is then.

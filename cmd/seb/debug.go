@@ -51,7 +51,7 @@ func ownHostOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if !httpapi.OwnHost(r.Host) {
-			http.Error(w, "use localhost or an address: the name may be a stranger's", http.StatusForbidden)
+			http.Error(w, "use localhost or an IP address: others may control this name", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -40,8 +40,8 @@ func (doctorCmd) Help() string {
     seb doctor --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1'
     seb doctor --output json | jq .usable
 
-It writes a few dozen small objects under probe/ and deletes them again; the log is not touched. A directory has
-to be there. The exit code is 0 if the store is fit for Seb, 3 if not, 6 if it does not answer.`
+It writes a few dozen small objects under probe/ and deletes them; the log is not touched. A directory must exist.
+The exit code is 0 if the store is usable, 3 if not, 6 if it does not answer.`
 }
 
 // Run probes the store and prints a verdict.
@@ -88,7 +88,7 @@ func (d *diagnosis) verdict() error {
 		return codedError{fmt.Errorf("store %s does not answer: %w", d.Store, d.failed), exitUnreachable}
 	default:
 		return codedError{hinted(fmt.Errorf("store %s is not usable: %w", d.Store, d.failed),
-			"a store must keep every promise above at all times; docs/stores.md says what is known of each"), exitDamage}
+			"a store must keep every promise above at all times; docs/stores.md lists the stores that were tested"), exitDamage}
 	}
 }
 
@@ -165,8 +165,8 @@ func (d *diagnosis) answers(ctx context.Context) (string, error) {
 	return "it can be reached", nil
 }
 
-// unobstructed finds what stands in a directory where the log's objects belong, and whether
-// a log there can be read at all.
+// unobstructed checks that nothing in a directory is in the way of the log's objects, and that
+// a log there can be read.
 func (d *diagnosis) unobstructed(ctx context.Context) (string, error) {
 	obstacles, err := fsck.Obstacles(ctx, d.store)
 	if err != nil {
@@ -178,7 +178,7 @@ func (d *diagnosis) unobstructed(ctx context.Context) (string, error) {
 	if _, err := d.get(ctx, "", clusterKey, 0, 1); err != nil && !errors.Is(err, objstore.ErrNotFound) {
 		return "", err
 	}
-	return "what the log needs to read and write is free, or an object", nil
+	return "every path that the log needs is free, or holds an object", nil
 }
 
 // roundTrips writes objects of two sizes and reads them at once; it is where
@@ -257,9 +257,9 @@ func (d *diagnosis) ranges(ctx context.Context) (string, error) {
 		}
 	}
 	if _, err := d.get(ctx, "", d.key("never-created"), 0, 1); !errors.Is(err, objstore.ErrNotFound) {
-		return "", fmt.Errorf("a key that holds nothing does not say so: %w", orNil(err))
+		return "", fmt.Errorf("the answer for a missing key is unclear: %w", orNil(err))
 	}
-	return "inside, beyond and behind the end; missing objects are told", nil
+	return "inside, across and after the end; missing objects are reported", nil
 }
 
 // orNil makes a missing error printable.

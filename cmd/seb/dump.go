@@ -76,10 +76,10 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 	}
 	if isDirectory(c.Store) {
 		if _, err := os.Stat(c.Store); err != nil {
-			return nil, codedError{fmt.Errorf("there is no file %s, nor a store %s", c.Object, c.Store), exitRefused}
+			return nil, codedError{fmt.Errorf("neither a file %s nor a store %s exists", c.Object, c.Store), exitRefused}
 		}
 	}
-	store, err := c.look(ctx)
+	store, err := c.openExisting(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -137,7 +137,7 @@ func TestDumpShowsEveryKindOfObject(t *testing.T) {
 			"queue 3, epoch 9, partition 1: fresh records below 98 may be", "queue 3, epoch 9, partition 1: records are handed out again", "offset 43: attempt 2",
 			"queue 3, partition 1: records are done", "offsets 44 to 46 by attempt 1",
 			`attempt 2 of offset 43 was put back, not to go out before 2023-11-14T22:13:20.000000Z: "smtp: 451"`, `attempt 2 of offset 43 was put back, parked: "gone"`,
-			"queue 3, partition 2: parked records go back to work", "nothing before 50 is work", "partition 2 of topic 1: queues hand out offsets 51 to 52 from 2023-11-14T22:13:20.000000Z on",
+			"queue 3, partition 2: parked records (dead letters) are redriven", "no work is left before 50", "partition 2 of topic 1: queues hand out offsets 51 to 52 from 2023-11-14T22:13:20.000000Z on",
 		}},
 		{"data/00000000000000000005-0000000000000abc", dataOf(batch, far), []string{
 			"data, version 2", "begun after  slot 5\n", "2 batches", "0 at 0: ", `value "one"`, `value "three"`,

@@ -40,12 +40,12 @@ func (d *dumper) queueItem(i int, item format.Entry) {
 	case *format.RecordPutBack:
 		d.line("item", "%d: queue %d, partition %d: attempt %d of offset %d was put back, %s", i, x.Queue, x.Partition, x.Number, x.Offset, putBack(x.NotBefore, x.DeadLetter, x.Reason))
 	case *format.RecordsRedriven:
-		d.line("item", "%d: queue %d, partition %d: parked records go back to work", i, x.Queue, x.Partition)
+		d.line("item", "%d: queue %d, partition %d: parked records (dead letters) are redriven", i, x.Queue, x.Partition)
 		for _, offset := range x.Offsets {
 			d.line("", "offset %d", offset)
 		}
 	case *format.QueuePurged:
-		d.line("item", "%d: queue %d, partition %d: nothing before %d is work any more", i, x.Queue, x.Partition, x.Before)
+		d.line("item", "%d: queue %d, partition %d: no work is left before %d", i, x.Queue, x.Partition, x.Before)
 	case *format.RecordsDelayed:
 		d.line("item", "%d: partition %d of topic %d: queues hand out offsets %d to %d from %v on", i, x.Partition, x.Topic, x.Offset, x.End()-1, micros(x.Due))
 	case *format.QueuePushSet:
@@ -79,8 +79,7 @@ func queueConfig(c format.QueueConfig) string {
 	return s
 }
 
-// pushedTo leaves out what may be secret: what is shown is passed on more readily than
-// the bucket.
+// pushedTo leaves out what may be secret: output is shared more readily than the bucket.
 func pushedTo(p *format.QueuePush) string {
 	if p == nil {
 		return "nowhere"

@@ -35,7 +35,7 @@ var exitCodes = []struct {
 	{exitOK, "success"},
 	{exitFailure, "failure of another kind than these"},
 	{exitUsage, "wrong usage: nothing was tried"},
-	{exitDamage, "the log is damaged, or its store can't be trusted: look before you go on"},
+	{exitDamage, "the log is damaged, or its store can't be trusted: find out why before you go on"},
 	{exitRefused, "refused, such as what does not exist, exists already or is too large"},
 	{exitUnknown, "the outcome is unknown: it may be in the log, or not"},
 	{exitUnreachable, "no answer from the broker or the store, or it is too busy: nothing was done, try again later"},
@@ -63,7 +63,7 @@ func (e codedError) Unwrap() error { return e.error }
 var errInterrupted = errors.New("interrupted")
 
 // errEnded is the interrupt that ends what has no other end: it says nothing
-// that whoever interrupted doesn't know.
+// that the user doesn't know.
 var errEnded = fmt.Errorf("%w, as every such command is", errInterrupted)
 
 // interruption is the cause of the end of a command's context.
@@ -161,7 +161,7 @@ func exitCodeOf(code seb.Code) int {
 	}
 }
 
-// isUnreachable tells whether a store could not be asked, or did not answer.
+// isUnreachable tells whether a store could not be reached, or did not answer.
 func isUnreachable(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op != "listen" || errors.As(err, new(*net.DNSError)) || errors.Is(err, context.DeadlineExceeded)

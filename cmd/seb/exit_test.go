@@ -175,7 +175,7 @@ func TestErrorsOfTheLibraryAreSaidAsPeopleSayThem(t *testing.T) {
 	}{
 		{&seb.Error{Code: seb.CodeKeyExists, Detail: "there is one", Outcome: seb.NotCommitted}, "seb: create key: key_exists: there is one\n"},
 		{&seb.Error{Code: seb.CodeKeyExists, Detail: "there is one", Hint: "take it", Outcome: seb.NotCommitted}, "seb: create key: key_exists: there is one\n     take it\n"},
-		{&seb.Error{Code: seb.CodeStoreUnavailable, Detail: "it is away", Outcome: seb.Unknown}, "seb: create key: store_unavailable: it is away\n     it may have been done all the same: look before you try again\n"},
+		{&seb.Error{Code: seb.CodeStoreUnavailable, Detail: "it is away", Outcome: seb.Unknown}, "seb: create key: store_unavailable: it is away\n     it may have been carried out: check before you try again\n"},
 	} {
 		var out strings.Builder
 		report(&out, fmt.Errorf("create key: %w", test.err))

@@ -129,7 +129,7 @@ func parseFetched(header http.Header, body []byte) (fetched, error) {
 		return f, err
 	}
 	if len(body) < 4 {
-		return f, fmt.Errorf("%d bytes are no batch", len(body))
+		return f, fmt.Errorf("%d bytes are too few for a batch", len(body))
 	}
 	count := int64(binary.LittleEndian.Uint32(body))
 	if body = body[4:]; int64(len(body)) < 4*count {

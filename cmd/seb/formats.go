@@ -26,9 +26,9 @@ const noBytes = math.MaxUint32
 const formatsHelp = `Formats:
 
     line     the value and LF; with --key-separator SEP the key and SEP before it
-    json     an object per line with all there is to a record, as the HTTP API writes it
-    binary   key, then value, each behind its size as uint32, little-endian; size 0xffffffff: no key
-    raw      values and nothing else
+    json     an object per line with all fields of a record, as the HTTP API writes it
+    binary   key, then value, each after its size as uint32, little-endian; size 0xffffffff: no key
+    raw      values only
 
 What consume writes as json or binary, produce reads back to equal records, whatever their bytes; json keeps
 timestamps and headers too. A line's value may hold no LF, and its key no separator.`
@@ -68,11 +68,11 @@ type keyedRecord struct {
 	ValueBase64 []byte  `json:"value_base64"`
 }
 
-// parseKeyed returns the key and value of a record in JSON, nil where there is none.
+// parseKeyed returns the key and value of a record in JSON, nil if missing.
 func parseKeyed(line []byte) (key, value []byte, err error) {
 	var r keyedRecord
 	if err := json.Unmarshal(line, &r); err != nil {
-		return nil, nil, fmt.Errorf("%.60q is no record: %w", line, err)
+		return nil, nil, fmt.Errorf("invalid record %.60q: %w", line, err)
 	}
 	return oneOf(r.Key, r.KeyBase64), oneOf(r.Value, r.ValueBase64), nil
 }

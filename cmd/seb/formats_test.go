@@ -112,13 +112,13 @@ func decoded(t *testing.T, lines string) (all []any) {
 func TestProduceTellsWhereItsInputIsWrong(t *testing.T) {
 	sized := string(appendSized(appendSized(nil, nil), []byte("abc")))
 	for _, test := range []struct{ name, args, in, message string }{
-		{"no JSON", "--format json", "{\"value\":\"a\"}\nhello\n", "line 2: it is no JSON object"},
-		{"no object", "--format json", "[]\n", "line 1: it is no JSON object"},
-		{"unknown field", "--format json", `{"valeu":"a"}`, `line 1: "valeu" is no field`},
-		{"two objects", "--format json", `{"value":"a"} {"value":"b"}`, "line 1: something follows"},
+		{"no JSON", "--format json", "{\"value\":\"a\"}\nhello\n", "line 2: it is not a JSON object"},
+		{"no object", "--format json", "[]\n", "line 1: it is not a JSON object"},
+		{"unknown field", "--format json", `{"valeu":"a"}`, `line 1: unknown field "valeu"`},
+		{"two objects", "--format json", `{"value":"a"} {"value":"b"}`, "line 1: there is more after"},
 		{"cut off JSON", "--format json", `{"value":"a"`, "line 1: unexpected EOF"},
 		{"cut off record", "--format binary", sized + sized[:9], "record 2: the input ends within a record"},
-		{"text", "--format binary", "hello, world", "record 1: its size is 1819043176 bytes; is the input in the binary form?"},
+		{"text", "--format binary", "hello, world", "record 1: its size is 1819043176 bytes; is the input in the binary format?"},
 		{"no value", "--format binary", "\xff\xff\xff\xff\xff\xff\xff\xff", "record 1: it has no value"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

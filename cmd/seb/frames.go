@@ -66,7 +66,7 @@ func (sizedFraming) cut(data []byte, end bool) (frame, bool, error) {
 	case err != nil:
 		return frame{}, false, err
 	case whole && value == nil:
-		return frame{}, false, errors.New("it has no value, which HTTP can't append")
+		return frame{}, false, errors.New("it has no value; HTTP can append only records with a value")
 	case !whole && end && len(data) > 0:
 		return frame{}, false, fmt.Errorf("%w, %d bytes after its beginning", errCutOff, len(data))
 	}
@@ -84,7 +84,7 @@ func cutSized(data []byte) (b, rest []byte, whole bool, err error) {
 	case n == noBytes:
 		return nil, data, true, nil
 	case n > recordBytesMax:
-		return nil, nil, false, fmt.Errorf("its size is %d bytes; is the input in the binary form?", n)
+		return nil, nil, false, fmt.Errorf("its size is %d bytes; is the input in the binary format?", n)
 	case uint32(len(data)) < n:
 		return nil, nil, false, nil
 	}
@@ -144,7 +144,7 @@ func appendKeyedJSON(dst []byte, f frame) ([]byte, error) {
 func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("it is no JSON object")
+		return nil, errors.New("it is not a JSON object")
 	}
 	dst = append(dst, '{')
 	first := true
@@ -166,7 +166,7 @@ func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
 			}
 		case "value", "value_base64", "value_json", "key", "key_base64", "headers", "headers_base64", "timestamp":
 		default:
-			return nil, fmt.Errorf("%q is no field of a record", name)
+			return nil, fmt.Errorf("unknown field %q", name)
 		}
 		if !first {
 			dst = append(dst, ',')
@@ -178,7 +178,7 @@ func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows its JSON object")
+		return nil, errors.New("there is more after its JSON object")
 	}
 	return append(dst, '}'), nil
 }

@@ -19,7 +19,7 @@ type fsckCmd struct {
 	storeFlag
 	outputFlag
 	Deep  bool `help:"Read every byte and verify every batch, instead of heads and checkpoints only."`
-	Quiet bool `help:"Write nothing but damage and what a newer seb wrote."`
+	Quiet bool `help:"Report only damage, and objects of a newer seb."`
 }
 
 // Help shows examples.
@@ -34,11 +34,11 @@ Checks that every object is there that the log needs, that each is what was writ
 other: the chain of commits, the state that they give, the checkpoints of it, the data objects. It only reads,
 and may run while brokers use the bucket. Without --deep it costs about a GET per object, with it all bytes.
 
-With --output json the report has every name. Missing, corrupt and foreign objects are damage. The rest is told, and harmless: what brokers left when they
-died (orphaned, possibly in use, leftover), slots that the log does not need any more (deleted), and names
-that are none of Seb's (stray).
+With --output json the report has every name. Missing, corrupt and foreign objects are damage. The other classes are
+harmless: what brokers left when they died (orphaned, possibly in use, leftover), slots that the log no longer needs
+(deleted), and names that Seb does not use (stray).
 
-Exit codes: 0 the log is whole, 3 it is damaged, 4 there is none; any other: the check did not come to its end.`
+Exit codes: 0 the log is whole, 3 it is damaged, 4 there is no log; any other: the check did not finish.`
 }
 
 // Run checks the store and prints what was found.
@@ -46,7 +46,7 @@ func (c *fsckCmd) Run(ctx context.Context, std streams) error {
 	if c.json() && c.Quiet {
 		return usage(errors.New("use --output json or --quiet, not both"))
 	}
-	store, err := c.look(ctx)
+	store, err := c.openExisting(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,12 +70,12 @@ func (c *fsckCmd) check(ctx context.Context, std streams, store objstore.Store) 
 	newer := len(r.Of(fsck.Newer))
 	switch {
 	case noLog:
-		return codedError{hinted(fmt.Errorf("check %s: %w", c.Store, err), "name the store that `seb serve` has with --store"), exitRefused}
+		return codedError{hinted(fmt.Errorf("check %s: %w", c.Store, err), "name the store of `seb serve` with --store"), exitRefused}
 	case err != nil:
 		return fmt.Errorf("check %s: stopped after %d of %d objects, %d of them damaged: %w", c.Store, far.Objects, far.Total, r.Damage(), stopped(ctx, err))
 	case r.Damage() > 0:
 		return hinted(fmt.Errorf("check %s: %w: %s", c.Store, errDamaged, counts(r, fsck.Class.Damage)),
-			"docs/trouble.md says what each finding means and what to do about it")
+			"docs/trouble.md says what each finding means and what to do")
 	case newer > 0:
 		return fmt.Errorf("check %s: %d objects were not checked: %w", c.Store, newer, format.ErrVersion)
 	}

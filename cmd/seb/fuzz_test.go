@@ -22,7 +22,7 @@ func FuzzLines(f *testing.F) {
 		if bytesMax < 1 || recordsMax < 1 || skip < 0 {
 			return // refused by the command
 		}
-		batches, err := gather(t.Context(), t, newGatherer((&formatFlags{}).input(false), bytesMax, recordsMax), bytes.NewReader(in), skip)
+		batches, err := readBatches(t.Context(), t, newBatcher((&formatFlags{}).input(false), bytesMax, recordsMax), bytes.NewReader(in), skip)
 		var want []string
 		for line := range bytes.Lines(in) {
 			want = append(want, strings.TrimSuffix(string(line), "\n"))

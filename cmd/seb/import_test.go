@@ -234,7 +234,7 @@ func TestImportGoesOnWhereItWasInterrupted(t *testing.T) {
 		if r.code == exitOK {
 			break
 		}
-		r.want(t, exitSignal+2, "interrupted", "run again, goes on there")
+		r.want(t, exitSignal+2, "interrupted", "run the same import again to continue there")
 		interrupted++
 	}
 	if got := target.stored(t, "orders"); len(got) != len(want) || interrupted < 3 {
@@ -277,7 +277,7 @@ func TestImportGivesUpAppendsThatNeverArrive(t *testing.T) {
 		serve(w)
 	})
 	r := target.run(t.Context(), t, from, "--batch-bytes", "500", "--retry-for", "300ms")
-	r.want(t, exitUnknown, "no answer from", "run again, goes on there")
+	r.want(t, exitUnknown, "no answer from", "run the same import again to continue there")
 	if n := target.posts.Load(); n < 4 {
 		t.Errorf("%d appends were sent", n)
 	}
@@ -302,7 +302,7 @@ func TestImportGoesOnBehindALateRequestOfItsOwn(t *testing.T) {
 		}
 		serve(w)
 	})
-	target.run(t.Context(), t, from).want(t, exitFailure, "come through only now", "run again, goes on there")
+	target.run(t.Context(), t, from).want(t, exitFailure, "a delayed request of an earlier import has arrived", "run the same import again to continue there")
 	target.run(t.Context(), t, from).want(t, exitOK)
 	if diff := cmp.Diff(want, target.stored(t, "orders")); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
@@ -330,7 +330,7 @@ func TestImportStopsWhenOthersAppend(t *testing.T) {
 				when(intrude, func() { serve(w) })
 			})
 			r := target.run(t.Context(), t, from, "--batch-bytes", "500")
-			r.want(t, exitRefused, "another program appends", "delete the topic")
+			r.want(t, exitRefused, "another program appended", "delete the topic")
 			if n := target.posts.Load(); n > 3 {
 				t.Errorf("%d appends were sent", n)
 			}
@@ -354,7 +354,7 @@ func TestImportRefusesATopicWithOtherRecords(t *testing.T) {
 			if _, err := target.broker.Append(t.Context(), "orders", records); err != nil {
 				t.Fatal(err)
 			}
-			target.run(t.Context(), t, from).want(t, exitRefused, "not this import's alone", "is not that of")
+			target.run(t.Context(), t, from).want(t, exitRefused, "holds records that no import appended", "differs from that of")
 			if got := target.stored(t, "orders"); len(got) != len(records) {
 				t.Errorf("the topic has %d records, had %d", len(got), len(records))
 			}

@@ -177,7 +177,7 @@ func takeInventory(ctx context.Context, source importSource, topics []string) (*
 	for topic, offsets := range v.topics {
 		slices.Sort(offsets)
 		if seb.CheckTopicName(topic) != nil {
-			return nil, hinted(fmt.Errorf("topic %q can't be imported under its name: Seb's have 1 to 249 of a-z, A-Z, 0-9, ., _ and -", topic),
+			return nil, hinted(fmt.Errorf("topic %q can't be imported under its name: a topic name has 1 to 249 of a-z, A-Z, 0-9, ., _ and -", topic),
 				"name the topics to import with --topic")
 		}
 	}
@@ -263,7 +263,7 @@ func readFiles(ctx context.Context, source importSource, topic string, offsets [
 				}()
 			}
 		}()
-		defer func() { // whoever still reads is waited for
+		defer func() { // wait for the readers
 			cancel()
 			for c := range queue {
 				<-c

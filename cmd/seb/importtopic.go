@@ -17,9 +17,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/original"
 )
 
-// errNotOurs says that the topic holds, or gets, what no import brought to it, so
-// that running the import again is of no use.
-var errNotOurs = errors.New("the topic is not this import's alone")
+// errNotOurs means that something other than an import appended to the topic, so that
+// running the import again does not help.
+var errNotOurs = errors.New("the topic holds records that no import appended")
 
 // topicImport is the import of one topic. Its offsets are Seb's: the source's less
 // base.
@@ -29,25 +29,25 @@ type topicImport struct {
 	offsets []int64 // of the source's files
 	base    int64   // the source's offset that is 0 in Seb
 	end     int64   // the next offset in Seb, as far as this import knows
-	group   importGroup
-	batch   recordBatch // the group as a request
+	pending importBatch
+	batch   recordBatch // pending as a request
 }
 
 // run imports the topic from where Seb's ends.
 func (t *topicImport) run(ctx context.Context) error {
 	t.First = t.offsets[0]
 	if t.First != 0 && !t.cmd.Renumber {
-		return hinted(fmt.Errorf("the first file is %s: offsets can't be kept where those before %d are missing", original.Name(t.Topic, t.First), t.First),
-			"bring back the files before it, or give the records new offsets from 0 on with --renumber")
+		return hinted(fmt.Errorf("the first file is %s: offsets can't be kept if those before %d are missing", original.Name(t.Topic, t.First), t.First),
+			"restore the files before it, or give the records new offsets from 0 with --renumber")
 	}
 	t.base = t.First
-	end, err := t.look(ctx)
+	end, err := t.readEnd(ctx)
 	if err != nil {
 		return err
 	}
 	t.end, t.Found, t.End = end, end, end
-	t.group.reset()
-	err = t.copyAll(ctx)
+	t.pending.reset()
+	err = t.readAll(ctx)
 	t.End = t.end
 	if err == nil {
 		t.Complete = true
@@ -62,7 +62,7 @@ func (t *topicImport) stopped(ctx context.Context, err error) error {
 	if t.cmd.DryRun || errors.Is(err, errNotOurs) {
 		return err
 	}
-	goOn := fmt.Sprintf("all records before offset %d are in the topic; the same import, run again, goes on there", t.end)
+	goOn := fmt.Sprintf("all records before offset %d are in the topic; run the same import again to continue there", t.end)
 	var h hintError
 	if errors.As(err, &h) {
 		goOn = h.hint + "; " + goOn
@@ -70,8 +70,8 @@ func (t *topicImport) stopped(ctx context.Context, err error) error {
 	return hinted(err, goOn)
 }
 
-// copyAll appends what the files have from the topic's end on.
-func (t *topicImport) copyAll(ctx context.Context) error {
+// readAll appends what the files have from the topic's end on.
+func (t *topicImport) readAll(ctx context.Context) error {
 	skipped := t.resumeAt()
 	if t.cmd.DryRun {
 		skipped = 0 // every file is to be checked
@@ -125,34 +125,34 @@ func (t *topicImport) checkStored(ctx context.Context, f *importFile) error {
 		return err
 	}
 	if !same {
-		return t.notOurs(fmt.Sprintf("its record at offset %d is not that of %s", last, f.name),
-			"import into a bucket without a topic of this name, or delete that topic if it may be lost")
+		return t.notOurs(fmt.Sprintf("its record at offset %d differs from that of %s", last, f.name),
+			"import into a bucket that has no topic of this name, or delete that topic if nobody needs it")
 	}
 	return nil
 }
 
-// copyFile adds the file's records from the topic's end on to the group, and
-// appends the group whenever it is full.
+// copyFile adds the file's records from the topic's end on to the pending batch, and
+// appends that whenever it is full.
 func (t *topicImport) copyFile(ctx context.Context, f *importFile) error {
 	first, at := f.first-t.base, importTime(f.batch.Time)
 	for i := range f.batch.Count() {
-		if first+int64(i) < t.end+int64(t.group.count()) {
+		if first+int64(i) < t.end+int64(t.pending.count()) {
 			continue // it is there
 		}
 		value := f.batch.Record(i)
-		if t.group.full(len(value), int(t.cmd.BatchBytes)) {
+		if t.pending.full(len(value), int(t.cmd.BatchBytes)) {
 			if err := t.flush(ctx); err != nil {
 				return err
 			}
 		}
-		t.group.add(value, at)
+		t.pending.add(value, at)
 	}
 	return nil
 }
 
-// flush appends the group.
+// flush appends the pending batch.
 func (t *topicImport) flush(ctx context.Context) error {
-	if t.group.count() == 0 {
+	if t.pending.count() == 0 {
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -163,15 +163,15 @@ func (t *topicImport) flush(ctx context.Context) error {
 			return err
 		}
 	}
-	t.end += int64(t.group.count())
-	t.Imported += int64(t.group.count())
-	t.Bytes += int64(t.group.bytes)
-	t.bytes += int64(t.group.bytes)
-	t.group.reset()
+	t.end += int64(t.pending.count())
+	t.Imported += int64(t.pending.count())
+	t.Bytes += int64(t.pending.bytes)
+	t.bytes += int64(t.pending.bytes)
+	t.pending.reset()
 	return nil
 }
 
-// append has the group's records at the topic's end. Every request says which
+// append appends the pending batch at the topic's end. Every request says which
 // offset it must get, so that it may be sent again whatever became of the last. ctx
 // ends the retrying, not a request under way.
 func (t *topicImport) append(ctx context.Context) error {
@@ -180,7 +180,7 @@ func (t *topicImport) append(ctx context.Context) error {
 	var pause backoff
 	unknown := false // whether any of the requests may have been carried out
 	created := false
-	for at := t.group.request(&t.batch); ; {
+	for at := t.pending.request(&t.batch); ; {
 		err := t.post(context.WithoutCancel(ctx), at)
 		if err == nil {
 			return nil
@@ -210,41 +210,41 @@ func (t *topicImport) append(ctx context.Context) error {
 	}
 }
 
-// settle tells what became of a group whose offset is taken, as conflict says: nil
-// if the group itself is there, which an earlier request brought.
+// settle resolves conflict, which says that the offset of the batch is taken: nil if an
+// earlier request appended the batch itself.
 func (t *topicImport) settle(ctx context.Context, conflict error) error {
-	end, err := t.look(ctx)
+	end, err := t.readEnd(ctx)
 	if err != nil {
 		return err
 	}
-	last := end - t.end - 1 // within the group
-	if last < 0 || last >= int64(t.group.count()) {
+	last := end - t.end - 1 // within the batch
+	if last < 0 || last >= int64(t.pending.count()) {
 		return t.disturbed(conflict)
 	}
-	same, err := t.stored(ctx, end-1, t.group.values[last], t.group.times[last])
+	same, err := t.stored(ctx, end-1, t.pending.values[last], t.pending.times[last])
 	switch {
 	case err != nil:
 		return err
 	case !same:
 		return t.disturbed(conflict)
-	case last+1 < int64(t.group.count()):
-		return errors.New("a request of an import before this one has come through only now")
+	case last+1 < int64(t.pending.count()):
+		return errors.New("a delayed request of an earlier import has arrived")
 	}
 	return nil
 }
 
-// disturbed is the error that records which no import brought took its offsets.
+// disturbed is the error that records of another program took its offsets.
 func (t *topicImport) disturbed(how error) error {
-	return t.notOurs(fmt.Sprintf("another program appends to it: %v", how),
-		"offsets can't be kept: end that program, delete the topic, and import it again")
+	return t.notOurs(fmt.Sprintf("another program appended to it: %v", how),
+		"offsets can't be kept: stop that program, delete the topic, and import again")
 }
 
 func (t *topicImport) notOurs(why, hint string) error {
 	return codedError{hinted(fmt.Errorf("%w: %s", errNotOurs, why), hint), exitRefused}
 }
 
-// look returns where the topic in Seb ends: 0 if there is none.
-func (t *topicImport) look(ctx context.Context) (end int64, _ error) {
+// readEnd returns where the topic in Seb ends: 0 if there is none.
+func (t *topicImport) readEnd(ctx context.Context) (end int64, _ error) {
 	var info topicInfo
 	_, err := t.broker.call(ctx, http.MethodGet, t.broker.url(nil, "topics", t.Topic), nil, &info)
 	if codeOf(err) == seb.CodeTopicNotFound {
@@ -254,7 +254,7 @@ func (t *topicImport) look(ctx context.Context) (end int64, _ error) {
 		err = fmt.Errorf("%s describes the topic without a partition: is it a broker?", t.broker.base)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("look at the topic's end: %w", err)
+		return 0, fmt.Errorf("read the topic's end: %w", err)
 	}
 	return info.Partitions[0].EndOffset, nil
 }
@@ -267,7 +267,7 @@ func (t *topicImport) create(ctx context.Context) error {
 	return nil
 }
 
-// codeOf is the code of a broker's refusal, "" if err is none.
+// codeOf is the code of a broker's refusal, "" if err is something else.
 func codeOf(err error) seb.Code {
 	var e *apiError
 	if !errors.As(err, &e) {
@@ -297,7 +297,7 @@ func (t *topicImport) stored(ctx context.Context, offset int64, value []byte, at
 	return bytes.Equal(got, value) && res.Header.Get("Seb-Timestamp") == at, nil
 }
 
-// post sends the group, on the condition that the topic still ends where it goes.
+// post sends the pending batch, on the condition that the topic still ends where it goes.
 func (t *topicImport) post(ctx context.Context, at string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -313,7 +313,7 @@ func (t *topicImport) post(ctx context.Context, at string) error {
 	}
 	res, err := t.broker.do(req)
 	if err != nil {
-		return fmt.Errorf("append %d records at offset %d: %w", t.group.count(), t.end, err)
+		return fmt.Errorf("append %d records at offset %d: %w", t.pending.count(), t.end, err)
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(res.Body, answerBytesMax))
@@ -326,7 +326,7 @@ func (t *topicImport) post(ctx context.Context, at string) error {
 	if err := json.Unmarshal(b, &answer); err != nil {
 		return fmt.Errorf("%s: the answer is not what a broker sends: %w", t.broker.base, err)
 	}
-	want := seb.Range{Offset: seb.Offset(t.end), Count: t.group.count()}
+	want := seb.Range{Offset: seb.Offset(t.end), Count: t.pending.count()}
 	if len(answer.Ranges) != 1 || answer.Ranges[0] != want {
 		return t.disturbed(fmt.Errorf("records for offset %d got other offsets: %+v", t.end, answer.Ranges))
 	}

@@ -14,15 +14,15 @@ import (
 type keyCmd struct {
 	Create keyCreateCmd `cmd:"" help:"Create an API key and show it, once."`
 	List   keyListCmd   `cmd:"" help:"List the API keys that are not revoked."`
-	Revoke keyRevokeCmd `cmd:"" help:"End an API key for good."`
+	Revoke keyRevokeCmd `cmd:"" help:"Revoke an API key for good."`
 }
 
 // Help tells what keys are.
 func (keyCmd) Help() string {
-	return `A log without API keys is open to whoever reaches the broker, which then listens on loopback only. From the
-first key on nothing is possible without one, and it stays so. Keys are facts in the log: every broker of the
-bucket knows them. With --store the log is changed without a broker; that is how the first key comes to be on
-a machine that others can reach, and how to get in again when the last admin key is lost.`
+	return `A log without API keys is open to everyone who reaches the broker, which then listens on loopback only. Once a key
+was created, every request needs one, for good. Keys are stored in the log: every broker of the bucket knows them.
+With --store the log is changed without a broker. That creates the first key for a broker that other machines can
+reach, and a new admin key when the last one is lost.`
 }
 
 // keyInfo is a key as the API describes it.
@@ -40,10 +40,10 @@ type keyCreateCmd struct {
 	keyringFlag
 	outputFlag
 	Name      string        `arg:"" help:"Name of the key, and of the client certificate that may stand for it."`
-	Scope     []string      `required:"" placeholder:"SCOPE" help:"What it is good for: read, write, metrics, admin (which includes the others); comma-separated."`
-	Topic     []string      `default:"*" placeholder:"PATTERN" help:"Topics it is good for: names, or the beginning of names and *; comma-separated (default: all)."`
-	ExpiresIn time.Duration `placeholder:"DURATION" help:"How long it is good (default: until it is revoked)."`
-	NewLog    bool          `env:"-" help:"Set up a log in --store if there is none yet."`
+	Scope     []string      `required:"" placeholder:"SCOPE" help:"What it allows: read, write, metrics, admin (which includes the others); comma-separated."`
+	Topic     []string      `default:"*" placeholder:"PATTERN" help:"Topics that it allows: names, or the beginning of names and *; comma-separated (default: all)."`
+	ExpiresIn time.Duration `placeholder:"DURATION" help:"How long it is valid (default: until it is revoked)."`
+	NewLog    bool          `env:"-" help:"Create a log in --store if it holds none."`
 }
 
 // Help shows examples.
@@ -55,8 +55,8 @@ func (keyCreateCmd) Help() string {
     seb key create prometheus --scope metrics
     seb key create ops --scope admin --store 's3://bucket/prefix?region=eu-central-1' --new-log
 
-With --store and --new-log the first key is there before the first broker. The key alone goes to standard output. It is kept nowhere: who loses it needs another. The first key of a log
-must be an admin's, for all topics.`
+With --store and --new-log the first key exists before the first broker. Standard output gets the key alone. Seb does
+not store it: if you lose it, create another. The first key of a log must have the scope admin, for all topics.`
 }
 
 // Run creates a key.
@@ -158,8 +158,8 @@ func (keyRevokeCmd) Help() string {
     seb key revoke 7
     seb key revoke shop
 
-Every broker refuses the key within its --stale-max (1 s), and ends what goes on under it as soon as it knows.
-Signed URLs made with it are no longer good. Whoever revokes the last admin key is locked out; see seb key --help.`
+Every broker refuses the key within its --stale-max (1 s), and ends the requests of the key as soon as it knows.
+URLs signed with it become invalid. If you revoke the last admin key you are locked out; see seb key --help.`
 }
 
 // Run revokes the key.

@@ -22,11 +22,11 @@ type keyring interface {
 type keyringFlag struct {
 	serverFlag
 	// Not from the environment: what is meant for serve must not make this skip the broker.
-	Store string `env:"-" placeholder:"DIR|URL" help:"Change the log in this store, without a broker: for the first key, or when none is left (default: ask the broker)."`
+	Store string `env:"-" placeholder:"DIR|URL" help:"Change the log in this store, without a broker: for the first key, or when you have no key left (default: ask the broker)."`
 }
 
-// with runs f on the keyring. create tells whether a log may be set up for it: it
-// must not be one's doing who mistypes the store of another.
+// with runs f on the keyring. create tells whether it may create a log: a mistyped store must
+// not get one.
 func (f keyringFlag) with(ctx context.Context, create bool, do func(keyring) error) error {
 	if f.Store == "" {
 		broker, err := f.client()

@@ -1,6 +1,6 @@
 // Command seb is the Simple Event Broker: the broker itself (serve), a client
-// for a shell (topic, produce, consume, queue, work, key), and the tools an operator needs when
-// in doubt about a store (doctor), a log (fsck) or an object (dump).
+// for a shell (topic, produce, consume, queue, work, key), and tools for operators: to
+// check a store (doctor) or a log (fsck), or to show an object (dump).
 //
 // It wires packages together and talks to people; what a broker does lives in
 // the root package, what its HTTP API says in httpapi.
@@ -26,26 +26,25 @@ var description = `Seb is an event log whose only durable state is an object sto
 acknowledged once the store has it, and readers get it as often as they like.
 
     record      a value, and perhaps a key, headers and a time
-    topic       records under a name; the first append makes it
+    topic       records under a name; the first append creates it
     partition   an ordered part of a topic, which has one or more; records with one key go to one partition
-    offset      where a record stands in its partition: 0, 1, 2 and so on; a reader says from which it reads
-    consumer    a reader's place in a topic, kept under a name
+    offset      the position of a record in its partition: 0, 1, 2 and so on
+    consumer    a reader's position in a topic, stored under a name
     queue       a topic's records as work to be done: each is handed to one worker until it is done
 
 First steps, all but the first in another terminal:
 
     seb serve                                  a broker on ./seb-data; it prints its URL
-    echo 'hello' | seb produce greetings       a record per line; the topic is made
-    seb topic show greetings                   its partitions, and where they begin and end
-    seb consume greetings --follow             what is there, and what comes, until Ctrl-C
+    echo 'hello' | seb produce greetings       a record per line; the topic is created
+    seb topic show greetings                   its partitions, with their start and end offsets
+    seb consume greetings --follow             all records, also new ones, until Ctrl-C
 
-Then: seb COMMAND --help has examples. The broker speaks HTTP, so curl does for all of this; seb serve prints how.
-Before others can reach the broker, make an API key with seb key. Before trusting a store, run seb doctor; to check
-a log, seb fsck.
+Then: seb COMMAND --help has examples. The broker speaks HTTP, so curl can do all of this; seb serve prints how.
+Before other machines can reach the broker, create an API key with seb key. Before you trust a store, run seb doctor;
+to check a log, seb fsck.
 
-Environment: a flag can be a variable where its help says so, and what is typed wins. SEB_SERVER says where the
-broker is, SEB_KEY or SEB_KEY_FILE with which API key to ask it, SEB_STORE where serve, doctor, fsck and dump
-find the log. S3 credentials come from the usual AWS_ variables and files. NO_COLOR is honoured. Sizes are bytes, or
+Environment: the help of a flag names its variable; a flag on the command line wins. SEB_SERVER is the broker's URL,
+SEB_KEY or SEB_KEY_FILE the API key for it, SEB_STORE the store for serve, doctor, fsck and dump. S3 credentials come from the usual AWS_ variables and files. NO_COLOR is honoured. Sizes are bytes, or
 64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h.
 
 Exit codes:
@@ -61,16 +60,16 @@ type cli struct {
 	Topic    topicCmd    `cmd:"" group:"data" help:"Create, list, show, change and delete topics."`
 	Produce  produceCmd  `cmd:"" group:"data" help:"Append records to a topic, one for each line of the input."`
 	Consume  consumeCmd  `cmd:"" group:"data" help:"Write a topic's records to the output, a line each."`
-	Consumer consumerCmd `cmd:"" group:"data" help:"List, show, reset and delete consumers: named places in a topic."`
+	Consumer consumerCmd `cmd:"" group:"data" help:"List, show, reset and delete consumers: named positions in a topic."`
 	Queue    queueCmd    `cmd:"" group:"data" help:"Create, show, change and delete queues: a topic's records as work to be done."`
 	Work     workCmd     `cmd:"" group:"data" help:"Run a command for each record of a queue."`
-	Import   importCmd   `cmd:"" group:"data" help:"Bring over topics of the original Seb, offsets kept."`
+	Import   importCmd   `cmd:"" group:"data" help:"Import topics of the original Seb; offsets stay."`
 	Top      topCmd      `cmd:"" group:"operations" help:"Show live what a broker and its topics do."`
 	Bill     billCmd     `cmd:"" group:"operations" help:"Show what a broker's use of its store costs."`
 	Key      keyCmd      `cmd:"" group:"operations" help:"Create, list and revoke API keys."`
 	URL      urlCmd      `cmd:"" group:"operations" name:"url" help:"Sign a URL that reads a topic without a key."`
-	Doctor   doctorCmd   `cmd:"" group:"operations" help:"Probe a store, and say what it may be used for."`
-	Fsck     fsckCmd     `cmd:"" group:"operations" help:"Check that a log is whole; it only reads."`
+	Doctor   doctorCmd   `cmd:"" group:"operations" help:"Test a store, and say whether it is usable."`
+	Fsck     fsckCmd     `cmd:"" group:"operations" help:"Check that a log is whole; only reads."`
 	Dump     dumpCmd     `cmd:"" group:"operations" help:"Show what an object of the log holds."`
 
 	Completion completionCmd `cmd:"" group:"other" help:"Write a script that completes seb's words in a shell."`
@@ -86,13 +85,13 @@ var groups = []kong.Group{
 	{Key: "data", Title: "Data, through a broker:"},
 	{Key: "operations", Title: "Operations:"},
 	{Key: "other", Title: "Other:"},
-	{Key: "broker", Title: "Which broker, and who asks:"},
-	{Key: "access", Title: "Who may do what:"},
-	{Key: "commits", Title: "When to commit:"},
+	{Key: "broker", Title: "The broker, and the API key:"},
+	{Key: "access", Title: "Access:"},
+	{Key: "commits", Title: "Commits:"},
 	{Key: "memory", Title: "Memory and cache:"},
 	{Key: "limits", Title: "Limits:"},
 	{Key: "push", Title: "Queues that are pushed:"},
-	{Key: "bucket", Title: "Constants of a new log, kept for ever:"},
+	{Key: "bucket", Title: "Constants of a new log, fixed for ever:"},
 	{Key: "log", Title: "Logs and profiles:"},
 }
 
@@ -280,7 +279,7 @@ func report(w io.Writer, err error) {
 		// The exit code tells, where it isn't plain: what is refused was not done.
 		message = strings.Replace(message, fmt.Sprintf(" (outcome: %s)", b.Outcome), "", 1)
 		if b.Outcome == seb.Unknown && hint == "" {
-			hint = "it may have been done all the same: look before you try again"
+			hint = "it may have been carried out: check before you try again"
 		}
 	}
 	note(w, "%s %s\n", painterFor(w).paint(red, "seb:"), strings.ReplaceAll(message, "\n", "; "))

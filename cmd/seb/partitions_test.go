@@ -52,8 +52,8 @@ func TestConsumeReadsAllPartitions(t *testing.T) {
 // Who is told where to go on learns of every partition, also of one that was
 // not begun.
 func TestConsumeTellsWhereEveryPartitionGoesOn(t *testing.T) {
-	r := &copier{cmd: &consumeCmd{From: "-5"}}
-	r.readers = []*partitionReader{{copier: r, next: 3}, {copier: r, partition: 1, next: -1}}
+	r := &topicReader{cmd: &consumeCmd{From: "-5"}}
+	r.readers = []*partitionReader{{topicReader: r, next: 3}, {topicReader: r, partition: 1, next: -1}}
 	if got := r.positions(); got != "--partition 0 --from 3, --partition 1 --from -5" {
 		t.Error(got)
 	}
@@ -73,12 +73,12 @@ func TestFollowReadsPartitionsThatAreAdded(t *testing.T) {
 	reader, writer := io.Pipe()
 	cmd := &consumeCmd{Topic: "orders", Partition: "all", From: "latest", Follow: true, Limit: 2}
 	cmd.Format = formatLine
-	c := &copier{
+	c := &topicReader{
 		cmd: cmd, broker: broker, form: cmd.output(), from: url.Values{"offset": {"earliest"}}, warn: io.Discard,
 		lookEvery: 5 * time.Millisecond, out: bufio.NewWriter(writer), progress: newProgress(io.Discard, 0),
 	}
 	done := make(chan error, 1)
-	go func() { done <- c.copyAll(context.WithoutCancel(t.Context())) }()
+	go func() { done <- c.readAll(context.WithoutCancel(t.Context())) }()
 	lines := bufio.NewScanner(reader)
 	next := func(want string) {
 		t.Helper()
@@ -118,7 +118,7 @@ func TestConsumeKnowsHowMuchThereIs(t *testing.T) {
 		{consumeCmd{Partition: "all", From: "earliest", Limit: 6}, 6},
 		{consumeCmd{Partition: "all", From: "1h"}, 0}, // who knows
 	} {
-		c := &copier{cmd: &test.cmd, broker: broker, progress: newProgress(io.Discard, 0)}
+		c := &topicReader{cmd: &test.cmd, broker: broker, progress: newProgress(io.Discard, 0)}
 		if err := c.find(t.Context()); err != nil || c.progress.total != test.want {
 			t.Errorf("%+v: %d records, %v, not %d", test.cmd, c.progress.total, err, test.want)
 		}

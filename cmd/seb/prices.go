@@ -24,17 +24,17 @@ type provider struct {
 
 // amazon is whose S3 it is where no other server is named.
 var amazon = httpapi.Prices{Name: "s3", Of: "Amazon S3, Standard, us-east-1", AsOf: "2026-11", Source: "https://aws.amazon.com/s3/pricing/",
-	ClassA: 5, ClassB: 0.4, Storage: 0.023, Note: "most other regions ask more; traffic to the internet costs extra"}
+	ClassA: 5, ClassB: 0.4, Storage: 0.023, Note: "most other regions cost more; traffic to the internet costs extra"}
 
 // providers have the list prices that docs/stores names, each with its source.
 var providers = []provider{
 	{amazon, "amazonaws.com"},
 	{httpapi.Prices{Name: "r2", Of: "Cloudflare R2, Standard", AsOf: "2026-11", Source: "https://developers.cloudflare.com/r2/pricing/",
-		ClassA: 4.5, ClassB: 0.36, Storage: 0.015, Note: "not taken off: 1 million of class A, 10 million of class B and 10 GB that an account has free each month"}, "r2.cloudflarestorage.com"},
+		ClassA: 4.5, ClassB: 0.36, Storage: 0.015, Note: "not subtracted: the free quota of an account, monthly 1 million of class A, 10 million of class B and 10 GB"}, "r2.cloudflarestorage.com"},
 	{httpapi.Prices{Name: "tigris", Of: "Tigris, Standard", AsOf: "2026-06", Source: "https://www.tigrisdata.com/pricing/",
-		ClassA: 5, ClassB: 0.5, Storage: 0.02, Note: "not taken off: what an account has free each month"}, "t3.storage.dev"},
+		ClassA: 5, ClassB: 0.5, Storage: 0.02, Note: "not subtracted: the free quota of an account"}, "t3.storage.dev"},
 	{httpapi.Prices{Name: "hetzner", Of: "Hetzner Object Storage", AsOf: "2024-12", Source: "https://docs.hetzner.com/storage/object-storage/overview",
-		Note: "no price per request is listed; the base price a month, which has 1 TB, comes to it"}, "your-objectstorage.com"},
+		Note: "no price per request is listed; the monthly base price, with 1 TB, comes on top"}, "your-objectstorage.com"},
 }
 
 // ownPrices are those of a directory, or of a server of one's own.
@@ -68,21 +68,20 @@ func (f *pricesFlag) UnmarshalText(text []byte) error {
 	numbers := strings.Split(name, ",")
 	p := httpapi.Prices{Name: "given", Of: "what --prices says"}
 	if len(numbers) != 3 {
-		return fmt.Errorf("%q are no prices: write %s, %s, %s, or CLASS_A,CLASS_B,STORAGE in dollars, such as 5,0.4,0.023",
+		return fmt.Errorf("invalid prices %q: write %s, %s, %s, or CLASS_A,CLASS_B,STORAGE in dollars, such as 5,0.4,0.023",
 			name, strings.Join(names, ", "), pricesOwn, pricesNone)
 	}
 	for i, to := range []*float64{&p.ClassA, &p.ClassB, &p.Storage} {
 		var err error
 		if *to, err = strconv.ParseFloat(strings.TrimSpace(numbers[i]), 64); err != nil {
-			return fmt.Errorf("%q is no price in dollars", numbers[i])
+			return fmt.Errorf("invalid price %q: write dollars, such as 0.4", numbers[i])
 		}
 	}
 	f.prices = &p
 	return p.Check()
 }
 
-// of returns what the store asks: what the flag says, else what is known of who
-// keeps it.
+// of returns the store's prices: the flag's, else those of its provider.
 func (f pricesFlag) of(store objstore.Store) *httpapi.Prices {
 	if f.given {
 		return f.prices

@@ -130,7 +130,7 @@ func (p *prober) race(ctx context.Context, rounds, racers int) (detail string, e
 	}
 	detail = fmt.Sprintf("%d rounds of %d, one winner each", rounds, racers)
 	if unknowns > 0 {
-		detail += fmt.Sprintf("; %d answers were no answer", unknowns)
+		detail += fmt.Sprintf("; %d requests got no clear answer", unknowns)
 	}
 	return detail, nil
 }
@@ -154,10 +154,10 @@ func (p *prober) judgeRace(ctx context.Context, key string, round int, results [
 		}
 	}
 	if len(won) > 1 {
-		return unknowns, fmt.Errorf("%d were told that they had won", len(won))
+		return unknowns, fmt.Errorf("%d racers were told that they had won", len(won))
 	}
 	if len(won) == 0 && unknowns == 0 {
-		return unknowns, errors.New("nobody was told that they had won")
+		return unknowns, errors.New("no racer was told that it had won")
 	}
 	o, err := p.get(ctx, "", key, 0, raceBytesMax)
 	if err != nil {
@@ -173,9 +173,9 @@ func (p *prober) judgeRace(ctx context.Context, key string, round int, results [
 		if err == nil || (len(won) == 0 && !errors.Is(err, objstore.ErrExists)) {
 			return unknowns, nil
 		}
-		return unknowns, errors.New("the object is not the winner's but that of one who was refused")
+		return unknowns, errors.New("the object is that of a refused racer, not the winner's")
 	}
-	return unknowns, fmt.Errorf("the object is nobody's: %q", o.Body)
+	return unknowns, fmt.Errorf("no racer wrote the object: %q", o.Body)
 }
 
 // exists creates the objects of the races once more.

@@ -20,24 +20,24 @@ type produceCmd struct {
 	serverFlag
 	formatFlags
 	outputFlag
-	Topic        string        `arg:"" type:"topic" help:"Name of the topic; created if there is none."`
+	Topic        string        `arg:"" type:"topic" help:"Name of the topic; created if it does not exist."`
 	File         string        `type:"existingfile" placeholder:"FILE" help:"Read records from FILE (default: standard input)."`
 	Partition    *int32        `placeholder:"N" help:"Append to partition N (default: the one in the record's JSON, else by its key, else round robin)."`
-	Repartition  bool          `help:"Let keys choose the partitions, instead of those in the records' JSON."`
-	Skip         int64         `placeholder:"N" help:"Leave out the first N records, which an earlier call appended (default: none)."`
+	Repartition  bool          `help:"Choose partitions by key, not by the records' JSON."`
+	Skip         int64         `placeholder:"N" help:"Skip the first N records, which an earlier call appended (default: none)."`
 	BatchBytes   size          `default:"8MiB" help:"Largest request to send (default ${default})."`
 	BatchRecords int           `default:"50000" help:"Most records in a request (default ${default})."`
-	RetryFor     time.Duration `default:"2m" help:"How long to retry what is certain not to have been appended (default ${default})."`
-	Delay        time.Duration `env:"-" placeholder:"DURATION" help:"Have queues hand the records out so long after their append, such as 10m (default: at once)."`
-	DeliverAt    *time.Time    `env:"-" placeholder:"TIME" help:"Have queues hand the records out from then on, such as 2026-01-31T12:00:00Z (default: at once)."`
-	Idempotent   bool          `help:"Retry also what may have been appended: the log knows each request again, and appends it once."`
+	RetryFor     time.Duration `default:"2m" help:"How long to retry requests that certainly appended nothing (default ${default})."`
+	Delay        time.Duration `env:"-" placeholder:"DURATION" help:"Queues hand the records out this long after their append, such as 10m (default: at once)."`
+	DeliverAt    *time.Time    `env:"-" placeholder:"TIME" help:"Queues hand the records out from this time on, such as 2026-01-31T12:00:00Z (default: at once)."`
+	Idempotent   bool          `help:"Also retry requests that may have appended: the log recognizes each request, and appends it once."`
 }
 
 // Help shows examples.
 func (produceCmd) Help() string {
 	return `Every line becomes a record, without its LF. An empty line is an empty record; CR is kept; the last
-line needs no LF. Records keep their order within a partition. They are sent as they come, those that come
-while a request is under way together.
+line needs no LF. Records keep their order within a partition. They are sent as they come: those
+that come during a request go into the next one.
 
 Examples:
 
@@ -51,16 +51,15 @@ Examples:
 
 ` + formatsHelp + `
 
-As json, fields may be left out but for a value, and value_json holds JSON to be the value as it stands;
-offset is ignored. With raw, all of the input is one record.
+With json, only a value is required; value_json holds JSON that becomes the value as it stands; offset is ignored. With raw, all of the input is one record.
 
-With --delay or --deliver-at queues hand the records out later; who reads the topic sees them at once.
+With --delay or --deliver-at queues hand the records out later; readers of the topic see them at once.
 
 With --idempotent each request has a key that the log remembers for a day, so that a retry after a lost answer
-appends nothing twice. The log remembers a million keys: input that comes drop by drop, many times a second for
-hours, makes too many.
+appends nothing twice. The log remembers a million keys: input that arrives in small amounts,
+many times a second for hours, needs too many.
 
-If it fails, it says up to which line (or record) all are acknowledged, and how to go on.`
+If it fails, it says up to which line (or record) all are acknowledged, and how to continue.`
 }
 
 // Run appends all records, one request after the other: two at a time could swap
@@ -74,7 +73,7 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 		return usage(errors.New("--batch-bytes and --batch-records must be at least 1, --skip at least 0"))
 	}
 	if c.Delay < 0 || c.Delay > 0 && c.DeliverAt != nil {
-		return usage(errors.New("--delay must be at least 0, and does not go with --deliver-at"))
+		return usage(errors.New("--delay must be at least 0, and can't be combined with --deliver-at"))
 	}
 	if err := c.checkFormat(); err != nil {
 		return err
@@ -90,7 +89,7 @@ func (c *produceCmd) Run(ctx context.Context, std streams) error {
 	}
 	defer in.Close()
 
-	g := newGatherer(form, int(c.BatchBytes), c.BatchRecords)
+	g := newBatcher(form, int(c.BatchBytes), c.BatchRecords)
 	// Nothing can wait for this goroutine: reading a terminal or a pipe ends
 	// when the other side says so, or with the process.
 	go g.read(ctx, in, c.Skip)
@@ -187,7 +186,7 @@ type producer struct {
 	partitions map[int32]*appendedPartition
 }
 
-func (p *producer) sendAll(ctx context.Context, g *gatherer) error {
+func (p *producer) sendAll(ctx context.Context, g *batcher) error {
 	var batch *recordBatch
 	for {
 		var err error
@@ -306,7 +305,7 @@ func (p *producer) stopped(count int, outcome seb.Outcome, err error) error {
 			next = ""
 		}
 		return codedError{hinted(fmt.Errorf("produce %s: %ss %d to %d: %w", p.cmd.Topic, p.unit, from, to, err),
-			fmt.Sprintf("%s; %ss %d to %d may or may not be in the log: look at its end with `seb consume %s --from -1`,"+
+			fmt.Sprintf("%s; %ss %d to %d may or may not be in the log: check the last record with `seb consume %s --from -1`,"+
 				" then go on with --skip %d if they are missing, --skip %d if not%s",
 				done, p.unit, from, to, p.cmd.Topic, p.acked, to, next)), exitUnknown}
 	}

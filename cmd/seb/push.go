@@ -12,7 +12,7 @@ import (
 
 // pushFlags say what a broker does about pushed queues.
 type pushFlags struct {
-	Push      bool           `default:"true" negatable:"" help:"Deliver the records of queues that are pushed to a URL (default ${default})."`
+	Push      bool           `default:"true" negatable:"" help:"Deliver the records of pushed queues to their URLs (default ${default})."`
 	PushAllow []netip.Prefix `placeholder:"NETWORK,..." help:"Networks that records may be pushed to although they are private, or this machine's own, such as 10.2.0.0/16 (default: none)."`
 	PushDeny  []netip.Prefix `placeholder:"NETWORK,..." help:"Networks that records are never pushed to, public ones and those of --push-allow too (default: none)."`
 }
@@ -24,17 +24,17 @@ func (f pushFlags) check() error {
 func checkNetworks(flag string, networks []netip.Prefix) error {
 	for _, p := range networks {
 		if p != p.Masked() {
-			return usage(fmt.Errorf("%s %s has bits behind its network: use %s", flag, p, p.Masked()))
+			return usage(fmt.Errorf("%s %s has bits set after the network prefix: use %s", flag, p, p.Masked()))
 		}
 		if p.Addr().Is4In6() {
-			return usage(fmt.Errorf("%s %s is a network of IPv4 written as IPv6: use its form in IPv4", flag, p))
+			return usage(fmt.Errorf("%s %s is an IPv4 network written as IPv6: write it as IPv4", flag, p))
 		}
 	}
 	return nil
 }
 
-// deliver pushes what is to be pushed until end is called, which returns when no request
-// to a target is under way any more, at the latest after a drain's time.
+// deliver pushes records until end is called, which returns when no request to a target is
+// under way, or after the time of a drain.
 func (f pushFlags) deliver(broker *seb.Broker, log *slog.Logger) (end func()) {
 	if !f.Push {
 		return func() {}

@@ -12,25 +12,25 @@ import (
 type queueCmd struct {
 	Create  queueCreateCmd  `cmd:"" help:"Create a queue on a topic."`
 	Update  queueUpdateCmd  `cmd:"" help:"Change how a queue hands out records."`
-	List    queueListCmd    `cmd:"" help:"List the queues of a topic, and what there is to do."`
-	Show    queueShowCmd    `cmd:"" help:"Show what there is to do in a queue, and its config."`
-	Pause   queuePauseCmd   `cmd:"" help:"Hand out nothing until it is resumed."`
+	List    queueListCmd    `cmd:"" help:"List the queues of a topic, with their counts."`
+	Show    queueShowCmd    `cmd:"" help:"Show the counts of a queue, and its config."`
+	Pause   queuePauseCmd   `cmd:"" help:"Hand out no records until the queue is resumed."`
 	Resume  queueResumeCmd  `cmd:"" help:"Hand out records again."`
-	Dead    queueDeadCmd    `cmd:"" help:"Show the records that are parked, and why."`
-	Redrive queueRedriveCmd `cmd:"" help:"Take parked records back to work."`
-	Push    queuePushCmd    `cmd:"" help:"Have a queue's records sent to a URL."`
-	Purge   queuePurgeCmd   `cmd:"" help:"Do away with all the work that is there."`
-	Delete  queueDeleteCmd  `cmd:"" help:"Forget a queue."`
+	Dead    queueDeadCmd    `cmd:"" help:"Show the dead letters (parked records), and why they failed."`
+	Redrive queueRedriveCmd `cmd:"" help:"Redrive dead letters (parked records): hand them out again."`
+	Push    queuePushCmd    `cmd:"" help:"Push a queue's records to a URL."`
+	Purge   queuePurgeCmd   `cmd:"" help:"Mark all records of a queue as done."`
+	Delete  queueDeleteCmd  `cmd:"" help:"Delete a queue."`
 }
 
 // Help tells what queues are.
 func (queueCmd) Help() string {
 	return `A queue is a view of a topic's records as work to be done: each is handed to one worker for a time, its lease, and
-handed out again unless the worker has said by then that it is done. A record that keeps failing is parked: it is
-dead until it is redriven. The records stay in the topic as they are, and a topic may have many queues. Every record
+handed out again unless the worker acknowledges it in time. A record that fails its last attempt is parked: it is a
+dead letter until it is redriven. The records stay in the topic as they are, and a topic may have many queues. Every record
 is handed out at least once. seb work TOPIC QUEUE --exec CMD is a worker for a shell.
 
-What purges and deletes does so at once, without asking.`
+Purge and delete act at once, without asking.`
 }
 
 // queueInfo is a queue as the API describes it.
@@ -147,10 +147,10 @@ type queueListCmd struct {
 	Topic string `arg:"" type:"topic" help:"Name of the topic."`
 }
 
-const queueColumnsHelp = `READY records may be handed out now, DELAYED ones later: they are not due yet, or wait for another attempt. LEASED records are
-with workers. HELD ones may be with workers: the broker that handed them out was lost, and they wait for one lease. After a restart
-LEASED and HELD are -, and their records count as READY, until a worker asks for records. DEAD records are parked. OLDEST is the age of
-the oldest record that is neither done nor parked.`
+const queueColumnsHelp = `READY can be handed out now, DELAYED later: not due yet, or waiting for another attempt. LEASED is with workers. HELD
+may be with workers: the broker that handed it out was lost, and it waits for one lease. - means that this broker does
+not know, and counts it as ready: after a restart, until a worker asks for records. DEAD is parked (a dead letter).
+OLDEST is the age of the oldest record that is neither done nor parked.`
 
 // Help shows examples.
 func (queueListCmd) Help() string {
@@ -203,7 +203,7 @@ func (queueShowCmd) Help() string {
     seb queue show orders mail --output json | jq .ready
 
 ` + queueColumnsHelp + ` RECEIVED and DONE are
-records in a second, lately. The owner is the broker that hands out the records; any broker takes requests.`
+records per second, lately. The owner is the broker that hands out the records; any broker takes requests.`
 }
 
 // Run prints what there is to do, and the config.
@@ -231,13 +231,13 @@ func (c *queueShowCmd) Run(ctx context.Context, std streams) error {
 		row.printf("%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", q.Ready, textOr(q.Leased, "-"), textOr(q.Held, "-"), q.Delayed, q.Dead, q.age(), rate(q.Received), rate(q.Acknowledged))
 	})
 	out.printf("\n%s\n", strings.ReplaceAll(q.Config.String(), "; ", "\n"))
-	owner := textOr(q.Owner, "none, or a broker that advertises no address (seb serve --advertise)")
+	owner := textOr(q.Owner, "none, or a broker without an advertised address (seb serve --advertise)")
 	if owner == ownerSelf {
-		owner = "the broker that answers, which advertises no address"
+		owner = "this broker, which advertises no address"
 	}
 	out.printf("owner: %s\n", owner)
 	if q.Leased == nil {
-		out.printf("what is leased or held counts as ready: it is known once a worker has asked for records, to the broker that hands them out\n")
+		out.printf("leased and held records count as ready: the owner knows them once a worker has asked for records\n")
 	}
 	if q.HeldUntil != nil {
 		out.printf("held until: %s\n", *q.HeldUntil)

@@ -12,10 +12,10 @@ import (
 // queueConfigFlags say how a queue hands out records. They don't come from the
 // environment: what is meant for new queues must not change one that is there.
 type queueConfigFlags struct {
-	Lease           *time.Duration `env:"-" placeholder:"DURATION" help:"How long a worker has for a record if it says nothing else, 1s to 12h (default: as it is, and 30s for a new queue)."`
-	MaxAttempts     *int           `env:"-" placeholder:"N" help:"How often a record is handed out before it is parked, 1 to 1000 (default: as it is, and 5)."`
-	Backoff         string         `env:"-" placeholder:"MIN..MAX" help:"How long a record that failed waits, twice as long each time, such as 1s..1h; one time alone is always that (default: as it is, and 1s..1h)."`
-	DeadLetterTopic string         `env:"-" placeholder:"TOPIC|none" help:"Copy the records that are parked to this topic, which must exist (default: as it is, and none)."`
+	Lease           *time.Duration `env:"-" placeholder:"DURATION" help:"How long a worker has for a record unless it asks for another time, 1s to 12h (default: unchanged; 30s for a new queue)."`
+	MaxAttempts     *int           `env:"-" placeholder:"N" help:"Attempts before a record is parked (a dead letter), 1 to 1000 (default: unchanged; 5 for a new queue)."`
+	Backoff         string         `env:"-" placeholder:"MIN..MAX" help:"How long a failed record waits, doubled at each attempt, such as 1s..1h; a single time is constant (default: unchanged; 1s..1h for a new queue)."`
+	DeadLetterTopic string         `env:"-" placeholder:"TOPIC|none" help:"Copy dead letters to this topic, which must exist (default: unchanged; none for a new queue)."`
 }
 
 // fields is the config as the API takes it, of the flags that were given.
@@ -56,8 +56,7 @@ func (queueCreateCmd) Help() string {
     seb topic create orders.dead && seb queue create orders mail --dead-letter-topic orders.dead
     seb queue create orders accounts --order key
 
-A queue that exists takes the settings that are named and keeps the others, and goes on where it is. Its order can't
-change.`
+A queue that exists takes the settings that are named, keeps the others, and goes on. Its order can't change.`
 }
 
 // Run creates the queue, or gives the one that is there what is named.
@@ -73,7 +72,7 @@ func (c *queueCreateCmd) Run(ctx context.Context, std streams) error {
 	case c.From == "earliest" || c.From == "latest":
 		body["from"] = c.From
 	default:
-		return usageError{hinted(fmt.Errorf("--from: %q is no place where a queue can begin", c.From), "use earliest, latest or an offset such as 41")}
+		return usageError{hinted(fmt.Errorf("invalid --from %q", c.From), "use earliest, latest or an offset such as 41")}
 	}
 	whole, status, err := c.ask(ctx, "create", http.MethodPut, body)
 	if err != nil {
@@ -99,15 +98,15 @@ func (queueUpdateCmd) Help() string {
     seb queue update orders mail --lease 10m
     seb queue update orders mail --dead-letter-topic none
 
-What is not named stays as it is. Records that are with workers keep the lease that they have. With fewer attempts,
-records that failed more often already are parked when they fail next.`
+What is not named stays as it is. Records that are with workers keep their lease. With fewer attempts, records that
+already failed more often are parked at their next failure.`
 }
 
 // Run changes a queue that is there.
 func (c *queueUpdateCmd) Run(ctx context.Context, std streams) error {
 	body := c.fields()
 	if len(body) == 0 {
-		return usageError{hinted(errors.New("nothing is to change"), "say what, with --lease, --max-attempts, --backoff or --dead-letter-topic")}
+		return usageError{hinted(errors.New("nothing to change"), "give --lease, --max-attempts, --backoff or --dead-letter-topic")}
 	}
 	// To change one that does not exist creates it, which nobody meant.
 	if _, _, err := c.ask(ctx, "update", http.MethodGet, nil); err != nil {

@@ -23,7 +23,7 @@ const (
 type queueDeadCmd struct {
 	queueFlags
 	Limit int    `default:"100" placeholder:"N" help:"Show at most N (default ${default})."`
-	Next  string `env:"-" placeholder:"PARTITION:OFFSET" help:"Go on where the call before ended, which says so (default: the first)."`
+	Next  string `env:"-" placeholder:"PARTITION:OFFSET" help:"Go on where the previous call ended, as its last line says (default: the first)."`
 }
 
 // Help shows examples.
@@ -34,12 +34,12 @@ func (queueDeadCmd) Help() string {
     seb queue dead orders mail --limit 20 --next 0:41
     seb queue dead orders mail --output json | jq -r '.messages[] | [.key, .reason] | @tsv'
 
-By partition and offset. ATTEMPTS is how often the record was handed out, REASON what the last worker said. Where there are
-more, the last line says how to go on. As json the records come as a whole, and "next" is null or what --next takes. seb queue
-redrive takes them back to work.`
+Dead letters (parked records) by partition and offset. ATTEMPTS is how often the record was handed out, REASON what the
+last worker said. If there are more, the last line says how to go on. With --output json records are complete, and
+"next" is null or the value for --next. seb queue redrive hands them out again.`
 }
 
-// deadRecord is what of a parked record is shown in a line.
+// deadRecord is what a line shows of a dead letter (parked record).
 type deadRecord struct {
 	Partition int32     `json:"partition"`
 	Offset    int64     `json:"offset"`
@@ -48,7 +48,7 @@ type deadRecord struct {
 	Reason    string    `json:"reason"`
 }
 
-// placePattern is what --next takes; the broker knows what is there.
+// placePattern is the form of --next; the broker checks the value.
 var placePattern = regexp.MustCompile(`^[0-9]{1,10}:[0-9]{1,19}$`)
 
 // Run prints a line per record.
@@ -57,7 +57,7 @@ func (c *queueDeadCmd) Run(ctx context.Context, std streams) error {
 		return usage(errors.New("--limit must be at least 1"))
 	}
 	if c.Next != "" && !placePattern.MatchString(c.Next) {
-		return usage(fmt.Errorf("--next is %q; take the PARTITION:OFFSET that the call before ended with, such as 0:41", c.Next))
+		return usage(fmt.Errorf("invalid --next %q: use the PARTITION:OFFSET that the previous call ended with, such as 0:41", c.Next))
 	}
 	broker, err := c.client()
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *queueDeadCmd) Run(ctx context.Context, std streams) error {
 	}
 	dead, next, err := c.read(ctx, broker)
 	if err != nil {
-		return c.failed("show the dead of", err)
+		return c.failed("show the dead letters of", err)
 	}
 	if c.json() {
 		return printJSON(std.out, map[string]any{"messages": dead, "more": next != nil, "next": next})
@@ -73,7 +73,7 @@ func (c *queueDeadCmd) Run(ctx context.Context, std streams) error {
 	records := make([]deadRecord, len(dead))
 	for i, whole := range dead {
 		if err := json.Unmarshal(whole, &records[i]); err != nil {
-			return c.failed("show the dead of", err)
+			return c.failed("show the dead letters of", err)
 		}
 	}
 	out := newPrinter(std.out)
@@ -113,7 +113,7 @@ func (c *queueDeadCmd) read(ctx context.Context, broker *client) (dead []json.Ra
 	}
 }
 
-// oneLine is text of strangers as it can stand in a line of a terminal.
+// oneLine makes untrusted text fit a line of a terminal.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -128,8 +128,8 @@ func oneLine(s string) string {
 type queueRedriveCmd struct {
 	queueFlags
 	Partition *int32  `env:"-" placeholder:"N" help:"Partition of the records that --offset names (default: 0)."`
-	Offset    []int64 `env:"-" placeholder:"N" help:"Take this record alone; may be repeated, or a list with commas (default: all that are parked)."`
-	Limit     *int64  `env:"-" placeholder:"N" help:"Take the first N alone, by partition and offset (default: all that are parked)."`
+	Offset    []int64 `env:"-" placeholder:"N" help:"Redrive this record only; may be repeated, or a list with commas (default: all that are parked)."`
+	Limit     *int64  `env:"-" placeholder:"N" help:"Redrive the first N only, by partition and offset (default: all that are parked)."`
 }
 
 // Help shows examples.
@@ -140,8 +140,8 @@ func (queueRedriveCmd) Help() string {
     seb queue redrive orders mail --limit 100
     seb queue redrive orders mail --partition 3 --offset 41,57
 
-They are handed out as if they had never been, with all the attempts that the queue allows. A record that is not
-parked is passed over. What was copied to a dead-letter topic stays there.`
+The records are handed out again, with all the attempts that the queue allows. A record that is not parked is skipped.
+Copies in a dead-letter topic stay there.`
 }
 
 // Run redrives the records, and tells how many were parked.
@@ -187,11 +187,11 @@ func (c *queueRedriveCmd) body() (map[string]any, error) {
 	case c.Partition != nil && len(c.Offset) == 0:
 		return nil, usageError{hinted(errors.New("--partition goes with --offset"), "leave it out to redrive all that are parked")}
 	case c.Limit != nil && len(c.Offset) > 0:
-		return nil, usage(errors.New("--limit does not go with --offset, which says how many"))
+		return nil, usage(errors.New("--limit can't be combined with --offset"))
 	case c.Limit != nil && *c.Limit < 1:
 		return nil, usage(errors.New("--limit must be at least 1"))
 	case len(c.Offset) > placesMax:
-		return nil, usage(fmt.Errorf("%d offsets; there may be %d at a time", len(c.Offset), placesMax))
+		return nil, usage(fmt.Errorf("%d offsets: at most %d at a time", len(c.Offset), placesMax))
 	case len(c.Offset) == 0:
 		return map[string]any{}, nil
 	}

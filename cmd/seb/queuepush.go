@@ -12,17 +12,18 @@ import (
 )
 
 type queuePushCmd struct {
-	Set    queuePushSetCmd    `cmd:"" help:"Have a queue's records sent to a URL, or change how."`
-	Show   queuePushShowCmd   `cmd:"" help:"Show where a queue's records are sent to."`
+	Set    queuePushSetCmd    `cmd:"" help:"Push a queue's records to a URL, or change how."`
+	Show   queuePushShowCmd   `cmd:"" help:"Show the URL that a queue is pushed to."`
 	Resume queuePushResumeCmd `cmd:"" help:"Go on after the receiver answered 410 (Gone)."`
-	Delete queuePushDeleteCmd `cmd:"" help:"Stop sending a queue's records, and forget the URL."`
+	Delete queuePushDeleteCmd `cmd:"" help:"Stop the push, and forget the URL."`
 }
 
 // Help tells what a push is.
 func (queuePushCmd) Help() string {
-	return `A queue that is pushed needs no worker: the broker that hands its records out sends each as a POST to a URL, and the
-answer says what became of it. 2xx is done; 410 stops the push; what else fails comes again, as the queue's backoff and attempts
-say. Requests are signed as Standard Webhooks has it. Which addresses they may go to, seb serve --push-allow says.`
+	return `A queue that is pushed needs no worker: the queue's owner sends each record as a POST to a URL, and the response
+decides. 2xx acknowledges; 410 stops the push; after any other the record is sent again, within the queue's backoff and
+attempts. Requests are signed as Standard Webhooks defines. seb serve --push-allow names private networks that they may
+reach.`
 }
 
 // pushInfo is where a queue is pushed to as the API describes it.
@@ -68,11 +69,11 @@ func (f queueFlags) askPush(ctx context.Context, doing, method string, body any,
 // change another. It takes what is secret from files, since others see a command line.
 type queuePushSetCmd struct {
 	queueFlags
-	URL         string         `arg:"" optional:"" help:"Where to send them, http:// or https:// (default: as it is)."`
-	SecretFile  string         `env:"-" type:"existingfile" placeholder:"FILE" help:"Sign requests with the secret in FILE, whsec_ and 24 to 64 bytes in base64, or with several (default: as it is; a new target gets one, which is shown)."`
-	HeaderFile  string         `env:"-" type:"existingfile" placeholder:"FILE" help:"Send the headers in FILE, a line such as Authorization: Bearer 123 each, in place of those before (default: as it is, and none)."`
-	MaxInFlight *int           `env:"-" placeholder:"N" help:"How many requests may be under way at a time, 1 to 1024 (default: as it is, and 64)."`
-	Timeout     *time.Duration `env:"-" placeholder:"DURATION" help:"How long a request may take, 1s to 5m (default: as it is, and 30s)."`
+	URL         string         `arg:"" optional:"" help:"Where to send them, http:// or https:// (default: unchanged)."`
+	SecretFile  string         `env:"-" type:"existingfile" placeholder:"FILE" help:"Sign requests with the secret in FILE, whsec_ and 24 to 64 bytes in base64, or with several (default: unchanged; a new target gets one, which is shown)."`
+	HeaderFile  string         `env:"-" type:"existingfile" placeholder:"FILE" help:"Send the headers in FILE, one per line, such as Authorization: Bearer 123; they replace the previous ones (default: unchanged; none for a new target)."`
+	MaxInFlight *int           `env:"-" placeholder:"N" help:"Most requests at a time, 1 to 1024 (default: unchanged; 64 for a new target)."`
+	Timeout     *time.Duration `env:"-" placeholder:"DURATION" help:"How long a request may take, 1s to 5m (default: unchanged; 30s for a new target)."`
 }
 
 // Help shows examples.
@@ -144,7 +145,7 @@ func (c *queuePushSetCmd) body() (map[string]any, error) {
 		body["headers"] = headers
 	}
 	if len(body) == 0 {
-		return nil, usageError{hinted(errors.New("nothing is to change"), "give a URL, or what is to change; seb queue push resume goes on after the receiver answered 410 (Gone)")}
+		return nil, usageError{hinted(errors.New("nothing to change"), "give a URL or a flag; seb queue push resume goes on after the receiver answered 410 (Gone)")}
 	}
 	return body, nil
 }
@@ -159,10 +160,10 @@ func parseHeaderLines(text string) (map[string]string, error) {
 		}
 		name, value, found := strings.Cut(line, ":")
 		if name = strings.TrimSpace(name); !found || name == "" {
-			return nil, fmt.Errorf("line %d is no header, such as Authorization: Bearer 123", n)
+			return nil, fmt.Errorf("line %d is not a header; write it as Authorization: Bearer 123", n)
 		}
 		if _, twice := headers[name]; twice {
-			return nil, fmt.Errorf("line %d has a header that stands there already", n)
+			return nil, fmt.Errorf("line %d repeats a header", n)
 		}
 		headers[name] = strings.TrimSpace(value)
 	}
@@ -178,7 +179,7 @@ func (queuePushShowCmd) Help() string {
     seb queue push show orders mail
     seb queue push show orders mail --output json | jq -r .stopped
 
-Of headers only the names are shown, and of secrets how many there are.`
+Headers are shown by name only, secrets as a count.`
 }
 
 // Run prints where the records are sent to.
@@ -224,7 +225,7 @@ func (queuePushDeleteCmd) Help() string {
 
     seb queue push delete orders mail
 
-It does so at once, without asking; requests that are under way are finished. The records wait for who receives them.`
+The push ends at once, without asking; requests under way are finished. The records wait for workers.`
 }
 
 // Run deletes the target.
@@ -235,6 +236,6 @@ func (c *queuePushDeleteCmd) Run(ctx context.Context, std streams) error {
 	if c.json() {
 		return printJSON(std.out, map[string]any{"topic": c.Topic, "name": c.Queue, "pushed": false})
 	}
-	_, err := fmt.Fprintf(std.out, "queue %s of %s is pushed no more\n", c.Queue, c.Topic)
+	_, err := fmt.Fprintf(std.out, "queue %s of %s is not pushed\n", c.Queue, c.Topic)
 	return err
 }

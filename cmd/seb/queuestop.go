@@ -15,7 +15,7 @@ func (queuePauseCmd) Help() string {
 
     seb queue pause orders mail
 
-Workers go on with what they have, and their answers count. Those that ask for more wait.`
+Workers keep the records that they have, and can still answer for them. Workers that ask for more wait.`
 }
 
 // Run pauses the queue.
@@ -53,8 +53,8 @@ func (queuePurgeCmd) Help() string {
 
     seb queue purge orders mail
 
-All work that is there is taken for done, at once and without asking: also what is delayed, parked, or with workers, whose answers
-count for nothing then. The records stay in the topic. Those that come later are handed out as usual.`
+All records of the queue count as done, at once and without asking: also those that are delayed, parked, or with workers,
+whose answers have no effect then. The records stay in the topic. Later records are handed out as usual.`
 }
 
 // Run empties the queue, and tells how much there was.
@@ -84,7 +84,8 @@ func (queueDeleteCmd) Help() string {
 
     seb queue delete orders mail
 
-It does so at once, without asking. The records stay in the topic. A queue that is made later under the name begins anew.`
+The queue is deleted at once, without asking. The records stay in the topic. A queue created later with this name shares
+nothing with the deleted one.`
 }
 
 // Run deletes the queue.

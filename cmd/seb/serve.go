@@ -37,24 +37,24 @@ const (
 type serveCmd struct {
 	storeFlag
 	HTTP       string        `name:"http" default:"127.0.0.1:51313" placeholder:"HOST:PORT" help:"Address to listen on; port 0 takes a free one (default ${default})."`
-	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to pass on what only the owner of a queue can answer, such as http://10.0.0.5:51313; without a port it is 80, or 443 of https (default: the address that it listens on, unless that is a wildcard or of this machine alone); no other broker may have it. Port 0 stands for the one that it listens on."`
+	Advertise  string        `placeholder:"URL" help:"Where other brokers of the store reach this one, to forward requests that only the owner of a queue can answer, such as http://10.0.0.5:51313; the default port is 80, or 443 for https (default: the address that it listens on, unless that is a wildcard or a loopback address); no other broker may have it. Port 0 stands for the port that it listens on."`
 	AutoCreate bool          `default:"true" negatable:"" help:"Create topics on their first append (default ${default})."`
 	StaleMax   time.Duration `default:"1s" help:"How stale reads, and the records that a queue hands out, may be (default ${default})."`
-	Prices     pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"What the store asks, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (not known), or dollars for a million requests of class A, of class B, and a GB and month (default: by the store's address)."`
+	Prices     pricesFlag    `placeholder:"NAME|A,B,STORAGE" help:"The store's prices, for seb bill: s3, r2, tigris, hetzner, own (nothing), none (unknown), or dollars for a million requests of class A, of class B, and a GB and month (default: by the store's address)."`
 
 	tlsFlags    `group:"access"`
 	AllowOrigin []string `group:"access" placeholder:"ORIGIN" help:"Let pages of this origin, such as https://example.com, use the broker from a browser; * means all (default: none)."`
 	Insecure    bool     `group:"access" help:"Allow addresses that other machines can reach although there are no API keys: anyone there can read and write."`
 
 	Batch             string         `group:"commits" enum:"timed,immediate,each" default:"timed" help:"When to commit: timed, immediate, or each append alone (default ${default})."`
-	Linger            *time.Duration `group:"commits" placeholder:"DURATION" help:"How long a timed batch gathers (default: 10ms in a directory, 250ms on S3, which is at most 4 PUTs a second)."`
+	Linger            *time.Duration `group:"commits" placeholder:"DURATION" help:"How long a timed batch collects records (default: 10ms in a directory, 250ms on S3, which is at most 4 PUTs a second)."`
 	CommitBytes       size           `group:"commits" default:"4MiB" help:"Commit a timed batch when it holds this much (default ${default})."`
 	AppendTimeout     time.Duration  `group:"commits" default:"30s" help:"How long an append waits for the store before it is answered 503 (default ${default})."`
 	CheckpointCommits int            `group:"commits" default:"1000" placeholder:"N" help:"Commits between two checkpoints, 1 to 1024 (default ${default})."`
 
 	Memory      size   `group:"memory" default:"128MiB" help:"Memory for requests, open batches and the cache together, at least 8MiB (default ${default})."`
-	StateMemory size   `group:"memory" default:"256MiB" help:"Memory for what the broker knows about the log; appends are refused when a sixteenth of it is left; at least 1MiB (default ${default})."`
-	CacheDir    string `group:"memory" placeholder:"DIR" help:"Where to cache what was read from the store (default: nowhere). Nobody else may write to it."`
+	StateMemory size   `group:"memory" default:"256MiB" help:"Memory for the state of the log; appends are refused when a sixteenth of it is left; at least 1MiB (default ${default})."`
+	CacheDir    string `group:"memory" placeholder:"DIR" help:"Directory to cache what was read from the store (default: none). Nobody else may write to it."`
 	CacheBytes  size   `group:"memory" default:"1GiB" help:"Largest size of the cache directory (default ${default})."`
 
 	MaxConnections     int  `group:"limits" default:"1024" placeholder:"N" help:"Connections open at a time; further ones wait (default ${default})."`
@@ -63,10 +63,10 @@ type serveCmd struct {
 	HeadersMax         int  `group:"limits" default:"100" placeholder:"N" help:"Most headers of a record (default ${default})."`
 	TopicsMax          int  `group:"limits" default:"10000" placeholder:"N" help:"Most topics (default ${default})."`
 	PartitionsMax      int  `group:"limits" default:"1000" placeholder:"N" help:"Most partitions of a topic (default ${default})."`
-	CommitPartsMax     int  `group:"limits" default:"1000" placeholder:"N" help:"Most parts of one commit of several things (default ${default})."`
+	CommitPartsMax     int  `group:"limits" default:"1000" placeholder:"N" help:"Most appends, positions and tokens in one commit (default ${default})."`
 	ConsumersMax       int  `group:"limits" default:"100000" placeholder:"N" help:"Most consumers, of all topics together (default ${default})."`
 	QueuesMax          int  `group:"limits" default:"10000" placeholder:"N" help:"Most queues, of all topics together (default ${default})."`
-	DelayedMax         int  `group:"limits" default:"1000000" placeholder:"N" help:"Most appends with a delay that wait for their time (default ${default})."`
+	DelayedMax         int  `group:"limits" default:"1000000" placeholder:"N" help:"Most delayed appends that are not due yet (default ${default})."`
 	KeysMax            int  `group:"limits" default:"1000" placeholder:"N" help:"Most API keys (default ${default})."`
 	IdempotencyKeysMax int  `group:"limits" default:"1000000" placeholder:"N" help:"Most idempotency keys that are remembered, for a day each (default ${default})."`
 
@@ -75,7 +75,7 @@ type serveCmd struct {
 	DeleteDelay time.Duration `group:"bucket" default:"24h" help:"How long objects stay after the log stopped needing them; at least four times --margin (default ${default})."`
 	Margin      time.Duration `group:"bucket" default:"1h" help:"The largest error of the store's clocks (default ${default})."`
 
-	LogLevel  slog.Level `group:"log" default:"info" help:"Log what is at least this: debug, info, warn, error (default ${default})."`
+	LogLevel  slog.Level `group:"log" default:"info" help:"Lowest level to log: debug, info, warn, error (default ${default})."`
 	LogFormat string     `group:"log" enum:"text,json" default:"text" help:"Format of the log on standard error: text or json (default ${default})."`
 	DebugAddr string     `group:"log" placeholder:"HOST:PORT" help:"Serve profiles (pprof) here (default: nowhere)."`
 }
@@ -92,11 +92,11 @@ func (serveCmd) Help() string {
 
 Serves the HTTP API until it is interrupted; once it is ready it prints its URL and what to try. Without API keys it
 serves addresses of this machine only (seb key --help). Any number of brokers may serve one store. S3 credentials
-come from the usual AWS variables and files; seb doctor tells whether a store is fit.
+come from the usual AWS variables and files; seb doctor tells whether a store is usable.
 
 SIGTERM lets requests end, commits what is held and writes a checkpoint, within 10 seconds; a second signal ends
-the process at once. If the broker stops itself, because the log is damaged or the store can't be trusted any more,
-the process ends with exit code 3 and says why.`
+the process at once. If the broker stops itself, because the log is damaged or the store can't be trusted, the
+process ends with exit code 3 and says why.`
 }
 
 // Run serves until ctx ends or the broker stops itself.
@@ -157,17 +157,17 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	limited := httpapi.LimitConnections(server, listener, c.MaxConnections)
 	go func() { failed <- c.serveHTTP(server, limited, secure) }()
 
-	if err := c.greet(std.out, listener.Addr(), kind, linger, prices, broker.KeysExist()); err != nil {
+	if err := c.banner(std.out, listener.Addr(), kind, linger, prices, broker.KeysExist()); err != nil {
 		log.Warn("standard output is not readable", "error", err)
 	}
 	log.Info("ready", "address", listener.Addr().String(), "store", c.Store, "cluster", broker.Status().ClusterID,
 		"applied", broker.Status().Applied, "version", version())
 	if err := notifySupervisor(ctx, "READY=1"); err != nil {
-		log.Warn("a supervisor wants to know when seb is ready, and can't be told", "error", err)
+		log.Warn("can't tell the supervisor that seb is ready", "error", err)
 	}
 	cause := c.watch(ctx, broker, failed, log)
 	if err := notifySupervisor(context.WithoutCancel(ctx), "STOPPING=1"); err != nil {
-		log.Warn("a supervisor wants to know when seb stops, and can't be told", "error", err)
+		log.Warn("can't tell the supervisor that seb stops", "error", err)
 	}
 	return errors.Join(cause, shutdown(server, api, broker, endPushes, log))
 }
@@ -178,7 +178,7 @@ func (c *serveCmd) secure(log *slog.Logger) (*tls.Config, error) {
 	case c.on():
 		return c.config(log)
 	case othersReach(c.HTTP):
-		log.Warn("HTTP without TLS on an address that others reach: who listens on the way learns keys and records; see --tls-cert")
+		log.Warn("HTTP without TLS on an address that other machines can reach: an eavesdropper learns keys and records; see --tls-cert")
 	}
 	return nil, nil
 }
@@ -211,7 +211,7 @@ func (c *serveCmd) watch(ctx context.Context, broker *seb.Broker, failed <-chan 
 	}
 }
 
-// shutdown lets requests end, those that other brokers have passed on and those to targets of
+// shutdown lets requests end, those that other brokers have forwarded and those to targets of
 // pushed records too, then commits what is held and writes a checkpoint.
 func shutdown(server *http.Server, api *httpapi.Handler, broker *seb.Broker, endPushes func(), log *slog.Logger) error {
 	drain, cancel := context.WithTimeout(context.Background(), drainTimeout)
@@ -233,7 +233,7 @@ func shutdown(server *http.Server, api *httpapi.Handler, broker *seb.Broker, end
 		late = endRequests(answer, server, api)
 	}
 	if late != nil {
-		log.Warn("requests did not end in time and are cut off", "error", late)
+		log.Warn("requests did not end in time and were cut off", "error", late)
 		if err := errors.Join(server.Close(), api.Close()); err != nil {
 			log.Warn("close HTTP connections", "error", err)
 		}
@@ -316,9 +316,9 @@ func (c *serveCmd) limitMemory() {
 func notListening(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return hinted(err, "another broker may be running there; choose with --http")
+		return hinted(err, "another broker may be running there; choose another address with --http")
 	case errors.Is(err, fs.ErrPermission):
-		return hinted(err, "ports below 1024 are for root; choose with --http")
+		return hinted(err, "ports below 1024 need root; choose another port with --http")
 	default:
 		return hinted(err, "choose an address of this machine and a port with --http")
 	}

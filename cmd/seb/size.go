@@ -34,7 +34,7 @@ func (s *size) UnmarshalText(text []byte) error {
 		*s = size(n * unit.bytes)
 		return nil
 	}
-	return fmt.Errorf("%q is no size: write 4MiB, 128MB, or a number of bytes", text)
+	return fmt.Errorf("invalid size %q: write 4MiB, 128MB, or a number of bytes", text)
 }
 
 // String writes s in the largest binary unit that it reaches, with a digit

@@ -35,9 +35,9 @@ func isDirectory(spec string) bool {
 	return spec != "memory:" && !strings.HasPrefix(spec, "s3:") && !strings.Contains(spec, "://")
 }
 
-// look opens the store for a command that only reads. A directory is left as it
+// openExisting opens the store for a command that only reads. A directory is left as it
 // is, where open would set it up.
-func (f storeFlag) look(ctx context.Context) (objstore.Store, error) {
+func (f storeFlag) openExisting(ctx context.Context) (objstore.Store, error) {
 	if isDirectory(f.Store) {
 		return objstore.OpenDirReadOnly(f.Store)
 	}
@@ -53,7 +53,7 @@ func (f storeFlag) mustBeThere() error {
 	_, err := os.Stat(f.Store)
 	if errors.Is(err, fs.ErrNotExist) {
 		return codedError{hinted(fmt.Errorf("there is no directory %s", f.Store),
-			"name the store that `seb serve` has with --store, or make a directory to try out first"), exitRefused}
+			"name the store of `seb serve` with --store, or create the directory first"), exitRefused}
 	}
 	return err
 }
@@ -64,7 +64,7 @@ const clusterKey = "seb.json"
 // mustHoldLog refuses a store without a log, which a broker would set up. It
 // writes nothing, and makes no directory.
 func (f storeFlag) mustHoldLog(ctx context.Context) error {
-	store, err := f.look(ctx)
+	store, err := f.openExisting(ctx)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
@@ -72,7 +72,7 @@ func (f storeFlag) mustHoldLog(ctx context.Context) error {
 	}
 	if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return codedError{hinted(fmt.Errorf("there is no log in --store %s", f.Store),
-			"name the store that `seb serve` has; `seb key create --new-log` sets up a new one"), exitRefused}
+			"name the store of `seb serve`; `seb key create --new-log` sets up a new one"), exitRefused}
 	}
 	return err
 }

@@ -63,7 +63,7 @@ var ownSequences = []string{
 }
 
 // appendVisible appends text with its control characters escaped, also those that change
-// the direction of what follows, and bytes that are no text. LF and tabs stay, and so do
+// the direction of text, and bytes that are not UTF-8. LF and tabs stay, and so do
 // those sequences, without their mark.
 func appendVisible(dst, text []byte, sequences []string) []byte {
 next:

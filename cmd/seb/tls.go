@@ -13,7 +13,7 @@ import (
 
 // tlsFlags make serve speak TLS.
 type tlsFlags struct {
-	TLSCert     string `name:"tls-cert" placeholder:"FILE" help:"Serve HTTPS with this certificate (PEM, chain included); followed when the file changes (default: plain HTTP)."`
+	TLSCert     string `name:"tls-cert" placeholder:"FILE" help:"Serve HTTPS with this certificate (PEM, with its chain); reloaded when the file changes (default: plain HTTP)."`
 	TLSKey      string `name:"tls-key" placeholder:"FILE" help:"Its private key (PEM) (default: none)."`
 	TLSClientCA string `name:"tls-client-ca" placeholder:"FILE" help:"Accept client certificates of these authorities (PEM): each stands for the API key of its common name, or of one of its DNS names (default: none)."`
 }
@@ -98,7 +98,7 @@ func (t *tlsFiles) latest() *tls.Config {
 	}
 	if err != nil {
 		if t.fault != err.Error() {
-			t.log.Error("the TLS files changed and can't be used; going on with what they were", "error", err)
+			t.log.Error("the TLS files changed and can't be used; the previous ones stay in use", "error", err)
 		}
 		t.fault, t.seen = err.Error(), nil // tried again: a file may be half written
 		return t.current.Load()
@@ -121,7 +121,7 @@ func (f tlsFlags) stat() (infos []os.FileInfo, err error) {
 	for _, name := range f.files() {
 		info, err := os.Stat(name)
 		if err != nil {
-			return nil, fmt.Errorf("look at TLS file: %w", err)
+			return nil, fmt.Errorf("check TLS file: %w", err)
 		}
 		infos = append(infos, info)
 	}
@@ -164,7 +164,7 @@ func addAuthorities(pool *x509.CertPool, file string) error {
 // clientTLSFlags are for https:// brokers, on every command that talks to one.
 type clientTLSFlags struct {
 	CA      string `name:"ca" type:"existingfile" placeholder:"FILE" help:"Trust these authorities (PEM) too, for an https:// broker (default: those of the system)."`
-	Cert    string `name:"cert" type:"existingfile" placeholder:"FILE" help:"Show this client certificate (PEM) in place of an API key (default: none)."`
+	Cert    string `name:"cert" type:"existingfile" placeholder:"FILE" help:"Present this client certificate (PEM) instead of an API key (default: none)."`
 	CertKey string `name:"cert-key" type:"existingfile" placeholder:"FILE" help:"Its private key (PEM) (default: none)."`
 }
 

@@ -22,9 +22,9 @@ const (
 type topCmd struct {
 	serverFlag
 	outputFlag
-	Interval time.Duration `default:"1s" help:"How often to look (default ${default})."`
+	Interval time.Duration `default:"1s" help:"How often to refresh (default ${default})."`
 	Sort     string        `enum:"rate,records,stored,name" default:"rate" help:"Order of the topics: rate, records, stored or name (default ${default})."`
-	Once     bool          `help:"Look twice, an interval apart, show that, and end; so does standard output that is no terminal."`
+	Once     bool          `help:"Take two snapshots, an interval apart, show the difference, and end; the default if standard output is not a terminal."`
 }
 
 // Help shows examples.
@@ -36,16 +36,16 @@ func (topCmd) Help() string {
     seb top --sort stored --once
     seb top --output json | jq -c '[.time, .records_per_second]'
 
-Shows what a broker and its topics do, until Ctrl-C. Rates of topics are of the log, whoever appended; those of
-requests, commits and the store are the broker's own. As json it writes a line per look, also into a file.
+Shows what a broker and its topics do, until Ctrl-C. Rates of topics are of the log, through all brokers; those of
+requests, commits and the store are the broker's own. With --output json it writes a line per snapshot, also into a
+file.
 
-A look reads /readyz, /metrics and /v1/topics. Where there are API keys it needs one with
-the scope read, and shows the topics that this key is for. The first costs nothing; the others may cost the broker one GET of
-the store, if nobody else made it look at the end of the log within its --stale-max. On S3 that is at most $0.04 a
-day at a look a second.`
+A snapshot reads /readyz, /metrics and /v1/topics. On a log with API keys it needs one with the scope read, and shows
+the topics of that key. The first snapshot costs nothing; each later one may cost the broker one GET of the store, if
+its last sync is older than its --stale-max. On S3 that is at most $0.04 a day at a snapshot a second.`
 }
 
-// Run looks and shows until ctx ends, or once.
+// Run takes and shows snapshots until ctx ends, or once.
 func (c *topCmd) Run(ctx context.Context, std streams) error {
 	if c.Interval < topIntervalMin {
 		return usage(fmt.Errorf("--interval must be at least %v", topIntervalMin))
@@ -54,9 +54,9 @@ func (c *topCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	before, err := look(ctx, broker)
+	before, err := takeSnapshot(ctx, broker)
 	if err != nil {
-		return fmt.Errorf("look at the broker: %w", err)
+		return fmt.Errorf("read the broker's metrics: %w", err)
 	}
 	ticker := time.NewTicker(c.Interval)
 	defer ticker.Stop()
@@ -67,14 +67,14 @@ func (c *topCmd) Run(ctx context.Context, std streams) error {
 			return errEnded
 		case <-ticker.C:
 		}
-		now, err := look(ctx, broker)
+		now, err := takeSnapshot(ctx, broker)
 		switch {
 		case ctx.Err() != nil:
 			return errEnded
 		case err != nil && once:
-			return fmt.Errorf("look at the broker: %w", err)
+			return fmt.Errorf("read the broker's metrics: %w", err)
 		case err != nil:
-			// Rates go on from the last look that was answered.
+			// Rates go on from the last snapshot that was answered.
 			err = show(&topView{Time: time.Now().UTC(), Server: c.Server, Reason: err.Error()})
 		default:
 			err = show(viewOf(before, now, c.Server, c.Sort))
@@ -142,5 +142,5 @@ func (p *printer) draw(lines []topLine, columns int) {
 	p.printf("%s", own(eraseBelow))
 }
 
-// errNoMetrics is a server that answers, but not as a broker's.
+// errNoMetrics means that a server answers, but not as a broker.
 var errNoMetrics = errors.New("the answer to /metrics is not what a broker sends")

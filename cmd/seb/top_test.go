@@ -15,15 +15,15 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// lookedAt makes a look of metrics in the text format and of topics in JSON.
-func lookedAt(t *testing.T, at time.Time, metrics, topics string) *looked {
+// snapshotAt makes a snapshot of metrics in the text format and of topics in JSON.
+func snapshotAt(t *testing.T, at time.Time, metrics, topics string) *snapshot {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(metrics))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &looked{at: at, metrics: families}
+	l := &snapshot{at: at, metrics: families}
 	if err := json.Unmarshal([]byte(topics), &l.topics); err != nil {
 		t.Fatal(err)
 	}
@@ -32,9 +32,9 @@ func lookedAt(t *testing.T, at time.Time, metrics, topics string) *looked {
 
 var topBegan = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// twoLooks are two seconds apart.
-func twoLooks(t *testing.T) (before, now *looked) {
-	before = lookedAt(t, topBegan, `
+// twoSnapshots are two seconds apart.
+func twoSnapshots(t *testing.T) (before, now *snapshot) {
+	before = snapshotAt(t, topBegan, `
 seb_applied_slot 40
 seb_records_committed_total 1000
 seb_commits_total 40
@@ -44,7 +44,7 @@ seb_store_requests_total{outcome="ok",verb="create"} 40
 seb_store_requests_total{outcome="error",verb="get"} 3
 `, `[{"name":"orders","partitions":[{"end_offset":900},{"end_offset":100}]},
 	{"name":"again","partitions":[{"end_offset":500}]}, {"name":"gone","partitions":[{"end_offset":1}]}]`)
-	now = lookedAt(t, topBegan.Add(2*time.Second), `
+	now = snapshotAt(t, topBegan.Add(2*time.Second), `
 # TYPE seb_store_request_duration_seconds histogram
 seb_store_request_duration_seconds_bucket{verb="create",le="+Inf"} 8
 seb_store_request_duration_seconds_sum{verb="create"} 0.2
@@ -98,7 +98,7 @@ func text(lines []topLine) string {
 }
 
 func TestTopShowsHowTwoLooksDiffer(t *testing.T) {
-	before, now := twoLooks(t)
+	before, now := twoSnapshots(t)
 	v := viewOf(before, now, "http://b:1", "rate")
 	if diff := cmp.Diff(topShown, text(v.lines(0))); diff != "" {
 		t.Error(diff)
@@ -116,7 +116,7 @@ func TestTopShowsHowTwoLooksDiffer(t *testing.T) {
 }
 
 func TestTopSorts(t *testing.T) {
-	before, now := twoLooks(t)
+	before, now := twoSnapshots(t)
 	for order, want := range map[string]string{
 		"rate": "orders again new", "records": "orders again new", "stored": "orders again new", "name": "again new orders",
 	} {
@@ -135,7 +135,7 @@ func TestTopSorts(t *testing.T) {
 }
 
 func TestTopFitsTheTerminal(t *testing.T) {
-	before, now := twoLooks(t)
+	before, now := twoSnapshots(t)
 	lines := viewOf(before, now, "http://b:1", "rate").lines(12)
 	if len(lines) != 12 || lines[10].text[:5] != "TOPIC" || lines[11].text != "and 3 more" {
 		t.Errorf("in twelve rows:\n%s", text(lines))

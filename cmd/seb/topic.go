@@ -25,10 +25,10 @@ type topicCmd struct {
 // Help tells what topics are.
 func (topicCmd) Help() string {
 	return `A topic has one or more partitions. The records of a partition keep their order and get the offsets 0, 1, 2 and so
-on, which never change; between partitions there is no order. The number of partitions can grow and not fall: one
+on, which never change; between partitions there is no order. The number of partitions can grow, not shrink: one
 is enough to begin with, more let several readers share the work.
 
-What deletes does so at once, without asking.`
+Delete and trim act at once, without asking.`
 }
 
 // topicInfo is a topic as the API describes it.
@@ -62,8 +62,7 @@ func (topicCreateCmd) Help() string {
     seb topic create clicks --partitions 8
     seb topic create audit --retention 8760h
 
-A topic that exists alike is left as it is. Appending to a topic that does not exist creates it, too, with one
-partition. A topic's retention is stored and shown, and not acted upon by this version: nothing is deleted.`
+A topic that exists with these settings stays as it is. An append to a missing topic creates it, with one partition. A topic's retention is stored and shown, and not acted upon by this version: nothing is deleted.`
 }
 
 // Run creates the topic, or finds that it is there already.
@@ -202,7 +201,8 @@ func (topicDeleteCmd) Help() string {
 
     seb topic delete orders
 
-It does so at once, without asking, and warns if a queue has it as its dead-letter topic. To delete the older records only, use seb topic trim. A topic created later under the same name shares nothing with the deleted one.`
+The topic is deleted at once, without asking, with a warning if a queue has it as its dead-letter topic. To delete the
+older records only, use seb topic trim. A topic created later under the same name shares nothing with the deleted one.`
 }
 
 // Run deletes the topic.

@@ -11,8 +11,8 @@ import (
 // configFlags say how long the records of a topic are kept. They don't come from
 // the environment: what is meant for new topics must not change one that is there.
 type configFlags struct {
-	Retention      *age       `env:"-" placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 168h for a week, or none; this one only stores it (default: as it is, and none for a new topic)."`
-	RetentionBytes *sizeLimit `env:"-" placeholder:"SIZE|none" help:"How much of each partition is kept at least, such as 1GiB; none is no such limit (default: as with --retention)."`
+	Retention      *age       `env:"-" placeholder:"DURATION|none" help:"Age after which a later version may delete records, such as 168h for a week, or none; this one only stores it (default: unchanged; none for a new topic)."`
+	RetentionBytes *sizeLimit `env:"-" placeholder:"SIZE|none" help:"Least bytes to keep of each partition, such as 1GiB; none is no such limit (default: as with --retention)."`
 }
 
 // fields is the config as the API takes it, nil if no flag was given.
@@ -43,7 +43,7 @@ func (a *age) UnmarshalText(text []byte) error {
 	}
 	d, err := time.ParseDuration(string(text))
 	if err != nil || d <= 0 {
-		return fmt.Errorf("%q is no age: write 90m or 168h, or none for no limit", text)
+		return fmt.Errorf("invalid age %q: write 90m or 168h, or none for no limit", text)
 	}
 	*a = age(d)
 	return nil

@@ -14,7 +14,7 @@ type topicUpdateCmd struct {
 	configFlags
 	Topic string `arg:"" type:"topic" help:"Name of the topic."`
 	// Not from the environment, as with the config: partitions never go away again.
-	Partitions *int32 `env:"-" placeholder:"N" help:"Number of partitions from now on; it can't fall (default: as it is)."`
+	Partitions *int32 `env:"-" placeholder:"N" help:"New number of partitions; it can't shrink (default: unchanged)."`
 }
 
 // Help shows examples.
@@ -43,7 +43,7 @@ func (c *topicUpdateCmd) Run(ctx context.Context, std streams) error {
 		body["config"] = config
 	}
 	if len(body) == 0 {
-		return usageError{hinted(errors.New("nothing is to change"), "say what, with --partitions, --retention or --retention-bytes")}
+		return usageError{hinted(errors.New("nothing to change"), "give --partitions, --retention or --retention-bytes")}
 	}
 	broker, err := c.client()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// topView is what is shown: how two looks differ, and what the second one saw.
+// topView is what is shown: how two snapshots differ, and what the second one has.
 type topView struct {
 	Time   time.Time `json:"time"`
 	Server string    `json:"server"`
@@ -32,7 +32,7 @@ type topView struct {
 	StateLimit   int64   `json:"state_limit_bytes"`
 	DataLost     int64   `json:"data_lost_reads"` // since the broker started
 	StoreErrors  float64 `json:"store_errors_per_second"`
-	StoreSeconds float64 `json:"store_seconds_per_request"` // mean between the looks; 0 without requests
+	StoreSeconds float64 `json:"store_seconds_per_request"` // mean between the snapshots; 0 without requests
 
 	Store  map[string]float64 `json:"store_requests_per_second"` // by verb
 	Topics []topTopic         `json:"topics"`
@@ -51,8 +51,8 @@ type topTopic struct {
 	ends int64 // of all partitions together
 }
 
-// viewOf compares two looks at a broker.
-func viewOf(before, now *looked, server, order string) *topView {
+// viewOf compares two snapshots of a broker.
+func viewOf(before, now *snapshot, server, order string) *topView {
 	seconds := now.at.Sub(before.at).Seconds()
 	// A counter that went back is a broker that was started again.
 	rate := func(name, label, value string) float64 {
@@ -80,10 +80,10 @@ func viewOf(before, now *looked, server, order string) *topView {
 	return v
 }
 
-// meanSeconds is how long a store request took between two looks.
-func meanSeconds(before, now *looked) float64 {
+// meanSeconds is how long a store request took between two snapshots.
+func meanSeconds(before, now *snapshot) float64 {
 	var seconds, count float64
-	for l, sign := range map[*looked]float64{before: -1, now: 1} {
+	for l, sign := range map[*snapshot]float64{before: -1, now: 1} {
 		for _, m := range l.metrics["seb_store_request_duration_seconds"].GetMetric() {
 			seconds += sign * m.GetHistogram().GetSampleSum()
 			count += sign * float64(m.GetHistogram().GetSampleCount())

@@ -17,14 +17,14 @@ type urlCmd struct {
 	outputFlag
 	Topic     string        `required:"" placeholder:"TOPIC" help:"Topic that may be read."`
 	From      string        `default:"latest" placeholder:"POSITION" help:"Where to begin: earliest, latest, an offset N, -N for the last N records, a time like 2026-01-31T12:00:00Z, a day like 2026-01-31 (its beginning, UTC), or 1h for an hour ago, as of now (default ${default})."`
-	Partition *int32        `placeholder:"N" help:"Partition to read (default: what the broker takes)."`
-	TTL       time.Duration `name:"ttl" default:"1h" placeholder:"DURATION" help:"How long it is good (default ${default})."`
+	Partition *int32        `placeholder:"N" help:"Partition to read (default: the broker's default)."`
+	TTL       time.Duration `name:"ttl" default:"1h" placeholder:"DURATION" help:"How long it is valid (default ${default})."`
 }
 
 // Help shows examples.
 func (urlCmd) Help() string {
-	return `Signs with the API key that it is given, and sends nothing. Who has the URL may read all records of the topic,
-from wherever it likes, until the time is up or the key expires or is revoked; and nothing else. Use a key that
+	return `Signs with the given API key, and sends nothing. Everyone who has the URL can read all records of the topic, from any
+position, until the time is up or the key expires or is revoked; and nothing else. Use a key that
 can only read that topic: revoking it ends all URLs made with it.
 
 Examples:
@@ -52,7 +52,7 @@ func (c *urlCmd) Run(std streams) error {
 	case c.Partition != nil && *c.Partition < 0:
 		return usage(errors.New("--partition is negative"))
 	case broker.key == "":
-		return usageError{hinted(errors.New("a URL is signed with an API key, and none is given"), "set SEB_KEY, or use --key-file")}
+		return usageError{hinted(errors.New("signing a URL needs an API key"), "set SEB_KEY, or use --key-file")}
 	}
 	until := time.Now().Add(c.TTL + time.Second - time.Nanosecond).Truncate(time.Second) // URLs tell whole seconds
 	token, err := seb.SignRead(broker.key, c.Topic, until)
@@ -67,7 +67,7 @@ func (c *urlCmd) Run(std streams) error {
 	if c.json() {
 		return printJSON(std.out, map[string]any{"url": signed, "expires": until.UTC()})
 	}
-	note(std.err, "good until %s, unless the key is revoked before\n", until.UTC().Format(time.RFC3339))
+	note(std.err, "valid until %s, unless the key is revoked before\n", until.UTC().Format(time.RFC3339))
 	_, err = fmt.Fprintln(std.out, signed)
 	return err
 }

@@ -24,7 +24,7 @@ func TestSignedURLReadsItsTopicUntilItsKeyIsRevoked(t *testing.T) {
 	runSeb(t, strings.NewReader("one\ntwo\n"), "produce", "orders").want(t, exitOK)
 
 	signed := runSeb(t, nil, "url", "--topic", "orders", "--from", "-1", "--partition", "0", "--ttl", "1m", "--key", page)
-	signed.want(t, exitOK, "good until")
+	signed.want(t, exitOK, "valid until")
 	url := strings.TrimSpace(signed.out)
 	wantGet(t, url, http.StatusOK, `"value":"two"`)
 	asJSON := runSeb(t, nil, "url", "--topic", "orders", "--key", page, "--output", "json")

@@ -20,11 +20,11 @@ type workCmd struct {
 	Queue       string         `arg:"" help:"Name of the queue."`
 	Exec        string         `env:"-" required:"" placeholder:"CMD" help:"Run CMD by sh -c for each record."`
 	Concurrency int            `default:"1" placeholder:"N" help:"Run up to N at a time (default ${default})."`
-	Lease       time.Duration  `placeholder:"DURATION" help:"How long a record stays with this worker if it is killed; while the command runs the lease is extended (default: as the queue has it)."`
-	RetryIn     *time.Duration `placeholder:"DURATION" help:"How long a record waits whose command has left with exit code 75 (default: as after any other)."`
-	Drain       bool           `env:"-" help:"End when there is nothing to do; what is delayed is left."`
+	Lease       time.Duration  `placeholder:"DURATION" help:"How long a record stays with this worker if it is killed; while the command runs the lease is extended (default: the queue's)."`
+	RetryIn     *time.Duration `placeholder:"DURATION" help:"How long a record waits after exit code 75 (default: the queue's backoff)."`
+	Drain       bool           `env:"-" help:"End when no record is ready; delayed records stay."`
 	Limit       int64          `env:"-" placeholder:"N" help:"End after N records (default: no limit)."`
-	Grace       time.Duration  `default:"10s" placeholder:"DURATION" help:"How long a command has to leave after SIGTERM, before SIGKILL (default ${default})."`
+	Grace       time.Duration  `default:"10s" placeholder:"DURATION" help:"How long a command may take to exit after SIGTERM, before SIGKILL (default ${default})."`
 }
 
 // Help tells what the command gets, and what its exit code means.
@@ -38,13 +38,13 @@ func (workCmd) Help() string {
     SEB_MESSAGE_ATTEMPT                           1, 2 and so on
     SEB_MESSAGE_HEADER_NAME                       the header name, in capitals; what is neither letter nor digit is _
 
-(The names differ from those that seb's own flags have in the environment, so that the command may call seb.) A key or header with a
-zero byte, or of more than 64 KiB, is not passed; of headers that come to one name the first is.
+(The names differ from the variables of seb's own flags, so that the command may call seb.) A key or header with a zero
+byte, or of more than 64 KiB, is not passed; of headers with the same variable, the first is.
 
-Exit code 0 says that the record is done. 75 (EX_TEMPFAIL) puts it back for --retry-in, every other code and death by a signal for
-as long as the queue's backoff says, with the last lines of standard error as the reason; after the queue's last attempt it is
-parked: see seb queue dead. 126 and 127, by which a shell says that it finds no command, put it back and end the worker; so does
-a machine that can't start one, such as one whose disk is full.
+Exit code 0 means that the record is done. 75 (EX_TEMPFAIL) puts it back for --retry-in, every other code or a signal
+for the queue's backoff, with the last lines of standard error as the reason. After the queue's last attempt the record
+is parked (a dead letter): see seb queue dead. 126 and 127, by which a shell says that it can't run the command, put the
+record back and end the worker; so does a machine that can't start a command, such as one with a full disk.
 
 Examples:
 
@@ -52,13 +52,13 @@ Examples:
     seb work orders mail --exec 'curl -fsS --data-binary @- https://example.com/hook'
     seb work pictures thumbs --drain --exec 'convert - -resize 100 "thumbs/$SEB_MESSAGE_OFFSET.png"'
 
-The same record may come again: after a crash, and if its lease was lost, in which case the command is ended, by SIGTERM to its
-process group. Be sure that doing the work twice does no harm. If seb work itself is killed by SIGKILL its commands run on
-alone, and their records go to another worker after a lease. While the broker is away it tries again.
+The same record may come again: after a crash, and after a lost lease, which ends the command by SIGTERM to its process
+group. Be sure that doing the work twice does no harm. If seb work is killed by SIGKILL, its commands go on alone, and
+their records go to another worker after a lease. While the broker does not answer, seb work tries again.
 
-Ctrl-C, SIGTERM or SIGHUP: takes no more records, waits for the commands that run, and leaves with 0, or with 130, 143 or 129 if
---drain or --limit wasn't reached. A second one ends the commands and puts their records back. What the commands write is passed
-through.`
+On Ctrl-C, SIGTERM or SIGHUP it takes no more records, waits for running commands, and exits with 0, or with 130, 143 or
+129 if --drain or --limit wasn't reached. A second signal ends the commands and puts their records back. The output of
+the commands is passed through.`
 }
 
 // Run works until it is interrupted, or as bounded.
@@ -85,7 +85,7 @@ func (c *workCmd) Run(ctx context.Context, std streams) error {
 	defer end()
 	defer onSecondSignal(ctx, end)()
 	defer context.AfterFunc(ctx, func() {
-		note(std.err, "taking no more records; what runs is waited for, and ended by another Ctrl-C or SIGTERM\n")
+		note(std.err, "taking no more records; waiting for running commands (another Ctrl-C or SIGTERM ends them)\n")
 	})()
 	source := &boundedSource{
 		WorkSource: &queueSource{broker, c.Topic, c.Queue},
@@ -151,7 +151,7 @@ func (c *workCmd) open(ctx context.Context, broker *client, std streams) (time.D
 	}
 	note(std.err, "working on queue %s of %s; %d records are ready\n", c.Queue, c.Topic, q.Ready)
 	if q.Config.Paused {
-		note(std.err, "the queue is paused: nothing comes before `seb queue resume %s %s`\n", c.Topic, c.Queue)
+		note(std.err, "the queue is paused: it hands out nothing until `seb queue resume %s %s`\n", c.Topic, c.Queue)
 	}
 	if c.Lease > 0 {
 		return c.Lease, nil
@@ -182,11 +182,11 @@ func (h *handler) handle(ctx context.Context, m seb.Message) error {
 	case errors.Is(context.Cause(ctx), errInterrupted):
 		return &seb.RetryIn{Err: errors.New("the worker was ended")}
 	case !errors.As(err, &failure):
-		h.stop(noCommandError{hinted(err, "look at its disk, memory and processes; the record was put back")})
+		h.stop(noCommandError{hinted(err, "check its disk, memory and processes; the record was put back")})
 	case failure.code == exitTempFail && h.cmd.RetryIn != nil:
 		return &seb.RetryIn{Delay: *h.cmd.RetryIn, Err: err}
 	case failure.code == exitNoCommand || failure.code == exitNotRunnable:
-		h.stop(noCommandError{hinted(fmt.Errorf("the shell can't run the command: %w", err), "look at --exec; the record was put back")})
+		h.stop(noCommandError{hinted(fmt.Errorf("the shell can't run the command: %w", err), "check --exec; the record was put back")})
 	}
 	return err
 }
@@ -198,7 +198,7 @@ const (
 	exitNoCommand   = 127
 )
 
-// noCommandError is that there is no command to run, for whatever record.
+// noCommandError means that no command can run, for any record.
 type noCommandError struct{ error }
 
 func (e noCommandError) Unwrap() error { return e.error }

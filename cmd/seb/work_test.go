@@ -156,14 +156,14 @@ func TestWorkersShareTheRecordsOfAQueue(t *testing.T) {
 	wantQueueLeft(t, broker.url, 0)
 }
 
-// Who has nothing to do because the queue is paused is told so.
+// A worker of a paused queue is told why it gets nothing.
 func TestWorkerOfAPausedQueueSaysSo(t *testing.T) {
 	t.Parallel()
 	broker, dir := queueWith(t, nil, "0"), t.TempDir()
 	for _, paused := range []bool{true, false} {
 		runSeb(t, nil, "queue", map[bool]string{true: "pause", false: "resume"}[paused], "orders", "mail", "--server", broker.url).want(t, exitOK)
 		w := work(t, dir, broker.url, "--drain", "--exec", "cat >>done")
-		if code := w.left(t); code != exitOK || strings.Contains(w.stderr.String(), "paused: nothing comes before `seb queue resume orders mail`") != paused {
+		if code := w.left(t); code != exitOK || strings.Contains(w.stderr.String(), "paused: it hands out nothing until `seb queue resume orders mail`") != paused {
 			t.Errorf("paused %v: it ended with %d:\n%s", paused, code, w.stderr)
 		}
 	}

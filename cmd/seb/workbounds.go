@@ -18,7 +18,7 @@ type boundedSource struct {
 	seb.WorkSource
 	limit int64 // 0: none
 	drain bool
-	// places is how many records are worked on at most: who asks for that many is idle.
+	// places is how many records are worked on at most: a worker that asks for that many is idle.
 	places int
 	stop   func()
 

@@ -34,7 +34,7 @@ const (
 	variablePrefix = "SEB_MESSAGE_"
 )
 
-// commandError is that the command of a record has failed.
+// commandError means that the command of a record has failed.
 type commandError struct {
 	code int // its exit code; -1 if a signal has ended it
 	how  string
@@ -166,8 +166,8 @@ func variableName(header string) string {
 	}, header)
 }
 
-// tailWriter passes on what is written, and keeps the last of it. That nobody takes it any
-// more is no failure of the command that writes.
+// tailWriter forwards what is written, and keeps the last of it. A closed output is not a
+// failure of the command that writes.
 type tailWriter struct {
 	w io.Writer
 
@@ -185,11 +185,11 @@ func (t *tailWriter) Write(p []byte) (int, error) {
 }
 
 // pipe returns what a command may write to. passOn is called once that has left: it waits
-// until all was passed on, but no longer than for what the command left behind.
+// until all was forwarded, but no longer than for what the command left behind.
 func (t *tailWriter) pipe() (to *os.File, passOn func(patience time.Duration), err error) {
 	from, to, err := os.Pipe()
 	if err != nil {
-		return nil, nil, fmt.Errorf("pass on standard error: %w", err)
+		return nil, nil, fmt.Errorf("forward standard error: %w", err)
 	}
 	passed := make(chan struct{})
 	go func() {

@@ -13,8 +13,8 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// answerWait is how long a broker has to answer a worker, beside what it is told to wait. It
-// is less than a worker's patience with one that stands still.
+// answerWait is how long a broker has to answer a worker, in addition to the wait that the worker asks
+// for. It is less than a worker's patience with a broker that stands still.
 const answerWait = 15 * time.Second
 
 // retryPause is the least pause before a worker asks again what may go well later.

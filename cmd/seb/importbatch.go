@@ -14,34 +14,34 @@ const (
 	timestampLayout = "2006-01-02T15:04:05.000Z07:00"
 )
 
-// importGroup is what one request appends: the records of a file, or of many
+// importBatch is what one request appends: the records of a file, or of many
 // small ones, in which case not all have the same time. Values are slices of the
 // files' memory.
-type importGroup struct {
+type importBatch struct {
 	values [][]byte
 	times  []string
 	bytes  int // of the values
 }
 
-func (g *importGroup) reset() {
+func (g *importBatch) reset() {
 	clear(g.values)
 	g.values, g.times, g.bytes = g.values[:0], g.times[:0], 0
 }
 
-func (g *importGroup) count() int { return len(g.values) }
+func (g *importBatch) count() int { return len(g.values) }
 
-func (g *importGroup) add(value []byte, at string) {
+func (g *importBatch) add(value []byte, at string) {
 	g.values, g.times, g.bytes = append(g.values, value), append(g.times, at), g.bytes+len(value)
 }
 
-// full tells whether a value of so many bytes has to wait for the next group.
-func (g *importGroup) full(bytes, limit int) bool {
+// full tells whether a value of so many bytes has to wait for the next batch.
+func (g *importBatch) full(bytes, limit int) bool {
 	return g.count() > 0 && (g.bytes+bytes > limit || g.count() >= importRecords)
 }
 
-// request writes the group into b: in the compact form if all records have one
+// request writes the batch into b: in the compact form if all records have one
 // time, which it returns, else as JSON.
-func (g *importGroup) request(b *recordBatch) (at string) {
+func (g *importBatch) request(b *recordBatch) (at string) {
 	b.json = slices.ContainsFunc(g.times, func(s string) bool { return s != g.times[0] })
 	b.reset()
 	if !b.json {

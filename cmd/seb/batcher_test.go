@@ -39,8 +39,8 @@ func decodeLines(body []byte) ([]string, bool) {
 // fataler is a test, or one run of a property.
 type fataler interface{ Fatalf(string, ...any) }
 
-// gather returns what a gatherer makes of r, batch by batch.
-func gather(ctx context.Context, t fataler, g *gatherer, r io.Reader, skip int64) (batches [][]string, err error) {
+// readBatches returns what a batcher makes of r, batch by batch.
+func readBatches(ctx context.Context, t fataler, g *batcher, r io.Reader, skip int64) (batches [][]string, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -81,7 +81,7 @@ func TestGathererCutsLines(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, r := range []io.Reader{strings.NewReader(test.in), iotest.OneByteReader(strings.NewReader(test.in)), iotest.DataErrReader(strings.NewReader(test.in))} {
-				batches, err := gather(t.Context(), t, newGatherer((&formatFlags{}).input(false), 1<<20, 1000), r, test.skip)
+				batches, err := readBatches(t.Context(), t, newBatcher((&formatFlags{}).input(false), 1<<20, 1000), r, test.skip)
 				if !errors.Is(err, io.EOF) || errors.As(err, new(usageError)) {
 					t.Fatalf("ended with %v", err)
 				}
@@ -107,7 +107,7 @@ func TestGathererKeepsEveryLineInOrderWithinItsLimits(t *testing.T) {
 			in = ""
 		}
 		var got []string
-		batches, err := gather(context.Background(), t, newGatherer((&formatFlags{}).input(false), bytesMax, recordsMax), strings.NewReader(in), 0)
+		batches, err := readBatches(context.Background(), t, newBatcher((&formatFlags{}).input(false), bytesMax, recordsMax), strings.NewReader(in), 0)
 		if !errors.Is(err, io.EOF) {
 			t.Fatalf("ended with %v", err)
 		}
@@ -130,7 +130,7 @@ func TestGathererKeepsEveryLineInOrderWithinItsLimits(t *testing.T) {
 func TestGathererTellsThatReadingBrokeOff(t *testing.T) {
 	broken := errors.New("cable cut")
 	r := io.MultiReader(strings.NewReader("a\nb\nhalf a li"), iotest.ErrReader(broken))
-	batches, err := gather(t.Context(), t, newGatherer((&formatFlags{}).input(false), 1<<20, 1000), r, 0)
+	batches, err := readBatches(t.Context(), t, newBatcher((&formatFlags{}).input(false), 1<<20, 1000), r, 0)
 	if !errors.Is(err, broken) {
 		t.Errorf("ended with %v", err)
 	}
@@ -143,7 +143,7 @@ func TestGathererTellsThatReadingBrokeOff(t *testing.T) {
 // slow writer wrote does not wait for more.
 func TestGathererHandsOverWhatThereIs(t *testing.T) {
 	r, w := io.Pipe()
-	g := newGatherer((&formatFlags{}).input(false), 1<<20, 1000)
+	g := newBatcher((&formatFlags{}).input(false), 1<<20, 1000)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -170,7 +170,7 @@ func TestGathererHandsOverWhatThereIs(t *testing.T) {
 
 func TestGathererEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	g := newGatherer((&formatFlags{}).input(false), 1, 1) // full after a line: the reader waits for room
+	g := newBatcher((&formatFlags{}).input(false), 1, 1) // full after a line: the reader waits for room
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/httpapi"
 )
 
-// greet tells a person at a terminal where the broker is and what to try.
-func (c *serveCmd) greet(w io.Writer, address net.Addr, kind storeKind, linger time.Duration, prices *httpapi.Prices, keys bool) error {
+// banner tells a person at a terminal where the broker is and what to try.
+func (c *serveCmd) banner(w io.Writer, address net.Addr, kind storeKind, linger time.Duration, prices *httpapi.Prices, keys bool) error {
 	url := c.scheme() + "://" + reachable(address)
 	batch := c.Batch
 	if batch == batchTimed {

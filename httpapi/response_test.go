@@ -218,7 +218,7 @@ func TestPanicBecomesAProblem(t *testing.T) {
 	if strings.Contains(a.body, "secret") {
 		t.Errorf("the client sees the panic: %s", a.body)
 	}
-	if l := log.String(); !strings.Contains(l, "the secret of the panic") || !strings.Contains(l, `"id-1"`) || !strings.Contains(l, "exchange_test.go") {
+	if l := log.String(); !strings.Contains(l, "the secret of the panic") || !strings.Contains(l, `"id-1"`) || !strings.Contains(l, "response_test.go") {
 		t.Errorf("the log lacks the panic, its request or its stack: %s", l)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/late", nil)

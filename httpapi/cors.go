@@ -11,23 +11,23 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// origins decides what pages of other origins may do in a browser. It has no say
-// over programs, which can claim any origin or none.
+// cors decides what pages of other origins may do in a browser. It does not restrict
+// programs, which can claim any origin or none.
 //
 // A page that is not allowed can't read answers: the browser keeps them from it.
 // It could still send simple requests, to a broker on its user's own machine say,
 // so those that change something are refused.
-type origins struct {
+type cors struct {
 	all     bool
 	allowed []string
 	own     string // the host and port under which other brokers reach this one; "" if there is none
 	guard   *http.CrossOriginProtection
 }
 
-// newOrigins returns the rules for a list of origins such as https://example.com,
+// newCORS returns the rules for a list of origins such as https://example.com,
 // or "*" for all, and the broker's own host.
-func newOrigins(allowed []string, own string) *origins {
-	return &origins{all: slices.Contains(allowed, "*"), allowed: allowed, own: own, guard: http.NewCrossOriginProtection()}
+func newCORS(allowed []string, own string) *cors {
+	return &cors{all: slices.Contains(allowed, "*"), allowed: allowed, own: own, guard: http.NewCrossOriginProtection()}
 }
 
 // CheckOrigin returns why a text is no origin as browsers send it, nil if it is
@@ -38,7 +38,7 @@ func CheckOrigin(origin string) error {
 	}
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme == "" || u.Host == "" || origin != strings.ToLower(u.Scheme+"://"+u.Host) {
-		return invalid("write scheme and host alone, such as https://example.com or http://localhost:3000", "%q is no origin", origin)
+		return invalid("write scheme and host alone, such as https://example.com or http://localhost:3000", "invalid origin %q", origin)
 	}
 	return nil
 }
@@ -47,7 +47,7 @@ const preflightSeconds = "7200" // for which browsers keep an answer; the longes
 
 // check sets what the browser has to know, and refuses requests of pages that
 // may not send them. done is true if the answer is complete.
-func (o *origins) check(w *response, r *http.Request) (done bool, err error) {
+func (o *cors) check(w *response, r *http.Request) (done bool, err error) {
 	origin := r.Header.Get("Origin")
 	if len(o.allowed) > 0 {
 		w.Header().Add("Vary", "Origin")
@@ -69,7 +69,7 @@ func (o *origins) check(w *response, r *http.Request) (done bool, err error) {
 
 // checkEffect refuses a GET that does what others need a POST for to those pages whose
 // POST check refuses.
-func (o *origins) checkEffect(r *http.Request) error {
+func (o *cors) checkEffect(r *http.Request) error {
 	asPost := r.WithContext(r.Context())
 	asPost.Method = http.MethodPost
 	origin := r.Header.Get("Origin")
@@ -79,22 +79,22 @@ func (o *origins) checkEffect(r *http.Request) error {
 	return o.refuse(origin)
 }
 
-func (o *origins) refuse(origin string) error {
-	return errCrossOrigin("allow its origin with --allow-origin, or send the request from a page of the broker's own origin",
+func (o *cors) refuse(origin string) error {
+	return errCrossOrigin("allow its origin with --allow-origin, or send the request from a page of the broker's origin",
 		"a page of %q may not send this", origin)
 }
 
 // checkName refuses a request, where no key is needed, under a name that may be a
 // stranger's: see [OwnHost].
-func (o *origins) checkName(r *http.Request) error {
+func (o *cors) checkName(r *http.Request) error {
 	_, tcp := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	switch {
 	case !tcp: // a page reaches no other listener
 	case OwnHost(r.Host), r.Host == o.own:
 	case o.all || slices.Contains(o.allowed, "http://"+r.Host) || slices.Contains(o.allowed, "https://"+r.Host):
 	default:
-		return errCrossOrigin("use localhost or an address, allow the name's origin with --allow-origin, or create an API key",
-			"a broker without API keys does not answer as %.300q, which may be a stranger's name for it", r.Host)
+		return errCrossOrigin("use localhost or an IP address, allow the name's origin with --allow-origin, or create an API key",
+			"a broker without API keys does not answer to the host name %.300q, which others may control", r.Host)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func errCrossOrigin(hint, format string, args ...any) error {
 
 // preflight says that the request which the browser asks for may be sent. Whether
 // it is any good is told when it comes.
-func (o *origins) preflight(w *response, r *http.Request) {
+func (o *cors) preflight(w *response, r *http.Request) {
 	w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
 	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
 		w.Header().Set("Access-Control-Allow-Headers", asked)

@@ -2,8 +2,8 @@ package httpapi
 
 import "time"
 
-// tempo is how slow a client may be.
-type tempo struct {
+// slowLimit is how slow a client may be.
+type slowLimit struct {
 	stallMax          time.Duration // longest silence, and how far behind the rate it may fall
 	bytesPerSecondMin int64
 }
@@ -16,7 +16,7 @@ type progress struct {
 }
 
 // deadline returns when the next bytes must have moved.
-func (p *progress) deadline(t tempo, now time.Time) time.Time {
+func (p *progress) deadline(t slowLimit, now time.Time) time.Time {
 	if p.start.IsZero() {
 		p.start = now
 	}
@@ -41,8 +41,8 @@ type pace struct {
 const heldFor = time.Minute
 
 // deadline returns when the next bytes must have moved. What came faster than it had to
-// counts for no more than the longest silence: who has sent much can't stop then.
-func (p *pace) deadline(t tempo, now time.Time) time.Time {
+// counts for no more than the longest silence: a client that has sent much can't stop then.
+func (p *pace) deadline(t slowLimit, now time.Time) time.Time {
 	latest := now.Add(t.stallMax)
 	if p.due.IsZero() {
 		p.due = latest

@@ -9,26 +9,25 @@ import (
 )
 
 const (
-	// A caller may fail that often at once, and once more per interval.
+	// An address may fail this often at once, and once more per interval.
 	attemptsBurst    = 10
 	attemptsInterval = 3 * time.Second
-	// So many addresses are told apart; further ones share an account.
+	// Further addresses share one account.
 	attemptsAddressesMax = 4096
 )
 
-// attempts counts failed attempts to authenticate, by remote address. Who fails
-// with none left gets an answer that says nothing but to wait, on a connection that
-// ends. A good key works all the same: many callers may share an address with one
-// that fails.
-type attempts struct {
+// authThrottle counts failed authentications by remote address. A caller that fails with
+// none left is told only to wait, on a connection that ends. A valid key still works: many
+// callers may share an address with one that fails.
+type authThrottle struct {
 	mu sync.Mutex
 	// until is when an address will have all its attempts back.
 	until map[netip.Prefix]time.Time
 }
 
-func newAttempts() *attempts { return &attempts{until: map[netip.Prefix]time.Time{}} }
+func newAuthThrottle() *authThrottle { return &authThrottle{until: map[netip.Prefix]time.Time{}} }
 
-// attemptsOf returns whose account a remote address uses: IPv6 hosts have a /64.
+// attemptsOf returns the account of a remote address: an IPv6 host has a /64.
 func attemptsOf(remote string) netip.Prefix {
 	ap, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -43,7 +42,7 @@ func attemptsOf(remote string) netip.Prefix {
 }
 
 // left tells whether an address has an attempt left.
-func (a *attempts) left(from netip.Prefix) bool {
+func (a *authThrottle) left(from netip.Prefix) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	debt := time.Until(a.until[a.accountLocked(from)])
@@ -51,7 +50,7 @@ func (a *attempts) left(from netip.Prefix) bool {
 }
 
 // failed takes an attempt from an address.
-func (a *attempts) failed(from netip.Prefix) {
+func (a *authThrottle) failed(from netip.Prefix) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
@@ -73,7 +72,7 @@ func (a *attempts) failed(from netip.Prefix) {
 	}
 }
 
-func (a *attempts) accountLocked(from netip.Prefix) netip.Prefix {
+func (a *authThrottle) accountLocked(from netip.Prefix) netip.Prefix {
 	if _, known := a.until[from]; !known && len(a.until) >= attemptsAddressesMax {
 		return netip.Prefix{}
 	}
@@ -82,7 +81,7 @@ func (a *attempts) accountLocked(from netip.Prefix) netip.Prefix {
 
 func tooManyAttempts() error {
 	return &seb.Error{
-		Code: codeTooManyAttempts, Outcome: seb.NotCommitted, Detail: "too many attempts with keys that are not good came from this address",
-		Hint: "wait a moment; a good key works at once", RetryAfter: attemptsInterval,
+		Code: codeTooManyAttempts, Outcome: seb.NotCommitted, Detail: "too many requests with invalid API keys came from this address",
+		Hint: "wait a moment; a valid key works at once", RetryAfter: attemptsInterval,
 	}
 }

@@ -119,7 +119,7 @@ func TestConsumerCommitsWhatWasWritten(t *testing.T) {
 	var err bytes.Buffer
 	out := &brokenOutput{room: 30} // all of the first partition, and a part of the second
 	code := run(t.Context(), []string{"consume", "orders", "--consumer", "c", "--server", b.url}, streams{nil, out, &err})
-	result{code, out.String(), err.String()}.want(t, exitFailure, "5 records were written", "the same command goes on behind those that were committed")
+	result{code, out.String(), err.String()}.want(t, exitFailure, "5 records were written", "the same command continues after the committed ones")
 	b.wantAt(t, 5, 0)
 	r := runSeb(t, nil, "consume", "orders", "--consumer", "c", "--server", b.url)
 	r.want(t, exitOK)
@@ -225,7 +225,7 @@ func TestConsumerEndsWhenSomebodyElseMovesIt(t *testing.T) {
 		return false
 	}
 	r := runSeb(t, nil, "consume", "orders", "--consumer", "c", "--server", b.url)
-	r.want(t, exitRefused, "commit: position_conflict", "5 records were written; it was reset, or another reader has its name")
+	r.want(t, exitRefused, "commit: position_conflict", "5 records were written; it was reset, or another reader uses its name")
 	b.wantAt(t, 3, 3)
 
 	gone := sync.OnceFunc(func() {
@@ -254,11 +254,11 @@ func TestConsumerFollowsAllPartitions(t *testing.T) {
 	cmd.Format = formatLine
 	done := make(chan error, 1)
 	go func() {
-		c := &copier{
-			cmd: cmd, broker: broker, form: cmd.output(), warn: io.Discard, keeper: newKeeper(broker, "orders", "c"),
+		c := &topicReader{
+			cmd: cmd, broker: broker, form: cmd.output(), warn: io.Discard, committer: newPositionCommitter(broker, "orders", "c"),
 			lookEvery: 5 * time.Millisecond, out: bufio.NewWriter(writer), progress: newProgress(io.Discard, 0),
 		}
-		done <- c.copyAll(context.WithoutCancel(t.Context()))
+		done <- c.readAll(context.WithoutCancel(t.Context()))
 		_ = writer.Close()
 	}()
 	if _, err := b.UpdateTopic(t.Context(), "orders", seb.TopicUpdate{Partitions: new(int32(3))}); err != nil {

@@ -82,10 +82,10 @@ func (b *recordBatch) body() io.Reader {
 	return io.MultiReader(bytes.NewReader(b.head), bytes.NewReader(b.values))
 }
 
-// gatherer reads records ahead of the requests that carry them. While a request
+// batcher reads records ahead of the requests that carry them. While a request
 // is under way the next batch fills, so slow input goes out record by record and
 // fast input in batches as large as they may be.
-type gatherer struct {
+type batcher struct {
 	form       *inputForm
 	bytesMax   int // of a batch; a larger record makes a batch of its own
 	recordsMax int
@@ -96,16 +96,16 @@ type gatherer struct {
 	err     error // why reading ended: io.EOF, or what went wrong
 }
 
-func newGatherer(form *inputForm, bytesMax, recordsMax int) *gatherer {
-	g := &gatherer{form: form, bytesMax: bytesMax, recordsMax: recordsMax, open: &recordBatch{json: form.json}}
+func newBatcher(form *inputForm, bytesMax, recordsMax int) *batcher {
+	g := &batcher{form: form, bytesMax: bytesMax, recordsMax: recordsMax, open: &recordBatch{json: form.json}}
 	g.open.reset()
 	g.changed = sync.NewCond(&g.mu)
 	return g
 }
 
-// read gathers the records of r after the first skip, until r or ctx ends. It
+// read collects the records of r after the first skip, until r or ctx ends. It
 // can't be interrupted while r blocks.
-func (g *gatherer) read(ctx context.Context, r io.Reader, skip int64) {
+func (g *batcher) read(ctx context.Context, r io.Reader, skip int64) {
 	defer context.AfterFunc(ctx, g.wake)()
 	err := g.split(ctx, r, skip)
 	g.mu.Lock()
@@ -114,14 +114,14 @@ func (g *gatherer) read(ctx context.Context, r io.Reader, skip int64) {
 	g.changed.Broadcast()
 }
 
-func (g *gatherer) wake() {
+func (g *batcher) wake() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.changed.Broadcast()
 }
 
 // split cuts what r yields into records.
-func (g *gatherer) split(ctx context.Context, r io.Reader, skip int64) error {
+func (g *batcher) split(ctx context.Context, r io.Reader, skip int64) error {
 	buf := make([]byte, 0, readChunkBytes)
 	at := int64(0) // the record that comes next, from 1
 	for {
@@ -139,7 +139,7 @@ func (g *gatherer) split(ctx context.Context, r io.Reader, skip int64) error {
 			return cutErr
 		}
 		if errors.Is(err, io.EOF) && at < skip {
-			return usage(hinted(fmt.Errorf("it has %d %ss, and --skip leaves out %d", at, g.form.unit, skip), "is it the same input as before?"))
+			return usage(hinted(fmt.Errorf("it has %d %ss, but --skip leaves out %d", at, g.form.unit, skip), "is it the same input as before?"))
 		}
 		if err != nil {
 			return err
@@ -151,7 +151,7 @@ func (g *gatherer) split(ctx context.Context, r io.Reader, skip int64) error {
 // add adds the whole records of data to the open batch, waiting for room as
 // often as necessary. It returns how many bytes they took. at counts records,
 // of which the first skip are left out.
-func (g *gatherer) add(ctx context.Context, data []byte, end bool, at *int64, skip int64) (used int, err error) {
+func (g *batcher) add(ctx context.Context, data []byte, end bool, at *int64, skip int64) (used int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	defer g.changed.Broadcast()
@@ -183,7 +183,7 @@ func (g *gatherer) add(ctx context.Context, data []byte, end bool, at *int64, sk
 
 // malformed says which record err is about. That it ends too early must not look
 // like the end of the input.
-func (g *gatherer) malformed(at int64, err error) error {
+func (g *batcher) malformed(at int64, err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
@@ -191,7 +191,7 @@ func (g *gatherer) malformed(at int64, err error) error {
 }
 
 // placeLocked adds one record, once there is room. It returns false if ctx ended first.
-func (g *gatherer) placeLocked(ctx context.Context, record []byte, took int) bool {
+func (g *batcher) placeLocked(ctx context.Context, record []byte, took int) bool {
 	for g.open.count() > 0 && (g.open.count() >= g.recordsMax || g.open.sizeWith(len(record)) > g.bytesMax) {
 		g.changed.Broadcast()
 		if ctx.Err() != nil {
@@ -207,7 +207,7 @@ func (g *gatherer) placeLocked(ctx context.Context, record []byte, took int) boo
 // next waits for records and returns them all, in a batch that is the caller's.
 // spare, if not nil, is an old batch to fill next. After the last one it
 // returns what ended the reading, io.EOF if all is well.
-func (g *gatherer) next(ctx context.Context, spare *recordBatch) (*recordBatch, error) {
+func (g *batcher) next(ctx context.Context, spare *recordBatch) (*recordBatch, error) {
 	defer context.AfterFunc(ctx, g.wake)()
 	if spare == nil {
 		spare = &recordBatch{json: g.form.json}

@@ -13,19 +13,19 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// looked is what a broker told at one moment.
-type looked struct {
+// snapshot is what a broker reports at one moment.
+type snapshot struct {
 	at       time.Time
 	notReady string // why; "" if it is ready
 	metrics  map[string]*dto.MetricFamily
 	topics   []topicInfo
 }
 
-// look asks for all of it. A broker that is not ready is no error.
-func look(ctx context.Context, broker *client) (*looked, error) {
+// takeSnapshot asks for all of it. A broker that is not ready is not an error.
+func takeSnapshot(ctx context.Context, broker *client) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, topLookTimeout)
 	defer cancel()
-	l := &looked{}
+	l := &snapshot{}
 	var refusal *apiError
 	if _, err := broker.call(ctx, http.MethodGet, broker.outside("readyz"), nil, nil); errors.As(err, &refusal) && refusal.Status == http.StatusServiceUnavailable {
 		l.notReady = refusal.Error()
@@ -67,7 +67,7 @@ func readMetrics(ctx context.Context, broker *client) (map[string]*dto.MetricFam
 
 // sum adds up the series of a counter or gauge whose label has that value; all
 // of them if label is "".
-func (l *looked) sum(name, label, value string) float64 {
+func (l *snapshot) sum(name, label, value string) float64 {
 	var total float64
 	for _, m := range l.metrics[name].GetMetric() {
 		if label == "" || labelOf(m, label) == value {
@@ -78,7 +78,7 @@ func (l *looked) sum(name, label, value string) float64 {
 }
 
 // values returns the values that a label has.
-func (l *looked) values(name, label string) map[string]bool {
+func (l *snapshot) values(name, label string) map[string]bool {
 	found := map[string]bool{}
 	for _, m := range l.metrics[name].GetMetric() {
 		found[labelOf(m, label)] = true

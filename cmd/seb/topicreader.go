@@ -21,8 +21,7 @@ import (
 const (
 	// How long a read that worked before is retried, unless following.
 	readRetryMax = 30 * time.Second
-	// How often --follow looks for partitions that were added. A look may cost
-	// the broker a GET.
+	// How often --follow checks for added partitions, which may cost the broker a GET.
 	lookEvery = time.Minute
 	// How many partitions a message names.
 	positionsShown = 16
@@ -31,7 +30,7 @@ const (
 // errAtLimit ends the reading of all partitions.
 var errAtLimit = errors.New("all records of --limit were written")
 
-// outputError says that the output did not take what was written, or only some of it.
+// outputError means that the output did not take all that was written.
 type outputError struct{ error }
 
 func (e outputError) Error() string { return "write the output: " + e.error.Error() }
@@ -44,8 +43,8 @@ func nobodyReads(err error) bool {
 	return errors.As(err, &output) && errors.Is(output, syscall.EPIPE)
 }
 
-// copier is one run of consume.
-type copier struct {
+// topicReader reads a topic for one run of consume.
+type topicReader struct {
 	cmd       *consumeCmd
 	broker    *client
 	form      outputForm
@@ -53,7 +52,7 @@ type copier struct {
 	topicID   string     // of the topic that is read, whatever may have its name later
 	warn      io.Writer
 	lookEvery time.Duration
-	keeper    *keeper // nil unless it reads as a consumer
+	committer *positionCommitter // nil unless it reads as a consumer
 
 	mu       sync.Mutex // guards the rest, and warn
 	out      *bufio.Writer
@@ -66,17 +65,17 @@ type copier struct {
 
 // partitionReader reads one partition.
 type partitionReader struct {
-	*copier
+	*topicReader
 	partition int32
 	from      url.Values // where to read next
 	next      int64      // the same as an offset; -1 before the first answer
-	kept      int64      // up to where the consumer was committed, if there is one
+	committed int64      // up to where the consumer was committed, if there is one
 	end       int64      // of the partition as first seen; -1 if it wasn't there
 	body      []byte     // buffer of the last answer
 }
 
-// copyAll reads the partitions one after the other, or follows all at once.
-func (r *copier) copyAll(ctx context.Context) error {
+// readAll reads the partitions one after the other, or follows all at once.
+func (r *topicReader) readAll(ctx context.Context) error {
 	if err := r.find(ctx); err != nil {
 		return err
 	}
@@ -84,7 +83,7 @@ func (r *copier) copyAll(ctx context.Context) error {
 		return r.follow(ctx)
 	}
 	for _, p := range r.readers {
-		if err := p.copyAll(ctx); err != nil {
+		if err := p.readAll(ctx); err != nil {
 			return atLimitIsNone(err)
 		}
 	}
@@ -99,13 +98,13 @@ func atLimitIsNone(err error) error {
 }
 
 // find makes the readers, of partitions whose ends are all of one moment.
-func (r *copier) find(ctx context.Context) error {
+func (r *topicReader) find(ctx context.Context) error {
 	t, id, err := r.topic(ctx)
 	if err != nil {
 		return err
 	}
 	r.topicID = id
-	if r.keeper != nil {
+	if r.committer != nil {
 		return r.findConsumer(ctx, t)
 	}
 	if r.cmd.Partition != "all" {
@@ -113,7 +112,7 @@ func (r *copier) find(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		p := &partitionReader{copier: r, partition: int32(n), from: r.from, next: -1, end: -1}
+		p := &partitionReader{topicReader: r, partition: int32(n), from: r.from, next: -1, end: -1}
 		if int(n) < len(t.Partitions) {
 			p.end = t.Partitions[n].EndOffset
 			r.expect(t.Partitions[n].StartOffset, p.end)
@@ -125,21 +124,21 @@ func (r *copier) find(ctx context.Context) error {
 		return usage(fmt.Errorf("--from %s is an offset of one partition, and the topic has %d: choose with --partition", r.cmd.From, len(t.Partitions)))
 	}
 	for _, p := range t.Partitions {
-		r.readers = append(r.readers, &partitionReader{copier: r, partition: p.Partition, from: r.from, next: -1, end: p.EndOffset})
+		r.readers = append(r.readers, &partitionReader{topicReader: r, partition: p.Partition, from: r.from, next: -1, end: p.EndOffset})
 		r.expect(p.StartOffset, p.EndOffset)
 	}
 	return nil
 }
 
 // findConsumer makes the readers where the consumer is.
-func (r *copier) findConsumer(ctx context.Context, t topicInfo) error {
-	at, err := r.keeper.open(ctx)
+func (r *topicReader) findConsumer(ctx context.Context, t topicInfo) error {
+	at, err := r.committer.open(ctx)
 	if err != nil {
 		return err
 	}
 	only, err := strconv.ParseInt(r.cmd.Partition, 10, 32)
 	if err == nil && int(only) >= len(t.Partitions) { // the broker says what is wrong with it
-		r.readers = []*partitionReader{{copier: r, partition: int32(only), from: r.from, next: -1, end: -1}}
+		r.readers = []*partitionReader{{topicReader: r, partition: int32(only), from: r.from, next: -1, end: -1}}
 		return nil
 	}
 	for _, p := range t.Partitions {
@@ -152,14 +151,13 @@ func (r *copier) findConsumer(ctx context.Context, t topicInfo) error {
 }
 
 // readerAt returns a reader that begins where the consumer is.
-func (r *copier) readerAt(p partitionInfo, offset int64) *partitionReader {
+func (r *topicReader) readerAt(p partitionInfo, offset int64) *partitionReader {
 	from := url.Values{"offset": {strconv.FormatInt(offset, 10)}}
-	return &partitionReader{copier: r, partition: p.Partition, from: from, next: -1, kept: offset, end: p.EndOffset}
+	return &partitionReader{topicReader: r, partition: p.Partition, from: from, next: -1, committed: offset, end: p.EndOffset}
 }
 
-// expect adds the records from start to end to those that progress is about,
-// if it is known that they will be read.
-func (r *copier) expect(start, end int64) {
+// expect adds the records from start to end to the total of progress, if they will be read.
+func (r *topicReader) expect(start, end int64) {
 	if r.cmd.From != "earliest" {
 		return
 	}
@@ -171,7 +169,7 @@ func (r *copier) expect(start, end int64) {
 }
 
 // topic describes the topic that has the name now, and returns its id.
-func (r *copier) topic(ctx context.Context) (t topicInfo, id string, err error) {
+func (r *topicReader) topic(ctx context.Context) (t topicInfo, id string, err error) {
 	_, header, err := r.broker.exchange(ctx, http.MethodGet, r.broker.url(nil, "topics", r.cmd.Topic), nil, &t)
 	if err != nil {
 		return t, "", err
@@ -183,14 +181,14 @@ func (r *copier) topic(ctx context.Context) (t topicInfo, id string, err error) 
 }
 
 // follow reads all partitions at once, and those that are added meanwhile.
-func (r *copier) follow(ctx context.Context) error {
+func (r *topicReader) follow(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	for _, p := range r.readers {
-		all.Go(func() error { return p.copyAll(ctx) })
+		all.Go(func() error { return p.readAll(ctx) })
 	}
 	if r.cmd.Partition == "all" {
 		all.Go(func() error {
-			r.watch(ctx, func(p *partitionReader) { all.Go(func() error { return p.copyAll(ctx) }) })
+			r.watch(ctx, func(p *partitionReader) { all.Go(func() error { return p.readAll(ctx) }) })
 			return nil
 		})
 	}
@@ -198,7 +196,7 @@ func (r *copier) follow(ctx context.Context) error {
 }
 
 // watch gives added each partition that the topic gets, until ctx ends.
-func (r *copier) watch(ctx context.Context, added func(*partitionReader)) {
+func (r *topicReader) watch(ctx context.Context, added func(*partitionReader)) {
 	ticker := time.NewTicker(r.lookEvery)
 	defer ticker.Stop()
 	for {
@@ -209,13 +207,13 @@ func (r *copier) watch(ctx context.Context, added func(*partitionReader)) {
 		}
 		t, id, err := r.topic(ctx)
 		if err != nil || id != r.topicID {
-			continue // whatever is wrong, the readers meet it and tell
+			continue // the readers will report the error
 		}
 		r.mu.Lock()
 		known := len(r.readers)
 		for _, p := range t.Partitions[min(known, len(t.Partitions)):] {
-			added := &partitionReader{copier: r, partition: p.Partition, from: url.Values{"offset": {"earliest"}}, next: -1, end: p.EndOffset}
-			if r.keeper != nil {
+			added := &partitionReader{topicReader: r, partition: p.Partition, from: url.Values{"offset": {"earliest"}}, next: -1, end: p.EndOffset}
+			if r.committer != nil {
 				added = r.readerAt(p, 0) // where consumers are in what is new
 			}
 			r.readers = append(r.readers, added)
@@ -229,7 +227,7 @@ func (r *copier) watch(ctx context.Context, added func(*partitionReader)) {
 }
 
 // positions says how to go on where the readers are.
-func (r *copier) positions() string {
+func (r *topicReader) positions() string {
 	if len(r.readers) == 1 {
 		return "--from " + r.readers[0].position()
 	}
@@ -252,8 +250,8 @@ func (p *partitionReader) position() string {
 	return strconv.FormatInt(p.next, 10)
 }
 
-// copyAll writes the partition's records to its end, or follows it.
-func (p *partitionReader) copyAll(ctx context.Context) error {
+// readAll writes the partition's records to its end, or follows it.
+func (p *partitionReader) readAll(ctx context.Context) error {
 	var pause backoff
 	var failingSince time.Time
 	for {
@@ -261,8 +259,8 @@ func (p *partitionReader) copyAll(ctx context.Context) error {
 		if err == nil {
 			pause, failingSince = backoff{}, time.Time{}
 			done, err := p.write(f)
-			if notKept := p.keep(ctx); notKept != nil {
-				return notKept
+			if notCommitted := p.commitPosition(ctx); notCommitted != nil {
+				return notCommitted
 			}
 			if err != nil || done {
 				return err
@@ -285,17 +283,17 @@ func (p *partitionReader) copyAll(ctx context.Context) error {
 	}
 }
 
-// keep commits what the output took, if it is read as a consumer. An interrupt does
-// not keep it from that.
-func (p *partitionReader) keep(ctx context.Context) error {
-	if p.keeper == nil || p.next <= p.kept {
+// commitPosition commits what the output took, if a consumer reads. It does so even after an
+// interrupt.
+func (p *partitionReader) commitPosition(ctx context.Context) error {
+	if p.committer == nil || p.next <= p.committed {
 		return nil
 	}
 	var pause backoff
 	for began := time.Now(); ; {
-		err := p.keeper.commit(ctx, p.partition, p.next)
+		err := p.committer.commit(ctx, p.partition, p.next)
 		if err == nil {
-			p.kept = p.next
+			p.committed = p.next
 			return nil
 		}
 		retry, _ := retryable(err)
@@ -307,9 +305,9 @@ func (p *partitionReader) keep(ctx context.Context) error {
 	}
 }
 
-// complain tells of an error that is not the end, once until records come
-// again: all partitions are mostly in the same trouble.
-func (r *copier) complain(err error) {
+// complain reports a temporary error, once until records come again: mostly it affects all
+// partitions alike.
+func (r *topicReader) complain(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.warned {

@@ -18,25 +18,24 @@ import (
 // should be committed.
 const commitGrace = 5 * time.Second
 
-// keeper moves the consumer under whose name a run of consume reads. All its readers
-// commit through it: whoever's turn it is takes along what the others wait for. It
-// commits only where nobody else has moved the consumer, so that neither a reset nor
-// another reader is undone by it.
-type keeper struct {
+// positionCommitter moves the consumer of a run of consume. All its readers commit through
+// it: the reader whose turn it is also commits what the others wait for. It commits only if
+// nobody else has moved the consumer, so that it undoes neither a reset nor another reader.
+type positionCommitter struct {
 	broker      *client
 	topic, name string
 	turn        chan struct{}
 
-	// Of who has the turn.
-	etag  string
-	doubt map[int32]int64 // offsets of a commit that may have happened; nil if none is in doubt
+	// Used by the reader that has the turn.
+	etag    string
+	unknown map[int32]int64 // offsets of the commit with an unknown outcome; nil if there is none
 
 	mu      sync.Mutex
 	waiting map[int32]int64 // next offsets to commit, by partition; guarded by mu
 }
 
-func newKeeper(broker *client, topic, name string) *keeper {
-	return &keeper{broker: broker, topic: topic, name: name, turn: make(chan struct{}, 1), waiting: map[int32]int64{}}
+func newPositionCommitter(broker *client, topic, name string) *positionCommitter {
+	return &positionCommitter{broker: broker, topic: topic, name: name, turn: make(chan struct{}, 1), waiting: map[int32]int64{}}
 }
 
 // commitError says that records which were written could not be committed.
@@ -46,7 +45,7 @@ func (e commitError) Error() string { return "commit: " + e.error.Error() }
 func (e commitError) Unwrap() error { return e.error }
 
 // open creates the consumer if there is none, and returns where it is.
-func (k *keeper) open(ctx context.Context) (consumerInfo, error) {
+func (k *positionCommitter) open(ctx context.Context) (consumerInfo, error) {
 	var c consumerInfo
 	_, header, err := k.broker.exchange(ctx, http.MethodPut, k.broker.url(nil, "topics", k.topic, "consumers", k.name), nil, &c)
 	k.etag = header.Get("ETag")
@@ -54,7 +53,7 @@ func (k *keeper) open(ctx context.Context) (consumerInfo, error) {
 }
 
 // commit moves the consumer to next in a partition. It returns when the store has it.
-func (k *keeper) commit(ctx context.Context, partition int32, next int64) error {
+func (k *positionCommitter) commit(ctx context.Context, partition int32, next int64) error {
 	interrupted := ctx
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -72,7 +71,7 @@ func (k *keeper) commit(ctx context.Context, partition int32, next int64) error 
 	offsets := maps.Clone(k.waiting)
 	k.mu.Unlock()
 	if _, waits := offsets[partition]; !waits {
-		return nil // another took it along
+		return nil // another reader committed it
 	}
 	if err := k.send(ctx, offsets); err != nil {
 		return err
@@ -83,12 +82,12 @@ func (k *keeper) commit(ctx context.Context, partition int32, next int64) error 
 	return nil
 }
 
-// send commits offsets. If a commit before may have happened, a conflict may be with
-// that one.
-func (k *keeper) send(ctx context.Context, offsets map[int32]int64) error {
+// send commits offsets. After a commit with an unknown outcome, a conflict may be with that
+// one.
+func (k *positionCommitter) send(ctx context.Context, offsets map[int32]int64) error {
 	err := k.post(ctx, offsets)
 	var refusal *apiError
-	if k.doubt == nil || !errors.As(err, &refusal) || refusal.Code != seb.CodePositionConflict {
+	if k.unknown == nil || !errors.As(err, &refusal) || refusal.Code != seb.CodePositionConflict {
 		return err
 	}
 	var now consumerInfo
@@ -97,7 +96,7 @@ func (k *keeper) send(ctx context.Context, offsets map[int32]int64) error {
 		return lookErr
 	}
 	for _, p := range now.Positions {
-		if next, sent := k.doubt[p.Partition]; sent && next != p.Offset {
+		if next, sent := k.unknown[p.Partition]; sent && next != p.Offset {
 			return err
 		}
 	}
@@ -105,7 +104,7 @@ func (k *keeper) send(ctx context.Context, offsets map[int32]int64) error {
 	return k.post(ctx, offsets)
 }
 
-func (k *keeper) post(ctx context.Context, offsets map[int32]int64) error {
+func (k *positionCommitter) post(ctx context.Context, offsets map[int32]int64) error {
 	body, err := json.Marshal(map[string]any{"offsets": offsets})
 	if err != nil {
 		return err
@@ -122,7 +121,7 @@ func (k *keeper) post(ctx context.Context, offsets map[int32]int64) error {
 	res, err := k.broker.do(req)
 	if err != nil {
 		if _, outcome := retryable(err); outcome == seb.Unknown {
-			k.doubt = offsets
+			k.unknown = offsets
 		}
 		return err
 	}
@@ -130,6 +129,6 @@ func (k *keeper) post(ctx context.Context, offsets map[int32]int64) error {
 	if k.etag = res.Header.Get("ETag"); k.etag == "" {
 		return fmt.Errorf("%s: the answer is not what a broker sends: it has no ETag", k.broker.base)
 	}
-	k.doubt = nil
+	k.unknown = nil
 	return nil
 }

@@ -34,21 +34,21 @@ const (
 // the answer and gives each piece of it a deadline.
 type response struct {
 	http.ResponseWriter
-	conn  *http.ResponseController
-	tempo tempo
-	sent  progress
+	conn      *http.ResponseController
+	slowLimit slowLimit
+	sent      progress
 	// request is as it came, but for the token of a signed URL.
 	request *http.Request
-	// presence ends when the client has left, or has shut down its sending side, which
-	// looks the same though it still waits for the answer. So only what may take long, and
-	// what no client that is left wants, ends with it; everything else goes on for a moment.
-	presence context.Context //nolint:containedctx // a copy of the request for each context would be kept by all that wait
-	access   seb.Access      // what the sender may do; zero where anyone may
-	proven   bool            // another broker of this log has passed the request on
-	keyID    uint64          // which it has authenticated the sender by; 0 for none
-	unwatch  func()          // ends the watch on access; nil if there is none
-	token    string          // of a signed URL
-	did      string          // what an admin did, for the audit log
+	// clientContext ends when the client has left, or has shut down its sending side, which
+	// looks the same though it still waits for the response. So only long waits, and work
+	// for a client alone, end with it; everything else goes on for a moment.
+	clientContext context.Context //nolint:containedctx // a copy of the request for each context would be kept by all that wait
+	access        seb.Access      // what the sender may do; zero where anyone may
+	proven        bool            // another broker of this log has forwarded the request
+	keyID         uint64          // which it has authenticated the sender by; 0 for none
+	unwatch       func()          // ends the watch on access; nil if there is none
+	token         string          // of a signed URL
+	did           string          // what an admin did, for the audit log
 
 	release func() // gives back memory that is reserved until the answer is written
 
@@ -63,8 +63,8 @@ type response struct {
 	err      error // what the answer tells of
 }
 
-// present returns the request, whose context ends when the client has left.
-func (w *response) present() *http.Request { return w.request.WithContext(w.presence) }
+// clientRequest returns the request with clientContext.
+func (w *response) clientRequest() *http.Request { return w.request.WithContext(w.clientContext) }
 
 // Unwrap is for [http.ResponseController].
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -103,7 +103,7 @@ func (w *response) Write(p []byte) (int, error) {
 // none (a recorder in a test) writes can't stall; any other fault is the next
 // Write's to report.
 func (w *response) extendDeadline() {
-	_ = w.conn.SetWriteDeadline(w.sent.deadline(w.tempo, time.Now()))
+	_ = w.conn.SetWriteDeadline(w.sent.deadline(w.slowLimit, time.Now()))
 }
 
 // ServeHTTP implements [http.Handler].
@@ -112,13 +112,13 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w := &response{
 		ResponseWriter: rw,
 		conn:           http.NewResponseController(rw),
-		tempo:          h.tempo,
+		slowLimit:      h.slowLimit,
 		id:             requestID(r),
 		head:           r.Method == http.MethodHead,
 		original:       slices.Contains(originalPaths, r.URL.Path),
 		bodyRead:       r.ContentLength == 0,
 		request:        r,
-		presence:       r.Context(),
+		clientContext:  r.Context(),
 		release:        func() {},
 	}
 	// The deadline of the answer before this one on the same connection would
@@ -126,7 +126,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	_ = w.conn.SetWriteDeadline(time.Time{})
 	if !w.bodyRead {
 		// net/http reads some of a body that no action wants.
-		_ = w.conn.SetReadDeadline(start.Add(h.tempo.stallMax))
+		_ = w.conn.SetReadDeadline(start.Add(h.slowLimit.stallMax))
 	}
 	w.Header().Set(requestIDHeader, w.id)
 	w.Header().Set("Cache-Control", "no-store")
@@ -159,7 +159,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	done, err := h.origins.check(w, r)
+	done, err := h.cors.check(w, r)
 	switch {
 	case err != nil:
 		h.fail(w, r, err)
@@ -250,7 +250,7 @@ func isRequestIDByte(c byte) bool {
 }
 
 // traceID returns the trace id of a W3C Trace Context traceparent, such as
-// 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01, or "" if it is none.
+// 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01, or "" if it is invalid.
 func traceID(parent string) string {
 	if len(parent) < 55 || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' {
 		return ""
