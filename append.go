@@ -123,7 +123,7 @@ func (b *Broker) pending(r *request, began time.Time) *Pending {
 
 func (p *Pending) giveUp() Outcome {
 	p.once.Do(func() {
-		if !p.b.gather.withdraw(p.r) {
+		if !p.b.batcher.withdraw(p.r) {
 			p.left = Unknown
 		}
 	})
@@ -143,21 +143,21 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 	if err := b.usable(); err != nil {
 		return nil, err
 	}
-	a, err := b.newPiece(topic, records, o)
+	a, err := b.newTopicAppend(topic, records, o)
 	if err != nil {
 		return nil, err
 	}
 	if err := b.checkSize(a); err != nil {
 		return nil, err
 	}
-	if err := b.place(ctx, a, o); err != nil {
+	if err := b.route(ctx, a, o); err != nil {
 		return nil, err
 	}
 	r := b.newRequest(a)
 	if o.keyed {
 		r.key = newIdempotencyKey(a.id, records, o)
 		if b.replay(r, b.logTimeNow()) {
-			err := b.lookNow(ctx, false)
+			err := b.syncNow(ctx, false)
 			if err == nil && !b.hasTopic(a.id) {
 				return b.appendAsync(ctx, topic, records, o) // to the one that has the name now
 			}
@@ -173,7 +173,7 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 }
 
 // newRequest returns a request of appends.
-func (b *Broker) newRequest(appends ...*piece) *request {
+func (b *Broker) newRequest(appends ...*topicAppend) *request {
 	r := &request{appends: appends, bytes: requestOverheadBytes + bytesOf(appends), came: b.logTimeNow()}
 	b.comes(r)
 	return r
@@ -198,7 +198,7 @@ func (b *Broker) send(ctx context.Context, r *request) (*Pending, error) {
 	if c, ok := callerOf(ctx); ok {
 		r.by = []caller{c}
 	}
-	first, err := b.gather.join(r)
+	first, err := b.batcher.join(r)
 	if r.bytes > 0 && (err != nil || first != r) {
 		b.budget.give(forBatches, r.bytes)
 	}
@@ -302,7 +302,7 @@ func resultsOf(r *request) []Appended {
 }
 
 // resultOf returns where a committed append's records stand.
-func resultOf(x *piece) Appended {
+func resultOf(x *topicAppend) Appended {
 	a := Appended{Topic: x.topic, Count: x.count, Ranges: make([]Range, 0, len(x.parts))}
 	for _, p := range x.parts {
 		a.Ranges = append(a.Ranges, Range{

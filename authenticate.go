@@ -50,7 +50,7 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err 
 	}
 	a, err := b.authenticate(c)
 	if err == nil && !b.fresh() {
-		if err := b.freshen(ctx); err != nil {
+		if err := b.syncIfOld(ctx); err != nil {
 			return Access{}, err
 		}
 		a, err = b.authenticate(c) // as things are now, also after a look that came only half of the way
@@ -179,27 +179,27 @@ func authenticateNames(s *state.State, names []string) (Access, error) {
 const keyLookInterval = time.Second
 
 // keyLooks lets one caller at a time look for a key, or a session.
-type keyLooks struct {
+type keySyncs struct {
 	turn chan struct{}
 	last time.Time // owned by who has the turn
 }
 
-func (k *keyLooks) init() { k.turn = make(chan struct{}, 1) }
+func (k *keySyncs) init() { k.turn = make(chan struct{}, 1) }
 
 // syncShared returns after a sync of the log that began after the call. All callers
 // share one per interval, so that nobody who is not known can run up a bill.
 func (b *Broker) syncShared(ctx context.Context) error {
 	asked := time.Now()
 	select {
-	case b.keyLooks.turn <- struct{}{}:
+	case b.keySyncs.turn <- struct{}{}:
 	case <-ctx.Done():
 		return canceled(ctx)
 	}
-	defer func() { <-b.keyLooks.turn }()
+	defer func() { <-b.keySyncs.turn }()
 	if b.tail.provenAfter(asked) {
 		return nil
 	}
-	pause := time.NewTimer(keyLookInterval - time.Since(b.keyLooks.last))
+	pause := time.NewTimer(keyLookInterval - time.Since(b.keySyncs.last))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
@@ -208,6 +208,6 @@ func (b *Broker) syncShared(ctx context.Context) error {
 	case <-ctx.Done():
 		return canceled(ctx)
 	}
-	b.keyLooks.last = time.Now()
-	return b.lookNow(ctx, false)
+	b.keySyncs.last = time.Now()
+	return b.syncNow(ctx, false)
 }

@@ -276,7 +276,7 @@ func (b *Broker) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 // the broker's when the state told where the data is.
 func (b *Broker) covered(ctx context.Context, o objstore.Object, loads uint64) error {
 	if !b.log.Covers(o.Time) {
-		if err := b.lookNow(ctx, true); err != nil {
+		if err := b.syncNow(ctx, true); err != nil {
 			return err
 		}
 	}

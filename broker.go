@@ -78,7 +78,7 @@ type Broker struct {
 	budget  *budget
 	pushed  *pushMemory
 	permits *push.Permits
-	gather  *gather
+	batcher *batcher
 	metrics *metrics
 	use     storeUse
 	uploads chan struct{} // a token for each upload under way
@@ -94,7 +94,7 @@ type Broker struct {
 
 	waiters  waiters
 	tail     tail
-	keyLooks keyLooks
+	keySyncs keySyncs
 	session  session
 	accesses accessWatches
 	pushes   *push.Supervisor
@@ -153,7 +153,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, e
 	b.store = objstore.Observe(store, b.observe)
 	b.waiters.init()
 	b.tail.init()
-	b.keyLooks.init()
+	b.keySyncs.init()
 	b.accesses.init()
 	b.pushes = push.NewSupervisor(pushBroker{b}, push.SupervisorOptions{Silence: ownerSilence, Shows: dispatch.OwnerShows, Logger: b.logger})
 	if err := b.session.init(); err != nil {
@@ -200,7 +200,7 @@ func (b *Broker) open(ctx context.Context) error {
 	b.budget = newBudget(b.opts.Memory, b.cache.SetMemoryMax)
 	b.pushed = newPushMemory(b)
 	b.permits = push.NewPermits()
-	b.gather = &gather{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put, keyed: map[format.Digest]*request{}}
+	b.batcher = &batcher{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put, keyed: map[format.Digest]*request{}}
 	b.log = commitlog.NewLog(b.store, b.cluster, (*fold)(b), commitlog.Clock{Now: b.opts.wall, Boot: b.opts.boot})
 	begun := time.Now()
 	b.recovery = newRecovery(b.logger)
@@ -349,7 +349,7 @@ func (b *Broker) Shutdown(ctx context.Context) (err error) {
 	before := b.stopped.Load()
 	b.releaseQueues(ctx)
 	b.closing.Store(true)
-	b.gather.close()
+	b.batcher.close()
 	b.tail.wakeLoop()
 	<-b.loopDone
 	b.tasks.Wait()
@@ -360,7 +360,7 @@ func (b *Broker) Shutdown(ctx context.Context) (err error) {
 		err = e // found on the way out
 	}
 	b.end()
-	b.gather.uploads.Wait()
+	b.batcher.uploads.Wait()
 	b.waiters.notifyAll()
 	return errors.Join(err, b.cache.Close())
 }

@@ -153,7 +153,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 		}
 	}
 	for i, a := range pieces {
-		if err := b.place(ctx, a, each[i]); err != nil {
+		if err := b.route(ctx, a, each[i]); err != nil {
 			if r.key != nil && b.replay(r, b.foldTime()) { // the topic may be gone since
 				return b.sendCommit(ctx, r, moves)
 			}
@@ -196,7 +196,7 @@ func (c Commit) check(most int, o appendOptions) error {
 }
 
 // pieces returns the commit's appends, and the options of each.
-func (b *Broker) pieces(c Commit) (each []appendOptions, pieces []*piece, _ error) {
+func (b *Broker) pieces(c Commit) (each []appendOptions, pieces []*topicAppend, _ error) {
 	for i, a := range c.Appends {
 		name := fmt.Sprintf("appends/%d", i)
 		o := newAppendOptions(a.Options)
@@ -205,7 +205,7 @@ func (b *Broker) pieces(c Commit) (each []appendOptions, pieces []*piece, _ erro
 			e.Hint = "give the key to the commit: it is for the whole"
 			return nil, nil, ofPart(name, e)
 		}
-		p, err := b.newPiece(a.Topic, a.Records, o)
+		p, err := b.newTopicAppend(a.Topic, a.Records, o)
 		if err != nil {
 			return nil, nil, ofPart(name, err)
 		}

@@ -105,12 +105,12 @@ func (c *Consumer) Describe(ctx context.Context) (_ ConsumerInfo, err error) {
 	if err := c.b.current(ctx); err != nil {
 		return ConsumerInfo{}, err
 	}
-	if _, _, err := c.b.lookUp(ctx, c.topic); err != nil {
+	if _, _, err := c.b.findTopic(ctx, c.topic); err != nil {
 		return ConsumerInfo{}, err
 	}
 	info, err := c.describe()
 	if CodeOf(err) == CodeConsumerNotFound { // unless another broker has created it
-		if err := c.b.lookNow(ctx, false); err != nil {
+		if err := c.b.syncNow(ctx, false); err != nil {
 			return ConsumerInfo{}, err
 		}
 		info, err = c.describe()

@@ -26,7 +26,7 @@ type dispatchBroker struct{ b *Broker }
 
 // Commit implements dispatch.Broker.
 func (x dispatchBroker) Commit(ctx context.Context, c dispatch.Change) error {
-	return commitErrorOf(x.b.join(ctx, &request{looked: c.Synced, urgent: c.Urgent, change: func(d *state.Draft) ([]format.Entry, *Error) {
+	return commitErrorOf(x.b.join(ctx, &request{synced: c.Synced, urgent: c.Urgent, change: func(d *state.Draft) ([]format.Entry, *Error) {
 		entries, err := c.Entries(d)
 		if err != nil {
 			return nil, notOwner(err)
@@ -47,7 +47,7 @@ func (x dispatchBroker) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, 
 		return nil // the queue was deleted
 	}
 	names := d.Names()
-	err := x.b.park(ctx, parking{
+	err := x.b.deadLetter(ctx, deadLettering{
 		topic: names.Topic, queue: names.Queue, topicID: d.Topic(), queueID: d.Queue(), config: config, last: last, tries: attempts,
 		reason: reasonLeaseLost,
 		may: func(dr *state.Draft) *Error {

@@ -306,14 +306,14 @@ func queueNotFound(topic, name string) *Error {
 	return refused(CodeQueueNotFound, "topic %q has no queue %q", topic, name)
 }
 
-func leaseLost(t receipt, why string) *Error {
+func leaseLost(t deliveryToken, why string) *Error {
 	e := refused(CodeLeaseLost, "token %q %s", t, why)
 	e.Hint = "another worker may have the record, or has done it: leave it"
 	return e
 }
 
 // elsewhere refuses a token that another queue has given.
-func elsewhere(t receipt, exists bool) *Error {
+func elsewhere(t deliveryToken, exists bool) *Error {
 	if !exists {
 		return leaseLost(t, "is of a queue that was deleted")
 	}

@@ -107,12 +107,12 @@ func (b *Broker) cursor(ctx context.Context, topic string, want string, partitio
 		return nil, err
 	}
 	if partition < 0 || int(partition) >= count {
-		if err := b.lookNow(ctx, false); err != nil {
+		if err := b.syncNow(ctx, false); err != nil {
 			return nil, err
 		}
 	}
 	if from.kind == fromLatest || from.kind == fromLast || from.kind == fromTime {
-		if err := b.freshen(ctx); err != nil {
+		if err := b.syncIfOld(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -264,7 +264,7 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 				return start, end, nil
 			}
 			looked = true
-			if err := c.b.freshen(ctx); err != nil {
+			if err := c.b.syncIfOld(ctx); err != nil {
 				return 0, 0, err
 			}
 			continue
@@ -276,7 +276,7 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 		if c.offset < start || c.offset > end {
 			if c.offset > end && !looked {
 				looked = true
-				if err := c.b.lookNow(ctx, false); err != nil {
+				if err := c.b.syncNow(ctx, false); err != nil {
 					return 0, 0, err
 				}
 				continue
@@ -286,7 +286,7 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 		if !looked {
 			looked = true
 			if !c.b.fresh() {
-				if err := c.b.freshen(ctx); err != nil {
+				if err := c.b.syncIfOld(ctx); err != nil {
 					return 0, 0, err
 				}
 				continue

@@ -81,7 +81,7 @@ func (b *Broker) resumeFollower(ctx context.Context, topic string, from Bookmark
 			return nil, topicRecreated(topic)
 		}
 		// Perhaps it is this broker that does not know the new topic yet.
-		if err := b.lookNow(ctx, false); err != nil {
+		if err := b.syncNow(ctx, false); err != nil {
 			return nil, err
 		}
 	}
@@ -102,15 +102,15 @@ func (b *Broker) follower(ctx context.Context, topic string, partition int32) (*
 	if err := b.usable(); err != nil {
 		return nil, err
 	}
-	if err := b.freshen(ctx); err != nil {
+	if err := b.syncIfOld(ctx); err != nil {
 		return nil, err
 	}
-	id, count, err := b.lookUp(ctx, topic)
+	id, count, err := b.findTopic(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
 	if partition < AllPartitions || int(partition) >= count {
-		if err := b.lookNow(ctx, false); err != nil {
+		if err := b.syncNow(ctx, false); err != nil {
 			return nil, err
 		}
 	}
@@ -175,7 +175,7 @@ func (f *Follower) begin(from Position) error {
 func (f *Follower) inRange(ctx context.Context) error {
 	_, err := f.ready()
 	if CodeOf(err) == CodeOffsetOutOfRange || CodeOf(err) == CodePartitionNotFound {
-		if err := f.b.lookNow(ctx, false); err != nil {
+		if err := f.b.syncNow(ctx, false); err != nil {
 			return err
 		}
 		_, err = f.ready()
@@ -302,7 +302,7 @@ func (f *Follower) Next(ctx context.Context, opts FetchOptions) (_ []Record, err
 	}
 	// Whoever has much to catch up with never waits, so others' commits would not be
 	// looked for: among them may be that its API key was revoked.
-	if err := f.b.freshenTo(ctx, followIntervalMax/2); err != nil {
+	if err := f.b.syncIfOlder(ctx, followIntervalMax/2); err != nil {
 		return nil, err
 	}
 	i, err := f.wait(ctx, opts.Wait)

@@ -214,13 +214,13 @@ func (b *Broker) foldTime() int64 {
 // comes back; requests whose idempotency key another commit has used meanwhile; those
 // that have waited for too long; and those for whose key there is no room. A caller whose
 // access ends in this very commit still has its appends in it.
-func (b *Broker) settle(groups []*group, at int64) {
+func (b *Broker) settle(groups []*batchSet, at int64) {
 	room := b.opts.Limits.IdempotencyKeys - b.live.State.KeyedCount(at)
 	for _, g := range groups {
 		changed := false
 		for _, r := range g.requests {
 			if len(r.appends) > 0 && !r.withdrawn && !r.settled {
-				if refusal := b.gather.allowed(r, b.live.State, b.storeNow()); refusal != nil {
+				if refusal := b.batcher.allowed(r, b.live.State, b.storeNow()); refusal != nil {
 					r.settled, r.err = true, refusal
 					changed = true
 				}

@@ -64,7 +64,7 @@ func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from
 func (b *Broker) upToNow(ctx context.Context, topic string, partition int32, from Position) (*cursor, int64, error) {
 	c, err := b.cursor(ctx, topic, "", partition, from)
 	if err == nil {
-		err = b.freshen(ctx)
+		err = b.syncIfOld(ctx)
 	}
 	if err != nil {
 		return nil, 0, err

@@ -53,7 +53,7 @@ func (b *Broker) CheckAccess(ctx context.Context, a Access) (err error) {
 	if b.fresh() {
 		return nil
 	}
-	if err := b.freshen(ctx); err != nil {
+	if err := b.syncIfOld(ctx); err != nil {
 		return err
 	}
 	return b.holdsNow(a)

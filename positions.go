@@ -159,7 +159,7 @@ func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, er
 		return nil, err
 	}
 	if partition == AllPartitions {
-		topic, count, err := c.b.lookUp(ctx, c.topic)
+		topic, count, err := c.b.findTopic(ctx, c.topic)
 		if err != nil {
 			return nil, err
 		}

@@ -86,7 +86,7 @@ func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret s
 // CodePushNotFound.
 func (q *Queue) Push(ctx context.Context) (_ PushInfo, err error) {
 	defer reads(&err)
-	if err := cmp.Or(q.check(), q.b.lookNow(ctx, false)); err != nil {
+	if err := cmp.Or(q.check(), q.b.syncNow(ctx, false)); err != nil {
 		return PushInfo{}, err
 	}
 	b := q.b

@@ -388,12 +388,12 @@ func (q *Queue) mustExist(ctx context.Context) error {
 	if err := cmp.Or(q.check(), q.b.current(ctx)); err != nil {
 		return err
 	}
-	if _, _, err := q.b.lookUp(ctx, q.topic); err != nil {
+	if _, _, err := q.b.findTopic(ctx, q.topic); err != nil {
 		return err
 	}
 	err := q.exists()
 	if CodeOf(err) == CodeQueueNotFound { // unless another broker has created it
-		if err := q.b.lookNow(ctx, false); err != nil {
+		if err := q.b.syncNow(ctx, false); err != nil {
 			return err
 		}
 		err = q.exists()

@@ -74,8 +74,8 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err 
 	}
 	answers, err := q.answer(ctx, tokens, false, func(d *state.Draft, id uint64, of []*answer) (entries []format.Entry) {
 		for _, a := range of {
-			if a.dies() && a.config.DeadLetterTopic != "" {
-				a.dead = true // it takes more than an entry
+			if a.isLast() && a.config.DeadLetterTopic != "" {
+				a.deadLetter = true // it takes more than an entry
 				continue
 			}
 			entries = append(entries, a.putBack(id, o, d.Time()))
@@ -85,20 +85,20 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err 
 	if err != nil {
 		return err
 	}
-	q.bury(ctx, answers, o.Reason)
+	q.deadLetterAll(ctx, answers, o.Reason)
 	return errorsOf(answers)
 }
 
 // bury parks records that go to a dead-letter topic.
-func (q *Queue) bury(ctx context.Context, answers []*answer, reason string) {
+func (q *Queue) deadLetterAll(ctx context.Context, answers []*answer, reason string) {
 	var wg sync.WaitGroup
 	for _, a := range answers {
-		if !a.dead {
+		if !a.deadLetter {
 			continue
 		}
 		wg.Go(func() {
-			err := q.b.park(ctx, parking{
-				topic: q.topic, queue: q.name, topicID: a.topic, queueID: a.queue, config: a.config, last: a.delivery(), tries: a.tries, reason: reason,
+			err := q.b.deadLetter(ctx, deadLettering{
+				topic: q.topic, queue: q.name, topicID: a.topic, queueID: a.queue, config: a.config, last: a.delivery(), tries: a.attempt, reason: reason,
 				may: func(d *state.Draft) *Error {
 					if !d.QueueExists(a.queue) {
 						return queueNotFound(q.topic, q.name)
@@ -110,14 +110,14 @@ func (q *Queue) bury(ctx context.Context, answers []*answer, reason string) {
 		})
 	}
 	wg.Wait()
-	failed := map[receipt]*Error{}
+	failed := map[deliveryToken]*Error{}
 	for _, a := range answers {
-		if a.dead && a.err != nil {
-			failed[a.receipt] = a.err
+		if a.deadLetter && a.err != nil {
+			failed[a.deliveryToken] = a.err
 		}
 	}
 	for _, a := range answers {
-		if err := failed[a.receipt]; err != nil { // its token may be there twice
+		if err := failed[a.deliveryToken]; err != nil { // its token may be there twice
 			a.err = err
 		}
 	}
@@ -125,30 +125,30 @@ func (q *Queue) bury(ctx context.Context, answers []*answer, reason string) {
 
 // answer is what is said of one delivery.
 type answer struct {
-	receipt
-	config QueueConfig
-	tries  int    // which of the attempts that the queue allows it is
-	topic  uint64 // the queue's
-	dead   bool   // the record is to be parked, with a copy elsewhere
-	err    *Error
+	deliveryToken
+	config     QueueConfig
+	attempt    int    // which of the attempts that the queue allows it is
+	topic      uint64 // the queue's
+	deadLetter bool   // the record is to be parked, with a copy elsewhere
+	err        *Error
 }
 
 // dies tells whether the delivery was the last that the queue allows.
-func (a *answer) dies() bool { return a.tries >= a.config.MaxAttempts }
+func (a *answer) isLast() bool { return a.attempt >= a.config.MaxAttempts }
 
 // putBack returns the entry that says that the delivery failed; now is the commit's time.
 func (a *answer) putBack(queue uint64, o NackOptions, now int64) *format.RecordPutBack {
-	delay := a.config.backoff(a.tries)
+	delay := a.config.backoff(a.attempt)
 	if o.Delay != nil {
 		delay = *o.Delay
 	}
 	delay = max(delay, o.atLeast)
-	if a.dies() {
+	if a.isLast() {
 		delay = 0 // of what is parked it is said when it was
 	}
 	return &format.RecordPutBack{
 		Queue: queue, Partition: uint32(a.partition), Attempt: format.Attempt{Offset: a.offset, Number: a.number},
-		NotBefore: now + delay.Microseconds(), DeadLetter: a.dies(), Reason: o.Reason,
+		NotBefore: now + delay.Microseconds(), DeadLetter: a.isLast(), Reason: o.Reason,
 	}
 }
 
@@ -173,7 +173,7 @@ func (q *Queue) answer(ctx context.Context, tokens []string, done bool, entries 
 	if err != nil {
 		return nil, err
 	}
-	if err := q.lookUnlessLast(ctx, answers); err != nil {
+	if err := q.syncUnlessLast(ctx, answers); err != nil {
 		return nil, err
 	}
 	return answers, q.b.join(ctx, &request{change: func(d *state.Draft) ([]format.Entry, *Error) {
@@ -217,20 +217,20 @@ func (q *Queue) parse(tokens []string) ([]*answer, error) {
 }
 
 func (q *Queue) parseOne(token string) (*answer, error) {
-	t, err := parseReceipt(token)
+	t, err := parseToken(token)
 	if err == nil && t.cluster != q.b.clusterTag() {
 		err = refused(CodeInvalidRequest, "token %q is of another bucket", token)
 	}
-	return &answer{receipt: t}, err
+	return &answer{deliveryToken: t}, err
 }
 
 // lookUnlessLast looks at the log if some delivery can't be answered as far as is known
 // here: perhaps it is not known here yet. What is refused after that is refused for good.
-func (q *Queue) lookUnlessLast(ctx context.Context, answers []*answer) error {
+func (q *Queue) syncUnlessLast(ctx context.Context, answers []*answer) error {
 	if q.allLast(answers) {
 		return nil
 	}
-	return q.b.lookNow(ctx, false)
+	return q.b.syncNow(ctx, false)
 }
 
 func (q *Queue) allLast(answers []*answer) bool {
@@ -257,28 +257,28 @@ func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer, 
 	config := queueConfigOf(d.QueueConfig(id))
 	good := make([]*answer, 0, len(answers))
 	for _, a := range answers {
-		a.config, a.topic, a.dead, a.err = config, topic, false, nil
+		a.config, a.topic, a.deadLetter, a.err = config, topic, false, nil
 		switch {
 		case a.queue != id:
-			a.err = elsewhere(a.receipt, d.QueueExists(a.queue))
+			a.err = elsewhere(a.deliveryToken, d.QueueExists(a.queue))
 		case d.IsLast(id, uint32(a.partition), a.offset, a.number):
 			_, last, _ := d.RecordState(id, uint32(a.partition), a.offset)
-			a.tries = int(a.number) - int(last.Redriven)
+			a.attempt = int(a.number) - int(last.Redriven)
 			good = append(good, a)
 		case done && (q.b.dispatchers.DoneBy(a.queue, a.delivery()) || d.DoneBy(id, uint32(a.partition), a.offset, a.number)): // it is said again
 		default:
-			a.err = leaseLost(a.receipt, whyLost(d, id, a.receipt))
+			a.err = leaseLost(a.deliveryToken, whyLost(d, id, a.deliveryToken))
 		}
 	}
 	slices.SortFunc(good, func(x, y *answer) int { return x.delivery().Compare(y.delivery().Place) })
-	return slices.CompactFunc(good, func(x, y *answer) bool { return x.receipt == y.receipt })
+	return slices.CompactFunc(good, func(x, y *answer) bool { return x.deliveryToken == y.deliveryToken })
 }
 
-func (t receipt) delivery() leases.Delivery {
+func (t deliveryToken) delivery() leases.Delivery {
 	return leases.Delivery{Place: leases.Place{Partition: t.partition, Offset: t.offset}, Attempt: t.number}
 }
 
-func whyLost(d *state.Draft, id uint64, t receipt) string {
+func whyLost(d *state.Draft, id uint64, t deliveryToken) string {
 	switch done, a, _ := d.RecordState(id, uint32(t.partition), t.offset); {
 	case !d.HasRecord(id, uint32(t.partition), t.offset):
 		return "is of no record that there is"

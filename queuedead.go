@@ -56,13 +56,13 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 	if err := q.mustExist(ctx); err != nil {
 		return nil, Place{}, false, err
 	}
-	topic, parked := q.parked(o.From, o.Limit+1)
+	topic, parked := q.deadLetters(o.From, o.Limit+1)
 	if more = len(parked) > o.Limit; more {
 		next = Place{parked[o.Limit].Partition, parked[o.Limit].Offset}
 		parked = parked[:o.Limit]
 	}
 	for i := 0; i < len(parked); {
-		n, err := q.readParked(ctx, topic, parked[i:i+runOf(parked[i:])], o.MaxBytes)
+		n, err := q.readDead(ctx, topic, parked[i:i+runOf(parked[i:])], o.MaxBytes)
 		if err != nil {
 			return nil, Place{}, false, err
 		}
@@ -89,7 +89,7 @@ func runOf(parked []DeadMessage) int {
 
 // readParked reads the contents of parked records without a gap between them, of one at least, and
 // returns of how many. One that can't be read any more stays without.
-func (q *Queue) readParked(ctx context.Context, topic uint64, run []DeadMessage, bytes int64) (int, error) {
+func (q *Queue) readDead(ctx context.Context, topic uint64, run []DeadMessage, bytes int64) (int, error) {
 	f, err := q.b.Fetch(ctx, q.topic, run[0].Partition, At(run[0].Offset),
 		FetchOptions{Limit: len(run), MaxBytes: max(1, bytes), TopicTag: q.b.TopicTag(topic)})
 	switch {
@@ -108,7 +108,7 @@ func (q *Queue) readParked(ctx context.Context, topic uint64, run []DeadMessage,
 
 // parked returns up to limit parked records from a place on, in order, without their contents, and the
 // id of their topic.
-func (q *Queue) parked(from Place, limit int) (topic uint64, list []DeadMessage) {
+func (q *Queue) deadLetters(from Place, limit int) (topic uint64, list []DeadMessage) {
 	q.b.live.RLock()
 	defer q.b.live.RUnlock()
 	t, found, err := q.inState()
@@ -177,11 +177,11 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err 
 	if err != nil {
 		return Redriven{}, err
 	}
-	return Redriven{Records: redriven, Remaining: q.parkedCount()}, nil
+	return Redriven{Records: redriven, Remaining: q.deadCount()}, nil
 }
 
 // parkedCount returns how many records are parked; 0 if the queue was deleted.
-func (q *Queue) parkedCount() int64 {
+func (q *Queue) deadCount() int64 {
 	q.b.live.RLock()
 	defer q.b.live.RUnlock()
 	_, found, err := q.inState()

@@ -24,10 +24,10 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	if _, err := q.dispatcher(ctx, 0); err != nil {
 		return time.Time{}, err
 	}
-	if err := q.lookUnlessLast(ctx, answers); err != nil {
+	if err := q.syncUnlessLast(ctx, answers); err != nil {
 		return time.Time{}, err
 	}
-	if err := q.b.confirmed(ctx); err != nil { // nobody is told to have for long what may be another's soon
+	if err := q.b.syncedState(ctx); err != nil { // nobody is told to have for long what may be another's soon
 		return time.Time{}, err
 	}
 	for {
@@ -48,11 +48,11 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 		errs := make([]error, len(answers))
 		for i, a := range answers {
 			if a.queue != d.Queue() {
-				errs[i] = elsewhere(a.receipt, q.b.hasQueue(a.queue))
+				errs[i] = elsewhere(a.deliveryToken, q.b.hasQueue(a.queue))
 				continue
 			}
 			if !out[0] {
-				errs[i] = leaseLost(a.receipt, "is not of a delivery that is out")
+				errs[i] = leaseLost(a.deliveryToken, "is not of a delivery that is out")
 			}
 			out = out[1:]
 		}

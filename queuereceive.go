@@ -118,7 +118,7 @@ func (r *receiver) leave() {
 // at receives from a dispatcher; nothing if that has ended, or the time has passed. Where the log
 // can't be read nothing is handed out: another broker may own the queue by now.
 func (r *receiver) at(ctx context.Context, d *dispatch.Dispatcher) ([]Message, error) {
-	if err := r.q.b.confirmed(ctx); err != nil {
+	if err := r.q.b.syncedState(ctx); err != nil {
 		return nil, err
 	}
 	for {
@@ -133,7 +133,7 @@ func (r *receiver) at(ctx context.Context, d *dispatch.Dispatcher) ([]Message, e
 			}
 			return nil, err
 		}
-		if err := r.q.b.confirmed(ctx); err != nil { // the last sync is from before the wait: stale now
+		if err := r.q.b.syncedState(ctx); err != nil { // the last sync is from before the wait: stale now
 			d.Wake()
 			return nil, err
 		}
@@ -263,7 +263,7 @@ func (r *receiver) read(ctx context.Context, d *dispatch.Dispatcher, got dispatc
 			}
 			break // the error, if it lasts, meets the next call
 		}
-		token := receipt{cluster: r.q.b.clusterTag(), queue: d.Queue(), partition: x.Partition, offset: x.Offset, number: x.Attempt}
+		token := deliveryToken{cluster: r.q.b.clusterTag(), queue: d.Queue(), partition: x.Partition, offset: x.Offset, number: x.Attempt}
 		messages = append(messages, Message{Record: record, Token: token.String(), Attempt: d.Attempt(x), LeasedUntil: got.Until.UTC()})
 	}
 	d.Handed(len(messages))

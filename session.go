@@ -81,7 +81,7 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 		return err
 	}
 	named := b.session.naming.DoChan("", func() (any, error) {
-		return nil, b.join(b.life, &request{looked: true, change: func(*state.Draft) ([]format.Entry, *Error) {
+		return nil, b.join(b.life, &request{synced: true, change: func(*state.Draft) ([]format.Entry, *Error) {
 			return []format.Entry{&format.SessionNamed{Session: b.session.public}}, nil
 		}})
 	})

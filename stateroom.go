@@ -125,7 +125,7 @@ func (b *Broker) stateRoom(ctx context.Context) error {
 	if b.stateUsed() < limit {
 		return nil
 	}
-	if err := b.freshen(ctx); err != nil {
+	if err := b.syncIfOld(ctx); err != nil {
 		return err
 	}
 	if used := b.stateUsed(); used >= limit {

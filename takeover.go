@@ -26,7 +26,7 @@ func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher,
 	for looked := false; ; {
 		d, owner, err := q.ownedHere()
 		if code := CodeOf(err); !looked && (code == CodeTopicNotFound || code == CodeQueueNotFound) {
-			if err := q.b.lookNow(ctx, false); err != nil {
+			if err := q.b.syncNow(ctx, false); err != nil {
 				return nil, err
 			}
 			looked = true
@@ -140,7 +140,7 @@ func (q *Queue) TakeOver(ctx context.Context, epoch uint64) (err error) {
 // if nobody does or it has none, and which of its owners that is.
 func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, err error) {
 	defer reads(&err)
-	if err := cmp.Or(q.check(), q.b.lookNow(ctx, false)); err != nil {
+	if err := cmp.Or(q.check(), q.b.syncNow(ctx, false)); err != nil {
 		return "", 0, err
 	}
 	_, o, err := q.ownedHere()
@@ -228,12 +228,12 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 	if d, now, err := q.ownedHere(); err != nil || d != nil || now.epoch != o.epoch {
 		return err
 	}
-	if err := b.lookNow(b.life, false); err != nil {
+	if err := b.syncNow(b.life, false); err != nil {
 		return err
 	}
 	b.dispatchers.Expect(dispatch.Takeover{Queue: o.queue, Epoch: o.epoch + 1, Contested: o.owned && (deaf || o.mute(b)), Most: most})
 	defer b.dispatchers.Forget(o.queue)
-	p, err := b.joinAsync(b.life, &request{looked: true, change: func(d *state.Draft) ([]format.Entry, *Error) {
+	p, err := b.joinAsync(b.life, &request{synced: true, change: func(d *state.Draft) ([]format.Entry, *Error) {
 		topic, id, refusal := q.find(d)
 		if refusal != nil {
 			return nil, refusal

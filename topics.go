@@ -307,7 +307,7 @@ func (b *Broker) current(ctx context.Context) error {
 	if err := b.usable(); err != nil {
 		return err
 	}
-	return b.freshen(ctx)
+	return b.syncIfOld(ctx)
 }
 
 // topicNow returns the id of a topic, on a state that is recent enough to tell.
@@ -315,7 +315,7 @@ func (b *Broker) topicNow(ctx context.Context, name string) (id uint64, err erro
 	if err := b.current(ctx); err != nil {
 		return 0, err
 	}
-	id, _, err = b.lookUp(ctx, name)
+	id, _, err = b.findTopic(ctx, name)
 	return id, err
 }
 
@@ -325,7 +325,7 @@ func (b *Broker) Topic(ctx context.Context, name string) (_ Topic, err error) {
 	if err := b.current(ctx); err != nil {
 		return Topic{}, err
 	}
-	if _, _, err := b.lookUp(ctx, name); err != nil {
+	if _, _, err := b.findTopic(ctx, name); err != nil {
 		return Topic{}, err
 	}
 	t, err := b.describe(name)
@@ -358,14 +358,14 @@ func (b *Broker) change(ctx context.Context, f func(*state.Draft) ([]format.Entr
 	if err := b.usable(); err != nil {
 		return err
 	}
-	if err := b.lookNow(ctx, false); err != nil {
+	if err := b.syncNow(ctx, false); err != nil {
 		return err
 	}
-	return b.join(ctx, &request{change: f, looked: true})
+	return b.join(ctx, &request{change: f, synced: true})
 }
 
 // lookUp finds a topic, after a look at the log if it isn't known here.
-func (b *Broker) lookUp(ctx context.Context, name string) (id uint64, partitions int, err error) {
+func (b *Broker) findTopic(ctx context.Context, name string) (id uint64, partitions int, err error) {
 	if err := checkTopicName(name); err != nil {
 		return 0, 0, err
 	}
@@ -382,7 +382,7 @@ func (b *Broker) lookUp(ctx context.Context, name string) (id uint64, partitions
 		if looked {
 			return 0, 0, topicNotFound(name)
 		}
-		if err := b.lookNow(ctx, false); err != nil {
+		if err := b.syncNow(ctx, false); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -392,14 +392,14 @@ func (b *Broker) lookUp(ctx context.Context, name string) (id uint64, partitions
 // a look at the log if another has the name: perhaps it is want that isn't known here.
 func (b *Broker) lookUpThe(ctx context.Context, name, want string) (id uint64, partitions int, err error) {
 	for looked := false; ; looked = true {
-		id, partitions, err = b.lookUp(ctx, name)
+		id, partitions, err = b.findTopic(ctx, name)
 		switch {
 		case err != nil || want == "" || b.TopicTag(id) == want:
 			return id, partitions, err
 		case looked:
 			return 0, 0, topicRecreated(name)
 		}
-		if err := b.lookNow(ctx, false); err != nil {
+		if err := b.syncNow(ctx, false); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -410,7 +410,7 @@ func (b *Broker) topicForAppend(ctx context.Context, name string, o appendOption
 	if err := b.stateRoom(ctx); err != nil {
 		return 0, 0, err
 	}
-	id, partitions, err = b.lookUp(ctx, name)
+	id, partitions, err = b.findTopic(ctx, name)
 	if CodeOf(err) == CodeTopicNotFound && !b.opts.NoAutoCreate {
 		if err := o.checkNew(name); err != nil {
 			return 0, 0, err
@@ -419,7 +419,7 @@ func (b *Broker) topicForAppend(ctx context.Context, name string, o appendOption
 		if err != nil && CodeOf(err) != CodeTopicExists {
 			return 0, 0, withoutOutcome(err) // the topic may be there, but nothing was appended
 		}
-		id, partitions, err = b.lookUp(ctx, name)
+		id, partitions, err = b.findTopic(ctx, name)
 	}
 	return id, partitions, err
 }

@@ -34,7 +34,7 @@ type dataObject struct {
 // put uploads a sealed group as data objects, side by side. It returns true when
 // all of them are in the store, and false only when the broker is ending: no
 // commit may refer to them then.
-func (b *Broker) put(g *group) bool {
+func (b *Broker) put(g *batchSet) bool {
 	g.finish()
 	g.objects = b.pack(g.batches)
 	var wg sync.WaitGroup

@@ -13,7 +13,7 @@ const (
 )
 
 // piece is one append of a request: records for one topic.
-type piece struct {
+type topicAppend struct {
 	name     string // what the caller of a [Broker.Commit] knows it by, else ""
 	topic    string
 	count    int
@@ -29,11 +29,11 @@ type piece struct {
 	partition func(i int) int32
 	spread    int // no more partitions than these
 
-	parts []*part // set when it joins a group
+	parts []*batchShare // set when it joins a group
 }
 
 // newPiece returns an append that is sound by itself, to be placed.
-func (b *Broker) newPiece(topic string, records []Record, o appendOptions) (*piece, error) {
+func (b *Broker) newTopicAppend(topic string, records []Record, o appendOptions) (*topicAppend, error) {
 	size, err := b.checkRecords(records)
 	if err != nil {
 		return nil, err
@@ -41,20 +41,20 @@ func (b *Broker) newPiece(topic string, records []Record, o appendOptions) (*pie
 	if err := o.check(len(records), b.storeNow()); err != nil {
 		return nil, err
 	}
-	return &piece{topic: topic, records: records, count: len(records), bytes: size, ifOffset: o.ifOffset, delay: o.delay, due: o.due}, nil
+	return &topicAppend{topic: topic, records: records, count: len(records), bytes: size, ifOffset: o.ifOffset, delay: o.delay, due: o.due}, nil
 }
 
 // place finds the topic of a piece, which it may have to create, and chooses partitions.
-func (b *Broker) place(ctx context.Context, a *piece, o appendOptions) error {
+func (b *Broker) route(ctx context.Context, a *topicAppend, o appendOptions) error {
 	id, count, err := b.topicForAppend(ctx, a.topic, o)
 	if err != nil {
 		return err
 	}
 	if checkPartitions(a.topic, o, count) != nil { // unless another broker has added them
-		if err := b.lookNow(ctx, false); err != nil {
+		if err := b.syncNow(ctx, false); err != nil {
 			return err
 		}
-		if id, count, err = b.lookUp(ctx, a.topic); err != nil {
+		if id, count, err = b.findTopic(ctx, a.topic); err != nil {
 			return err
 		}
 		if err := checkPartitions(a.topic, o, count); err != nil {
@@ -71,7 +71,7 @@ func (b *Broker) place(ctx context.Context, a *piece, o appendOptions) error {
 
 // dueAt returns when queues may hand the records out, in microseconds since 1970, if a commit of
 // that time has them.
-func (a *piece) dueAt(commit int64) int64 {
+func (a *topicAppend) dueAt(commit int64) int64 {
 	if !a.due.IsZero() {
 		return a.due.UnixMicro()
 	}
@@ -79,7 +79,7 @@ func (a *piece) dueAt(commit int64) int64 {
 }
 
 // named returns err as that of the piece: who asked for several is to know which.
-func (a *piece) named(err error) error { return ofPart(a.name, err) }
+func (a *topicAppend) named(err error) error { return ofPart(a.name, err) }
 
 // check refuses what no append of so many records can be; now is the store's time.
 func (o appendOptions) check(records int, now time.Time) error {
@@ -144,7 +144,7 @@ func (b *Broker) delayRoom() error {
 	return e
 }
 
-func (b *Broker) checkCondition(ctx context.Context, r *request, a *piece) error {
+func (b *Broker) checkCondition(ctx context.Context, r *request, a *topicAppend) error {
 	if a.ifOffset < 0 {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (b *Broker) checkCondition(ctx context.Context, r *request, a *piece) error
 	if end() <= a.ifOffset {
 		return nil
 	}
-	if err := b.lookNow(ctx, false); err != nil { // so that it is the real end which is told
+	if err := b.syncNow(ctx, false); err != nil { // so that it is the real end which is told
 		return err
 	}
 	if !b.hasTopic(a.id) || r.key != nil && b.replay(r, b.foldTime()) {
@@ -196,7 +196,7 @@ func (b *Broker) checkRecords(records []Record) (int64, error) {
 }
 
 // checkSize refuses what is too large for one request.
-func (b *Broker) checkSize(appends ...*piece) error {
+func (b *Broker) checkSize(appends ...*topicAppend) error {
 	size, records := bytesOf(appends), 0
 	for _, a := range appends {
 		records += a.count
@@ -212,7 +212,7 @@ func (b *Broker) checkSize(appends ...*piece) error {
 	return nil
 }
 
-func bytesOf(appends []*piece) (bytes int64) {
+func bytesOf(appends []*topicAppend) (bytes int64) {
 	for _, a := range appends {
 		bytes += a.bytes
 	}

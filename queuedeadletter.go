@@ -32,7 +32,7 @@ const (
 const copiesMax = 8
 
 // parking is a record whose last delivery came to nothing.
-type parking struct {
+type deadLettering struct {
 	topic, queue     string
 	topicID, queueID uint64
 	config           QueueConfig
@@ -45,11 +45,11 @@ type parking struct {
 
 // park ends the deliveries of a record, and puts a copy of it into the dead-letter topic in
 // the same commit.
-func (b *Broker) park(ctx context.Context, p parking) error {
+func (b *Broker) deadLetter(ctx context.Context, p deadLettering) error {
 	if p.config.DeadLetterTopic == "" {
 		return b.join(ctx, &request{change: p.entries})
 	}
-	waits, err := b.parkCopied(ctx, p)
+	waits, err := b.deadLetterCopied(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (b *Broker) park(ctx context.Context, p parking) error {
 
 // parkCopied has what parks a record wait for its commit, together with the copy. Few do so
 // at one time: a copy is in memory before it counts as waiting.
-func (b *Broker) parkCopied(ctx context.Context, p parking) (*Pending, error) {
+func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*Pending, error) {
 	select {
 	case b.copies <- struct{}{}:
 		defer func() { <-b.copies }()
@@ -66,11 +66,11 @@ func (b *Broker) parkCopied(ctx context.Context, p parking) (*Pending, error) {
 		return nil, canceled(ctx)
 	}
 	r := &request{change: p.entries}
-	copied, err := b.deadLetter(ctx, p)
+	copied, err := b.copyOf(ctx, p)
 	var e *Error
 	switch errors.As(err, &e); {
 	case err == nil:
-		r.appends = []*piece{copied}
+		r.appends = []*topicAppend{copied}
 	case e == nil || e.RetryAfter > 0 || e.Code == CodeCanceled || e.Code == CodeBrokerStopped:
 		return nil, err // another try may go better: a copy that is left out now is left out for ever
 	default: // such as a dead-letter topic that can't be created: the record stays where it is
@@ -81,7 +81,7 @@ func (b *Broker) parkCopied(ctx context.Context, p parking) (*Pending, error) {
 }
 
 // entries returns the entry that parks the record.
-func (p parking) entries(d *state.Draft) ([]format.Entry, *Error) {
+func (p deadLettering) entries(d *state.Draft) ([]format.Entry, *Error) {
 	if err := p.may(d); err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (p parking) entries(d *state.Draft) ([]format.Entry, *Error) {
 }
 
 // deadLetter returns the copy of a record, placed in the dead-letter topic.
-func (b *Broker) deadLetter(ctx context.Context, p parking) (*piece, error) {
+func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*topicAppend, error) {
 	f, err := b.Fetch(ctx, p.topic, p.last.Partition, At(Offset(p.last.Offset)), FetchOptions{Limit: 1, MaxBytes: 1, TopicTag: b.TopicTag(p.topicID)})
 	if err != nil {
 		return nil, err
@@ -124,9 +124,9 @@ func (b *Broker) deadLetter(ctx context.Context, p parking) (*piece, error) {
 	}
 	record.Headers, record.Timestamp = headers, time.Time{}
 	o := newAppendOptions(nil)
-	copied := &piece{
+	copied := &topicAppend{
 		topic: p.config.DeadLetterTopic, records: []Record{record}, count: 1, ifOffset: o.ifOffset,
 		bytes: record.bytes() + recordOverheadBytes + int64(len(headers))*headerOverheadBytes,
 	}
-	return copied, b.place(ctx, copied, o)
+	return copied, b.route(ctx, copied, o)
 }

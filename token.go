@@ -50,7 +50,7 @@ func tokensError(errs []error) error {
 }
 
 // receipt names a delivery: what a worker shows to answer for it.
-type receipt struct {
+type deliveryToken struct {
 	cluster   string
 	queue     uint64
 	partition int32
@@ -58,7 +58,7 @@ type receipt struct {
 	number    uint32
 }
 
-func (t receipt) String() string {
+func (t deliveryToken) String() string {
 	b := make([]byte, 0, tokenBytesMax)
 	b = strconv.AppendUint(append(append(b, t.cluster...), '.'), t.queue, 10)
 	b = strconv.AppendInt(append(b, '/'), int64(t.partition), 10)
@@ -70,7 +70,7 @@ func (t receipt) String() string {
 const tokenBytesMax = 100
 
 // parseReceipt reads what receipt.String returns.
-func parseReceipt(s string) (receipt, error) {
+func parseToken(s string) (deliveryToken, error) {
 	cluster, rest, _ := strings.Cut(s, ".")
 	queue, rest, _ := strings.Cut(rest, "/")
 	partition, rest, _ := strings.Cut(rest, ":")
@@ -79,11 +79,11 @@ func parseReceipt(s string) (receipt, error) {
 	p, err2 := strconv.ParseUint(partition, 10, 31)
 	o, err3 := strconv.ParseUint(offset, 10, 63)
 	n, err4 := strconv.ParseUint(number, 10, 32)
-	t := receipt{cluster: cluster, queue: q, partition: int32(p), offset: int64(o), number: uint32(n)}
+	t := deliveryToken{cluster: cluster, queue: q, partition: int32(p), offset: int64(o), number: uint32(n)}
 	if len(s) > tokenBytesMax || errors.Join(err1, err2, err3, err4) != nil || len(cluster) != clusterDigits || n == 0 || t.String() != s {
 		e := refused(CodeInvalidRequest, "%.100q is no token of a delivery", s)
 		e.Hint = "use the token that came with the record, unchanged"
-		return receipt{}, e
+		return deliveryToken{}, e
 	}
 	return t, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// How often a broker looks for other brokers' commits while readers wait: often
+// How often a broker syncs for other brokers' commits while readers wait: often
 // while they come, and less and less so when they don't.
 const (
 	followIntervalMin = 250 * time.Millisecond
@@ -22,16 +22,16 @@ type tail struct {
 	wake chan struct{} // of the commit loop
 
 	mu       sync.Mutex
-	looks    []*look
+	syncs    []*syncRequest
 	waiting  int           // readers at the end of the log
 	leftAt   time.Time     // when the last of them did
 	provenAt time.Time     // last proof: a covered 404, or a commit of our own
 	triedAt  time.Time     // last attempt
-	interval time.Duration // between looks while readers wait
+	interval time.Duration // between syncs while readers wait
 }
 
 // look is one caller's wish to have the end of the log read after it asked.
-type look struct {
+type syncRequest struct {
 	relist bool
 	done   chan error // has room for the answer
 }
@@ -48,18 +48,18 @@ func (t *tail) wakeLoop() {
 	}
 }
 
-func (t *tail) ask(l *look) {
+func (t *tail) ask(l *syncRequest) {
 	t.mu.Lock()
-	t.looks = append(t.looks, l)
+	t.syncs = append(t.syncs, l)
 	t.mu.Unlock()
 	t.wakeLoop()
 }
 
-func (t *tail) takeLooks() []*look {
+func (t *tail) takeSyncs() []*syncRequest {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ls := t.looks
-	t.looks = nil
+	ls := t.syncs
+	t.syncs = nil
 	return ls
 }
 
@@ -93,7 +93,7 @@ func (t *tail) nextPoll(now time.Time, failing bool) (wait time.Duration, ok boo
 
 // looked notes a proof of the end by a look that began then; foreign tells
 // whether commits of other brokers were found on the way.
-func (t *tail) looked(begun time.Time, foreign bool) {
+func (t *tail) synced(begun time.Time, foreign bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.triedAt = time.Now()
@@ -140,17 +140,17 @@ func (t *tail) provenAfter(then time.Time) bool {
 	return t.provenAt.After(then)
 }
 
-const lookTimeout = 10 * time.Second
+const syncTimeout = 10 * time.Second
 
 // lookNow has the log followed to its end as it is after the call. With relist,
 // the lease on the past is renewed before that, whatever its age.
-func (b *Broker) lookNow(ctx context.Context, relist bool) error {
+func (b *Broker) syncNow(ctx context.Context, relist bool) error {
 	if err := b.usable(); err != nil {
 		return err
 	}
-	l := &look{relist: relist, done: make(chan error, 1)}
+	l := &syncRequest{relist: relist, done: make(chan error, 1)}
 	b.tail.ask(l)
-	timer := time.NewTimer(lookTimeout)
+	timer := time.NewTimer(syncTimeout)
 	defer timer.Stop()
 	select {
 	case err := <-l.done:
@@ -172,29 +172,29 @@ func (b *Broker) lookNow(ctx context.Context, relist bool) error {
 // fresh tells whether the last look is recent enough to answer where the log ends.
 func (b *Broker) fresh() bool { return b.tail.age() <= b.opts.StaleMax }
 
-// freshen looks unless the last look is recent enough. While the store fails
+// freshen syncs unless the last look is recent enough. While the store fails
 // the broker goes on with what it knows, which is true, only not new.
-func (b *Broker) freshen(ctx context.Context) error { return b.freshenTo(ctx, b.opts.StaleMax) }
+func (b *Broker) syncIfOld(ctx context.Context) error { return b.syncIfOlder(ctx, b.opts.StaleMax) }
 
 // freshenTo is freshen for who can do with a look that is as old as ageMax.
-func (b *Broker) freshenTo(ctx context.Context, ageMax time.Duration) error {
+func (b *Broker) syncIfOlder(ctx context.Context, ageMax time.Duration) error {
 	if b.tail.age() <= ageMax || b.storeFails() {
 		return nil
 	}
-	err := b.lookNow(ctx, false)
+	err := b.syncNow(ctx, false)
 	if CodeOf(err) == CodeStoreUnavailable {
 		err = nil
 	}
 	return err
 }
 
-// confirmed looks unless the last look is recent enough, for who acts on what the broker
+// confirmed syncs unless the last look is recent enough, for who acts on what the broker
 // knows, and does not merely tell it: while the store fails that is CodeStoreUnavailable.
-func (b *Broker) confirmed(ctx context.Context) error {
+func (b *Broker) syncedState(ctx context.Context) error {
 	if err := b.usable(); err != nil || b.fresh() {
 		return err
 	}
-	return b.lookNow(ctx, false)
+	return b.syncNow(ctx, false)
 }
 
 // waiters wakes readers that wait for the next records of a partition, or of any

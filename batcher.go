@@ -26,7 +26,7 @@ type partitionKey struct {
 type batch struct {
 	key     partitionKey
 	builder record.Builder
-	parts   []*part
+	parts   []*batchShare
 	only    *request // whose records alone it holds, since a commit may have to leave them out; nil if it is shared
 
 	// Set when the group is sealed.
@@ -39,9 +39,9 @@ type batch struct {
 }
 
 // part is an append's share of a batch.
-type part struct {
+type batchShare struct {
 	request *request
-	piece   *piece
+	piece   *topicAppend
 	batch   *batch
 	first   int // index of its first record in the batch
 	count   int
@@ -49,8 +49,8 @@ type part struct {
 
 // request is one caller's wish that a commit is to fulfil: all of it, or nothing.
 type request struct {
-	appends []*piece // none of a change alone
-	bytes   int64    // taken from the budget
+	appends []*topicAppend // none of a change alone
+	bytes   int64          // taken from the budget
 	began   time.Time
 	boot    time.Duration // the boot-time clock then
 	came    int64         // the log's time then, of a request with appends
@@ -59,7 +59,7 @@ type request struct {
 	// change, if there is one, returns its entries for the commit: none if there is
 	// nothing to do, or the refusal. It must not delete what the request appends to.
 	change func(d *state.Draft) ([]format.Entry, *Error)
-	looked bool // the end of the log was read after the request came
+	synced bool // the end of the log was read after the request came
 	urgent bool // it is committed without linger
 
 	// by are the callers on whose behalf it is made; none if it is the program's own. One
@@ -105,7 +105,7 @@ func (r *request) batches() (bs []*batch) {
 }
 
 // group is what waits for a commit together.
-type group struct {
+type batchSet struct {
 	requests []*request
 	batches  []*batch
 	filling  map[partitionKey]*batch // the batches that still take records
@@ -121,23 +121,23 @@ type group struct {
 	changed          bool // since it was uploaded: records were taken out
 }
 
-// gather collects requests into groups. The newest group is open; those queued
+// gather collects requests into sets. The newest group is open; those queued
 // before it wait for their uploads, or for their turn.
-type gather struct {
+type batcher struct {
 	batching Batching
-	wake     chan struct{}     // of the commit loop
-	put      func(*group) bool // uploads a sealed group; true when its objects are there, false when the broker ends
+	wake     chan struct{}        // of the commit loop
+	put      func(*batchSet) bool // uploads a sealed group; true when its objects are there, false when the broker ends
 	uploads  sync.WaitGroup
 
 	mu     sync.Mutex
-	open   *group
-	queued []*group
+	open   *batchSet
+	queued []*batchSet
 	busy   bool // a commit is under way
 	closed bool
 	keyed  map[format.Digest]*request // the undecided requests that have an idempotency key
 }
 
-func (g *gather) notify() {
+func (g *batcher) notify() {
 	select {
 	case g.wake <- struct{}{}:
 	default:
@@ -145,19 +145,19 @@ func (g *gather) notify() {
 }
 
 // admitLocked returns the open group, after it has begun a new one if that is due.
-func (g *gather) admitLocked(now time.Time) *group {
+func (g *batcher) admitLocked(now time.Time) *batchSet {
 	if o := g.open; o != nil && len(o.requests) > 0 && !g.batching.Admits(o.fill(now)) {
 		o.alone = true
 		g.queued = append(g.queued, o)
 		g.open = nil
 	}
 	if g.open == nil {
-		g.open = &group{filling: map[partitionKey]*batch{}, began: now}
+		g.open = &batchSet{filling: map[partitionKey]*batch{}, began: now}
 	}
 	return g.open
 }
 
-func (g *group) fill(now time.Time) Fill {
+func (g *batchSet) fill(now time.Time) Fill {
 	return Fill{Requests: len(g.requests), Bytes: g.bytes, Age: now.Sub(g.began)}
 }
 
@@ -168,7 +168,7 @@ func (g *group) fill(now time.Time) Fill {
 //
 // A change alone whose caller has looked at the log is committed without linger too: it is
 // rare, and has waited for the look already.
-func (g *gather) join(r *request) (*request, error) {
+func (g *batcher) join(r *request) (*request, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -193,7 +193,7 @@ func (g *gather) join(r *request) (*request, error) {
 	r.holders = 1
 	o.requests = append(o.requests, r)
 	o.bytes += r.bytes
-	o.urgent = o.urgent || r.urgent || r.looked
+	o.urgent = o.urgent || r.urgent || r.synced
 	for _, a := range r.appends {
 		o.add(r, a)
 	}
@@ -207,7 +207,7 @@ func (g *gather) join(r *request) (*request, error) {
 // allowed returns why nobody may have a request committed on whose behalf it is made, nil
 // if it is the program's own, or an access of one of them holds. A refusal stands once another
 // request has taken the idempotency key: a commit can't have two of one key.
-func (g *gather) allowed(r *request, in keyring, now time.Time) *Error {
+func (g *batcher) allowed(r *request, in keyring, now time.Time) *Error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r.refusal != nil && r.key != nil && g.keyed[r.key.hash()] != r {
@@ -223,10 +223,10 @@ func (g *gather) allowed(r *request, in keyring, now time.Time) *Error {
 }
 
 // add copies the records of one of r's appends into batches.
-func (o *group) add(r *request, a *piece) {
+func (o *batchSet) add(r *request, a *topicAppend) {
 	var (
-		cur     *part
-		mine    map[partitionKey]*part // of several partitions, this request's last part in each
+		cur     *batchShare
+		mine    map[partitionKey]*batchShare // of several partitions, this request's last part in each
 		headers []record.Header
 		now     = r.wall
 	)
@@ -252,7 +252,7 @@ func (o *group) add(r *request, a *piece) {
 			}
 		case cur.batch.key != key:
 			if mine == nil {
-				mine = make(map[partitionKey]*part, a.spread)
+				mine = make(map[partitionKey]*batchShare, a.spread)
 			}
 			mine[cur.batch.key] = cur
 			cur = mine[key]
@@ -268,7 +268,7 @@ func (o *group) add(r *request, a *piece) {
 
 // part begins an append's share of the batch that takes a partition's records. What a
 // commit may have to leave out gets batches of its own.
-func (o *group) part(r *request, a *piece, key partitionKey) *part {
+func (o *batchSet) part(r *request, a *topicAppend, key partitionKey) *batchShare {
 	var only *request
 	if r.whole() {
 		only = r
@@ -279,7 +279,7 @@ func (o *group) part(r *request, a *piece, key partitionKey) *part {
 		o.filling[key] = b
 		o.batches = append(o.batches, b)
 	}
-	p := &part{request: r, piece: a, batch: b, first: b.builder.Count()}
+	p := &batchShare{request: r, piece: a, batch: b, first: b.builder.Count()}
 	b.parts = append(b.parts, p)
 	a.parts = append(a.parts, p)
 	return p
@@ -288,7 +288,7 @@ func (o *group) part(r *request, a *piece, key partitionKey) *part {
 // withdraw takes a request out of the group it waits in, once all who wait for it
 // have given up. It returns false when others still wait, or when that is too
 // late, since the group was sealed.
-func (g *gather) withdraw(r *request) bool {
+func (g *batcher) withdraw(r *request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r.holders--
@@ -299,7 +299,7 @@ func (g *gather) withdraw(r *request) bool {
 }
 
 // decided forgets the idempotency key of a request whose outcome is known.
-func (g *gather) decided(r *request) {
+func (g *batcher) decided(r *request) {
 	if r.key == nil {
 		return
 	}
@@ -312,14 +312,14 @@ func (g *gather) decided(r *request) {
 
 // uploadOpenLocked seals the open group and uploads its records as data objects
 // while the slot is still being waited for.
-func (g *gather) uploadOpenLocked() {
+func (g *batcher) uploadOpenLocked() {
 	o := g.open
 	g.open = nil
 	g.queued = append(g.queued, o)
 	g.uploadLocked(o)
 }
 
-func (g *gather) uploadLocked(o *group) {
+func (g *batcher) uploadLocked(o *batchSet) {
 	sealLocked(o)
 	o.upload, o.uploaded, o.changed = true, false, false
 	g.uploads.Go(func() {
@@ -331,7 +331,7 @@ func (g *gather) uploadLocked(o *group) {
 	})
 }
 
-func sealLocked(o *group) {
+func sealLocked(o *batchSet) {
 	for _, r := range o.requests {
 		r.sealed = !r.withdrawn
 	}
@@ -339,7 +339,7 @@ func sealLocked(o *group) {
 
 // due returns how long to wait until a commit should begin; ok is false when
 // nothing waits that could be committed.
-func (g *gather) due(now time.Time) (wait time.Duration, ok bool) {
+func (g *batcher) due(now time.Time) (wait time.Duration, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.queued) > 0 {
@@ -356,17 +356,17 @@ func (g *gather) due(now time.Time) (wait time.Duration, ok bool) {
 	return max(0, g.batching.Wait(o.fill(now))), true
 }
 
-// takeGroups returns the groups that the next commit is made of, sealed, in the order in
+// takeGroups returns the sets that the next commit is made of, sealed, in the order in
 // which they came; none if they have to be uploaded first. Inline payload
 // beyond inlineMax is uploaded instead.
-func (g *gather) takeGroups(inlineMax int64) []*group {
+func (g *batcher) takeSets(inlineMax int64) []*batchSet {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.queued) == 0 && g.open != nil {
 		g.queued = append(g.queued, g.open)
 		g.open = nil
 	}
-	var taken []*group
+	var taken []*batchSet
 	for len(g.queued) > 0 {
 		q := g.queued[0]
 		if !q.upload && q.bytes > inlineMax {
@@ -391,13 +391,13 @@ func (g *gather) takeGroups(inlineMax int64) []*group {
 	return taken
 }
 
-// putBack returns groups that could not be committed to the head of the queue;
+// putBack returns sets that could not be committed to the head of the queue;
 // those whose data objects can't be used are uploaded anew.
-func (g *gather) putBack(groups []*group, useless func(*group) bool) {
+func (g *batcher) putBack(sets []*batchSet, useless func(*batchSet) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.queued = append(groups, g.queued...)
-	for _, q := range groups {
+	g.queued = append(sets, g.queued...)
+	for _, q := range sets {
 		if useless(q) {
 			g.uploadLocked(q)
 		}
@@ -405,14 +405,14 @@ func (g *gather) putBack(groups []*group, useless func(*group) bool) {
 }
 
 // idle tells that no commit is under way.
-func (g *gather) idle() {
+func (g *batcher) idle() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.busy = false
 }
 
 // close refuses further requests; those that wait are committed without linger.
-func (g *gather) close() {
+func (g *batcher) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
@@ -420,7 +420,7 @@ func (g *gather) close() {
 }
 
 // drain takes everything that waits, to be refused.
-func (g *gather) drain() []*group {
+func (g *batcher) drain() []*batchSet {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all := g.queued
@@ -435,7 +435,7 @@ func (g *gather) drain() []*group {
 }
 
 // empty tells whether nothing waits.
-func (g *gather) empty() bool {
+func (g *batcher) empty() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.queued) == 0 && (g.open == nil || len(g.open.requests) == 0)
@@ -443,7 +443,7 @@ func (g *gather) empty() bool {
 
 // finish turns the group's records into batches, without those of requests
 // that were withdrawn. The group is sealed: nobody else touches it.
-func (o *group) finish() {
+func (o *batchSet) finish() {
 	if o.filling == nil {
 		return // it was finished for a commit that did not come about
 	}
@@ -452,8 +452,8 @@ func (o *group) finish() {
 }
 
 // takeOut takes the records of settled requests out of a finished group.
-func (o *group) takeOut() {
-	settled := func(p *part) bool { return p.request.settled }
+func (o *batchSet) takeOut() {
+	settled := func(p *batchShare) bool { return p.request.settled }
 	o.batches = slices.DeleteFunc(o.batches, func(b *batch) bool {
 		return slices.ContainsFunc(b.parts, settled) && !b.finish()
 	})
