@@ -44,8 +44,9 @@ Before other machines can reach the broker, create an API key with seb key. Befo
 to check a log, seb fsck.
 
 Environment: the help of a flag names its variable; a flag on the command line wins. SEB_SERVER is the broker's URL,
-SEB_KEY or SEB_KEY_FILE the API key for it, SEB_STORE the store for serve, doctor, fsck and dump. S3 credentials come from the usual AWS_ variables and files. NO_COLOR is honoured. Sizes are bytes, or
-64KiB, 4MiB, 1GB; durations are 250ms, 30s, 1h.
+SEB_KEY or SEB_KEY_FILE the API key for it, SEB_STORE the store for serve, doctor, fsck and dump. S3 credentials come
+from the usual AWS_ variables and files. NO_COLOR is honoured. Sizes are bytes, or 64KiB, 4MiB, 1GB; durations are
+250ms, 30s, 1h.
 
 Exit codes:
 

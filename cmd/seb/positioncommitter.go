@@ -45,90 +45,90 @@ func (e commitError) Error() string { return "commit: " + e.error.Error() }
 func (e commitError) Unwrap() error { return e.error }
 
 // open creates the consumer if there is none, and returns where it is.
-func (k *positionCommitter) open(ctx context.Context) (consumerInfo, error) {
-	var c consumerInfo
-	_, header, err := k.broker.exchange(ctx, http.MethodPut, k.broker.url(nil, "topics", k.topic, "consumers", k.name), nil, &c)
-	k.etag = header.Get("ETag")
-	return c, err
+func (c *positionCommitter) open(ctx context.Context) (consumerInfo, error) {
+	var info consumerInfo
+	_, header, err := c.broker.exchange(ctx, http.MethodPut, c.broker.url(nil, "topics", c.topic, "consumers", c.name), nil, &info)
+	c.etag = header.Get("ETag")
+	return info, err
 }
 
 // commit moves the consumer to next in a partition. It returns when the store has it.
-func (k *positionCommitter) commit(ctx context.Context, partition int32, next int64) error {
+func (c *positionCommitter) commit(ctx context.Context, partition int32, next int64) error {
 	interrupted := ctx
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(interrupted, func() { time.AfterFunc(commitGrace, cancel) })()
-	k.mu.Lock()
-	k.waiting[partition] = next
-	k.mu.Unlock()
+	c.mu.Lock()
+	c.waiting[partition] = next
+	c.mu.Unlock()
 	select {
-	case k.turn <- struct{}{}:
+	case c.turn <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-k.turn }()
-	k.mu.Lock()
-	offsets := maps.Clone(k.waiting)
-	k.mu.Unlock()
+	defer func() { <-c.turn }()
+	c.mu.Lock()
+	offsets := maps.Clone(c.waiting)
+	c.mu.Unlock()
 	if _, waits := offsets[partition]; !waits {
 		return nil // another reader committed it
 	}
-	if err := k.send(ctx, offsets); err != nil {
+	if err := c.send(ctx, offsets); err != nil {
 		return err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	maps.DeleteFunc(k.waiting, func(p int32, next int64) bool { return offsets[p] == next })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.waiting, func(p int32, next int64) bool { return offsets[p] == next })
 	return nil
 }
 
 // send commits offsets. After a commit with an unknown outcome, a conflict may be with that
 // one.
-func (k *positionCommitter) send(ctx context.Context, offsets map[int32]int64) error {
-	err := k.post(ctx, offsets)
+func (c *positionCommitter) send(ctx context.Context, offsets map[int32]int64) error {
+	err := c.post(ctx, offsets)
 	var refusal *apiError
-	if k.unknown == nil || !errors.As(err, &refusal) || refusal.Code != seb.CodePositionConflict {
+	if c.unknown == nil || !errors.As(err, &refusal) || refusal.Code != seb.CodePositionConflict {
 		return err
 	}
 	var now consumerInfo
-	_, header, lookErr := k.broker.exchange(ctx, http.MethodGet, k.broker.url(nil, "topics", k.topic, "consumers", k.name), nil, &now)
-	if lookErr != nil {
-		return lookErr
+	_, header, getErr := c.broker.exchange(ctx, http.MethodGet, c.broker.url(nil, "topics", c.topic, "consumers", c.name), nil, &now)
+	if getErr != nil {
+		return getErr
 	}
 	for _, p := range now.Positions {
-		if next, sent := k.unknown[p.Partition]; sent && next != p.Offset {
+		if next, sent := c.unknown[p.Partition]; sent && next != p.Offset {
 			return err
 		}
 	}
-	k.etag = header.Get("ETag")
-	return k.post(ctx, offsets)
+	c.etag = header.Get("ETag")
+	return c.post(ctx, offsets)
 }
 
-func (k *positionCommitter) post(ctx context.Context, offsets map[int32]int64) error {
+func (c *positionCommitter) post(ctx context.Context, offsets map[int32]int64) error {
 	body, err := json.Marshal(map[string]any{"offsets": offsets})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	u := k.broker.url(nil, "topics", k.topic, "consumers", k.name, "commit")
+	u := c.broker.url(nil, "topics", c.topic, "consumers", c.name, "commit")
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("If-Match", k.etag)
-	res, err := k.broker.do(req)
+	req.Header.Set("If-Match", c.etag)
+	res, err := c.broker.do(req)
 	if err != nil {
 		if _, outcome := retryable(err); outcome == seb.Unknown {
-			k.unknown = offsets
+			c.unknown = offsets
 		}
 		return err
 	}
 	defer res.Body.Close()
-	if k.etag = res.Header.Get("ETag"); k.etag == "" {
-		return fmt.Errorf("%s: the answer is not what a broker sends: it has no ETag", k.broker.base)
+	if c.etag = res.Header.Get("ETag"); c.etag == "" {
+		return fmt.Errorf("%s: the answer is not what a broker sends: it has no ETag", c.broker.base)
 	}
-	k.unknown = nil
+	c.unknown = nil
 	return nil
 }

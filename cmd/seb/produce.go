@@ -51,13 +51,14 @@ Examples:
 
 ` + formatsHelp + `
 
-With json, only a value is required; value_json holds JSON that becomes the value as it stands; offset is ignored. With raw, all of the input is one record.
+With json, only a value is required; value_json holds JSON that becomes the value as it stands; offset is ignored.
+With raw, all of the input is one record.
 
 With --delay or --deliver-at queues hand the records out later; readers of the topic see them at once.
 
 With --idempotent each request has a key that the log remembers for a day, so that a retry after a lost answer
-appends nothing twice. The log remembers a million keys: input that arrives in small amounts,
-many times a second for hours, needs too many.
+appends nothing twice. The log remembers a million keys: input that arrives in small amounts, many
+times a second for hours, needs too many.
 
 If it fails, it says up to which line (or record) all are acknowledged, and how to continue.`
 }

@@ -27,8 +27,8 @@ type queueCmd struct {
 func (queueCmd) Help() string {
 	return `A queue is a view of a topic's records as work to be done: each is handed to one worker for a time, its lease, and
 handed out again unless the worker acknowledges it in time. A record that fails its last attempt is parked: it is a
-dead letter until it is redriven. The records stay in the topic as they are, and a topic may have many queues. Every record
-is handed out at least once. seb work TOPIC QUEUE --exec CMD is a worker for a shell.
+dead letter until it is redriven. The records stay in the topic as they are, and a topic may have many queues. Every
+record is handed out at least once. seb work TOPIC QUEUE --exec CMD is a worker for a shell.
 
 Purge and delete act at once, without asking.`
 }
@@ -147,10 +147,10 @@ type queueListCmd struct {
 	Topic string `arg:"" type:"topic" help:"Name of the topic."`
 }
 
-const queueColumnsHelp = `READY can be handed out now, DELAYED later: not due yet, or waiting for another attempt. LEASED is with workers. HELD
-may be with workers: the broker that handed it out was lost, and it waits for one lease. - means that this broker does
-not know, and counts it as ready: after a restart, until a worker asks for records. DEAD is parked (a dead letter).
-OLDEST is the age of the oldest record that is neither done nor parked.`
+const queueColumnsHelp = `READY can be handed out now, DELAYED later: not due yet, or waiting for another attempt. LEASED is
+with workers. HELD may be with workers: the broker that handed it out was lost, and it waits for one lease. - means
+that this broker does not know, and counts it as ready: after a restart, until a worker asks for records. DEAD is
+parked (a dead letter). OLDEST is the age of the oldest record that is neither done nor parked.`
 
 // Help shows examples.
 func (queueListCmd) Help() string {

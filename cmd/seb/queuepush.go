@@ -84,8 +84,8 @@ func (queuePushSetCmd) Help() string {
     seb queue push set orders mail https://example.com/hooks --header-file auth.txt --output json | jq -r .secret
     seb queue push set orders mail --max-in-flight 8 --timeout 5s
 
-What is not named stays as it is, and a push that was stopped goes on. To change the secret, set a file with the old and the new
-one; once the receiver knows the new one, set that alone.`
+What is not named stays as it is, and a stopped push goes on. To change the secret, set a file with the old and the
+new one; once the receiver knows the new one, set that alone.`
 }
 
 // Run sets the target, and shows the secret if one was made.

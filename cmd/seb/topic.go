@@ -62,7 +62,8 @@ func (topicCreateCmd) Help() string {
     seb topic create clicks --partitions 8
     seb topic create audit --retention 8760h
 
-A topic that exists with these settings stays as it is. An append to a missing topic creates it, with one partition. A topic's retention is stored and shown, and not acted upon by this version: nothing is deleted.`
+A topic that exists with these settings stays as it is. An append to a missing topic creates it, with one partition.
+A topic's retention is stored and shown, but this version does not apply it: nothing is deleted.`
 }
 
 // Run creates the topic, or finds that it is there already.

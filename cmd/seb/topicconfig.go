@@ -101,5 +101,5 @@ func (c topicConfig) String() string {
 	if len(limits) == 0 {
 		return "retention: none"
 	}
-	return "retention: " + strings.Join(limits, ", ") + "; stored, and not acted upon by this version"
+	return "retention: " + strings.Join(limits, ", ") + "; stored, but not applied by this version"
 }

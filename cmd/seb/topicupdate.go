@@ -26,8 +26,8 @@ func (topicUpdateCmd) Help() string {
     seb topic update audit --retention none
 
 What is not named stays as it is. With more partitions, records with keys that come from now on may go to other
-partitions than those before. A topic's retention is stored and shown, and not acted upon by this version: nothing
-is deleted.`
+partitions than those before. A topic's retention is stored and shown, but this version does not apply it: nothing is
+deleted.`
 }
 
 // Run changes the topic, and prints what it is then.
