@@ -72,7 +72,7 @@ func TestBodyCutOffCommitsNothing(t *testing.T) {
 		"no body":                  {"Content-Length: 10\r\n\r\n", "0 of 10"},
 		"chunks without their end": {"Transfer-Encoding: chunked\r\n\r\n4\r\na\nb\n\r\n", "4 bytes"},
 		"chunk cut off":            {"Transfer-Encoding: chunked\r\n\r\n9\r\na\nb\n", "4 bytes"},
-		"chunk size that is none":  {"Transfer-Encoding: chunked\r\n\r\n4\r\na\nb\n\r\nzz\r\n", "4 bytes"},
+		"invalid chunk size":       {"Transfer-Encoding: chunked\r\n\r\n4\r\na\nb\n\r\nzz\r\n", "4 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := s.dial(postHead + c.sent)

@@ -352,7 +352,7 @@ func TestConsumersAreLimited(t *testing.T) {
 	s.setConsumer("c", "", http.StatusCreated)
 }
 
-// A topic that is created anew shares nothing with the one before, on any broker.
+// A topic that is created again shares nothing with the one before, on any broker.
 func TestConsumersGoWithTheirTopic(t *testing.T) {
 	store := objstore.NewMemory()
 	bubbleOn(t, store, seb.Options{}, Options{}, 0, func(t *testing.T, s *server) {

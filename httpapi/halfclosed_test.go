@@ -76,8 +76,8 @@ func TestClientThatReceivesNothingIsForgotten(t *testing.T) {
 // Who has left holds nothing for long, and who is only silent is answered.
 func TestRequestEndsSoonAfterItsClientHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		presence, left := context.WithCancel(t.Context())
-		ctx, leave := linger(presence)
+		client, left := context.WithCancel(t.Context())
+		ctx, leave := linger(client)
 		time.Sleep(time.Hour)
 		left()
 		time.Sleep(goneFor - time.Millisecond)

@@ -184,16 +184,16 @@ func TestOpenAPICheckFindsWhatIsNotDescribed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(a *answer){
-		"another status":      func(a *answer) { a.StatusCode = http.StatusTeapot },
-		"another media type":  func(a *answer) { a.Header.Set("Content-Type", "text/html") },
-		"a missing header":    func(a *answer) { a.Header.Del(requestIDHeader) },
-		"a new header":        func(a *answer) { a.Header.Set("Seb-Mood", "fine") },
-		"another new header":  func(a *answer) { a.Header.Set("Idempotency-Replayed", "true") },
-		"a missing field":     func(a *answer) { a.body = strings.Replace(a.body, `"name":"orders",`, "", 1) },
-		"a new field":         func(a *answer) { a.body = strings.Replace(a.body, "{", `{"mood":"fine",`, 1) },
-		"a new nested field":  func(a *answer) { a.body = strings.Replace(a.body, `[{`, `[{"mood":"fine",`, 1) },
-		"a field of no type":  func(a *answer) { a.body = strings.Replace(a.body, `"orders"`, "7", 1) },
-		"a body that is none": func(a *answer) { a.body = "{" },
+		"another status":     func(a *answer) { a.StatusCode = http.StatusTeapot },
+		"another media type": func(a *answer) { a.Header.Set("Content-Type", "text/html") },
+		"a missing header":   func(a *answer) { a.Header.Del(requestIDHeader) },
+		"a new header":       func(a *answer) { a.Header.Set("Seb-Mood", "fine") },
+		"another new header": func(a *answer) { a.Header.Set("Idempotency-Replayed", "true") },
+		"a missing field":    func(a *answer) { a.body = strings.Replace(a.body, `"name":"orders",`, "", 1) },
+		"a new field":        func(a *answer) { a.body = strings.Replace(a.body, "{", `{"mood":"fine",`, 1) },
+		"a new nested field": func(a *answer) { a.body = strings.Replace(a.body, `[{`, `[{"mood":"fine",`, 1) },
+		"a field of no type": func(a *answer) { a.body = strings.Replace(a.body, `"orders"`, "7", 1) },
+		"an invalid body":    func(a *answer) { a.body = "{" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			header := good.Header.Clone()

@@ -71,7 +71,7 @@ func TestOriginalReadsRefuse(t *testing.T) {
 		{"record at the end", "/record?topic-name=orders&offset=1", "", 404, "offset out of bounds"},
 		{"record past the end", "/record?topic-name=orders&offset=18446744073709551615", "", 404, "offset out of bounds"},
 		{"no Accept", "/records?topic-name=orders&offset=0", "", 406, typeForm},
-		{"Accept that is none", "/records?topic-name=orders&offset=0", ";;", 406, typeForm},
+		{"invalid Accept", "/records?topic-name=orders&offset=0", ";;", 406, typeForm},
 		{"two types", "/records?topic-name=orders&offset=0", "text/html, */*", 406, typeForm},
 		{"another type", "/records?topic-name=orders&offset=0", "application/json", 300, typeForm},
 		{"the Accept header comes first", "/records", "", 406, typeForm},

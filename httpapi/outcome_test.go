@@ -48,7 +48,7 @@ func TestRefusedWritesSayThatTheyWereNotDone(t *testing.T) {
 			sent := append(slices.Clone(header), ops...)
 			refused("no key", path, body, header...)
 			refused("another's key", path, body, append(slices.Clone(header), bearer(weak)...)...)
-			refused("a key that is none", path, body, append(slices.Clone(header), "Authorization", "none")...)
+			refused("an invalid key", path, body, append(slices.Clone(header), "Authorization", "none")...)
 			if pattern != "/records" { // the original Seb takes any
 				refused("a parameter that there is not", withParameter(path), body, sent...)
 			}

@@ -403,7 +403,7 @@ func TestShutdownWaitsForNoIdleConnectionBetweenBrokers(t *testing.T) {
 	})
 }
 
-// Connections between brokers hold places no longer than others do, whoever asks for them.
+// Connections between brokers hold places no longer than others do, for any client.
 func TestConnectionsBetweenBrokersGiveWay(t *testing.T) {
 	for what, x := range map[string]struct {
 		use   func(t *testing.T, s *server)

@@ -80,7 +80,7 @@ func TestStreamFollowsItsQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	peers[1].append("orders", "y")
-	f.wantMessages("1#1") // what is out is counted anew
+	f.wantMessages("1#1") // what is out is counted from 0 again
 	peers[0].wantOwner(2)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb"
 )
 
-// Of a key the next record comes when the one before is done or parked, whoever asks.
+// Of a key the next record comes when the one before is done or parked, for any worker.
 func TestRecordsOfAKeyComeOneByOne(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.createOrders(1)

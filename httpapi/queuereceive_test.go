@@ -386,7 +386,7 @@ func TestQueueTellsHowItGoes(t *testing.T) {
 	})
 }
 
-// What nobody waits for any more goes to the next, as its first attempt.
+// What nobody waits for goes to the next, as its first attempt.
 func TestReceiveEndsWithItsClient(t *testing.T) {
 	bubble(t, seb.Options{}, func(t *testing.T, s *server) {
 		s.createOrders(1)

@@ -237,7 +237,7 @@ func TestPausedQueueHandsOutNothing(t *testing.T) {
 	}
 }
 
-// The broker appends to the dead-letter topic in the name of whoever names it.
+// The broker appends to the dead-letter topic in the name of the caller that names it.
 func TestDeadLetterTopicMustBeOneThatTheKeyMayWrite(t *testing.T) {
 	s := newServerWith(t, 1)
 	s.append("orders.dead", "x")

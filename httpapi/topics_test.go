@@ -75,7 +75,7 @@ func TestTopicRefusals(t *testing.T) {
 		code             seb.Code
 		detail           string
 	}{
-		{"a name that is none", "/v1/topics/a%20b", "", 400, seb.CodeInvalidTopicName, ""},
+		{"an invalid name", "/v1/topics/a%20b", "", 400, seb.CodeInvalidTopicName, ""},
 		{"a name with a slash", "/v1/topics/a%2Fb", "", 400, seb.CodeInvalidTopicName, ""},
 		{"an unknown field", "/v1/topics/a", `{"partition":1}`, 400, seb.CodeInvalidRequest, `"partition"`},
 		{"a field twice", "/v1/topics/a", `{"partitions":1,"partitions":2}`, 400, seb.CodeInvalidRequest, "twice"},

@@ -187,12 +187,12 @@ func TestConsumeReportsRefusals(t *testing.T) {
 	url := newFakeLog(t, f)
 	r := runSeb(t, nil, "consume", "orders", "--server", url)
 	r.want(t, exitRefused, "topic_not_found", "1 records were written; the topic was deleted meanwhile")
-	if strings.Contains(r.err, "go on with") { // in a topic that is made anew that would skip records
+	if strings.Contains(r.err, "go on with") { // in a topic that was created again that would skip records
 		t.Error(r.err)
 	}
 }
 
-// The only way to tell that nobody reads any more is that writing fails.
+// The only way to tell that nobody reads is that writing fails.
 func TestConsumeEndsQuietlyWhenNobodyReads(t *testing.T) {
 	url := newFakeLog(t, &fakeLog{records: []string{"a", "b"}})
 	var stderr bytes.Buffer

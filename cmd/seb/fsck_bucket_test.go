@@ -144,7 +144,7 @@ func (b bucket) delete(t *testing.T, keys ...string) {
 	}
 }
 
-// commit changes the head of a slot and encodes it anew, with sound checksums.
+// commit changes the head of a slot and encodes it again, with sound checksums.
 func (b bucket) commit(t *testing.T, slot format.Seq, change func(*format.Commit)) {
 	t.Helper()
 	key := format.LogKey(slot)

@@ -87,7 +87,7 @@ var damages = []damage{
 		[]string{"corrupt " + cp(11)}, nil},
 	{"a fork that gives the same state", func(t *testing.T, b bucket) { b.commit(t, 11, func(c *format.Commit) { c.Nonce[15] ^= 1 }) },
 		[]string{"corrupt " + cp(11)}, nil}, // only its hash tells
-	{"a first commit that is none", func(t *testing.T, b bucket) { b.commit(t, 1, func(c *format.Commit) { c.Prev[0] ^= 1 }) },
+	{"an invalid first commit", func(t *testing.T, b bucket) { b.commit(t, 1, func(c *format.Commit) { c.Prev[0] ^= 1 }) },
 		[]string{"corrupt " + slot(1), "corrupt " + slot(2)}, nil},
 	{"offsets that leave a hole", func(t *testing.T, b bucket) {
 		b.delete(t, cp(11))

@@ -52,7 +52,7 @@ type index struct {
 	partition int
 	log       []stored
 	at        map[string]int
-	claimed   []bool // by whoever appended the record there
+	claimed   []bool // by the appender of the record there
 }
 
 func newIndex(t *testing.T, partition int, log []stored) *index {

@@ -114,7 +114,7 @@ func (p *proxy) keep(conns ...net.Conn) bool {
 	defer p.mu.Unlock()
 	for _, c := range conns {
 		if p.open == nil {
-			_ = c.Close() // nobody is served any more
+			_ = c.Close() // nobody is served
 			continue
 		}
 		p.open[c] = true
