@@ -1,0 +1,105 @@
+package hygiene
+
+import (
+	"bytes"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// behaviours are what somebody who knows brokers looks for in the source. The word of each is in the
+// name of the file that has it, so that a reader opens that file first.
+var behaviours = []struct {
+	what string // with the word
+	word string
+	file string
+	decl string // of the function or type that does it
+}{
+	{"build a commit: assign offsets", "build", "build.go", "buildBatch"},
+	{"apply a commit to the state", "apply", "apply.go", "Apply"},
+	{"sync with the end of the log", "sync", "sync.go", "syncNow"},
+	{"route records to partitions", "route", "route.go", "partitioner"},
+	{"batcher: collect requests", "batcher", "batcher.go", "join"},
+	{"upload data objects", "upload", "upload.go", "put"},
+	{"write a checkpoint", "checkpoint", "checkpoint.go", "maybeCheckpoint"},
+	{"probe a store for conditional creates", "probe", "probe.go", "probe"},
+	{"memory budget", "budget", "budget.go", "take"},
+	{"share memory between slow clients", "share", "share.go", "Grow"},
+	{"idempotency keys", "idempotency", "idempotency.go", "hashKey"},
+	{"take over a queue", "takeover", "takeover.go", "commitOwner"},
+	{"copy a record to the dead letter topic", "deadletter", "queuedeadletter.go", "copyOf"},
+	{"dispatcher of a queue", "dispatcher", "internal/dispatch/dispatcher.go", "Dispatcher"},
+	{"scan for records to hand out", "scan", "internal/dispatch/scan.go", "scanLocked"},
+	{"move the dispatch limit", "limit", "internal/dispatch/limit.go", "moveLimits"},
+	{"hold back an uncertain range", "uncertain", "internal/dispatch/uncertain.go", "holdRangeLocked"},
+	{"prefetch records", "prefetch", "internal/dispatch/prefetch.go", "Load"},
+	{"count the next attempts of records", "attempts", "internal/dispatch/attempts.go", "claims"},
+	{"extend a lease", "extend", "internal/dispatch/extend.go", "Extend"},
+	{"release queues at shutdown", "release", "internal/dispatch/release.go", "Release"},
+	{"signature of a webhook", "signature", "internal/push/signature.go", "sign"},
+	{"gate of a target that fails", "gate", "internal/push/gate.go", "gate"},
+	{"supervisor of pushed queues", "supervisor", "internal/push/supervisor.go", "Run"},
+	{"hash the secret of an API key", "secret", "internal/auth/secret.go", "Hash"},
+	{"claim a slot", "claim", "internal/commitlog/claim.go", "propose"},
+	{"entries of a commit as bytes", "entries", "internal/format/entries.go", "Entry"},
+	{"CORS", "cors", "httpapi/cors.go", "cors"},
+	{"slow client is cut off", "slowclient", "httpapi/slowclient.go", "slowLimit"},
+	{"auth throttle: slow down callers with wrong keys", "auththrottle", "httpapi/auththrottle.go", "authThrottle"},
+	{"forward a request to the owner of a queue", "forward", "httpapi/forward.go", "forward"},
+	{"limit of connections", "limit", "internal/httpconn/limit.go", "Limit"},
+}
+
+func TestBehavioursAreFoundByName(t *testing.T) {
+	if len(behaviours) < 30 {
+		t.Errorf("the list has %d behaviours, want at least 30", len(behaviours))
+	}
+	for _, b := range behaviours {
+		source, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(b.file)))
+		if err != nil {
+			t.Errorf("%s: %v", b.what, err)
+			continue
+		}
+		declared := regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type )` + regexp.QuoteMeta(b.decl) + `\b`)
+		if !declared.Match(source) {
+			t.Errorf("%s: %s does not declare %s: say here where it went", b.what, b.file, b.decl)
+		}
+		spoken := strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(b.what))
+		if !strings.Contains(spoken, b.word) || !strings.Contains(path.Base(b.file), b.word) {
+			t.Errorf("%s: the word %q is not in it, or not in the name of %s", b.what, b.word, b.file)
+		}
+	}
+}
+
+// What the root package may have at most: files that are no tests, and lines in them. It holds the public
+// API and its wiring; what grows it goes into a package below. Lower these with what moves out.
+const (
+	rootFilesMax = 64
+	rootLinesMax = 11_900
+)
+
+func TestRootStaysWithinItsBounds(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join(root, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, lines := 0, 0
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, lines = files+1, lines+bytes.Count(source, []byte("\n"))
+	}
+	if files > rootFilesMax || lines > rootLinesMax {
+		t.Errorf("the root package has %d files and %d lines, want at most %d and %d", files, lines, rootFilesMax, rootLinesMax)
+	}
+	if files < rootFilesMax-10 || lines < rootLinesMax-1000 {
+		t.Errorf("the root package has %d files and %d lines: lower the bounds, which are %d and %d", files, lines, rootFilesMax, rootLinesMax)
+	}
+}
