@@ -56,8 +56,8 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.rate, "rate", 0, "how many messages a second the workers take together at most, to see how long it takes where nothing is overloaded; 0: as many as they can")
 	batches := flags.String("batches", "1,10", "how many messages a worker takes at a time: a run for each")
 	sides := flags.String("sides", strings.Join(sideNames, ","), "what to compare")
-	flags.StringVar(&o.postgres, "postgres", "", "use the PostgreSQL server at `URL`, and make its table queuebench anew (default: start one)")
-	flags.StringVar(&o.seb, "seb", "", "use the broker at `URL`, and make its topic queuebench anew (default: start one, on a directory)")
+	flags.StringVar(&o.postgres, "postgres", "", "use the PostgreSQL server at `URL`, and create its table queuebench again (default: start one)")
+	flags.StringVar(&o.seb, "seb", "", "use the broker at `URL`, and create its topic queuebench again (default: start one, on a directory)")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

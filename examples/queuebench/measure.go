@@ -19,7 +19,7 @@ const emptyPause = 5 * time.Millisecond
 
 // side is a kind of queue that is compared.
 type side interface {
-	// Fill makes the queue anew, with these messages in it.
+	// Fill creates the queue again, with these messages.
 	Fill(ctx context.Context, messages [][]byte) error
 	// Worker returns a worker. Workers work at the same time, each on its own.
 	Worker(ctx context.Context) (worker, error)

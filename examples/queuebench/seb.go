@@ -85,7 +85,7 @@ func (s *seb) Remove() error {
 	return os.RemoveAll(s.dir)
 }
 
-// Fill makes the topic anew, and its queue with it.
+// Fill creates the topic and its queue again.
 func (s *seb) Fill(ctx context.Context, messages [][]byte) error {
 	if err := s.do(ctx, http.MethodDelete, topicPath, nil, nil); err != nil && !isNotFound(err) {
 		return err

@@ -8,7 +8,7 @@
 // the counts back.
 //
 // It works on a directory, beside any brokers that do. Several of it do no harm: of two
-// that have read the same lines one gets to commit, and the other begins anew where that
+// that have read the same lines one gets to commit, and the other starts again from where that
 // one has got to.
 //
 //	seb serve --store seb-data &
@@ -78,10 +78,10 @@ func openLog(path string) (*objstore.Dir, error) {
 	return objstore.OpenDir(path)
 }
 
-// pause is how long the counter waits before it begins anew.
+// pause is how long the counter waits before it starts again.
 const pause = time.Second
 
-// run counts until ctx ends. Whatever goes wrong, it begins anew with what the log has;
+// run counts until ctx ends. After any failure it starts again from the log;
 // but a broker that has stopped, since its log is damaged, stays so.
 func (c *counter) run(ctx context.Context) error {
 	for _, topic := range []string{c.from, c.to} {
@@ -98,7 +98,7 @@ func (c *counter) run(ctx context.Context) error {
 		if stopped := (*seb.Error)(nil); errors.As(err, &stopped) && stopped.Code == seb.CodeBrokerStopped {
 			return fmt.Errorf("%w; %s", err, stopped.Hint)
 		}
-		c.log.Warn("beginning anew", "err", err)
+		c.log.Warn("starting again", "err", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
