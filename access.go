@@ -29,7 +29,7 @@ func ParseScopes(names []string) (s Scopes, err error) {
 	for _, n := range names {
 		i := slices.Index(scopeNames, n)
 		if i < 0 {
-			return 0, &Error{Code: CodeInvalidRequest, Detail: fmt.Sprintf("there is no scope %q", n), Hint: "scopes are " + strings.Join(scopeNames, ", ")}
+			return 0, &Error{Code: CodeInvalidRequest, Detail: fmt.Sprintf("unknown scope %q", n), Hint: "scopes are " + strings.Join(scopeNames, ", ")}
 		}
 		s |= 1 << i
 	}
@@ -81,9 +81,9 @@ func (a Access) CheckScope(s Scopes) (err error) {
 		return nil
 	}
 	if a.Topic != "" {
-		return forbidden("use an API key with the scope "+s.String(), "%s is for reading its topic, and this needs the scope %s", a.who(), s)
+		return forbidden("use an API key with the scope "+s.String(), "%s can only read its topic; this needs the scope %s", a.who(), s)
 	}
-	return forbidden("use a key that has it; an admin creates one with `seb key create NAME --scope "+s.String()+"`",
+	return forbidden("use a key that has this scope; an admin creates one with `seb key create NAME --scope "+s.String()+"`",
 		"%s has the scope %s, and this needs the scope %s", a.who(), a.Key.Scopes, s)
 }
 
@@ -109,7 +109,7 @@ func (a Access) CheckAll(s Scopes) (err error) {
 		return err
 	}
 	if !a.open && !slices.Contains(a.Key.Topics, "*") {
-		return forbidden("use a key for all topics, which is one that was created without --topic", "%s is not for all topics", a.who())
+		return forbidden("use a key for all topics: one that was created without --topic", "%s is not for all topics", a.who())
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func findKey(s *state.State, id uint64) (*state.Key, error) {
 	if k := s.Key(id); k != nil {
 		return k, nil
 	}
-	e := unauthorized("the API key is not known, or was revoked", "check that it is whole, and of this Seb")
+	e := unauthorized("the API key is not known, or was revoked", "check that the key is complete, and that it was created on this Seb")
 	if id >= s.NextKeyID() {
 		e.Err = errNotHere
 	}
@@ -143,7 +143,7 @@ func authenticateSecret(s *state.State, text string) (Access, error) {
 	}
 	hash := given.Hash(k.Salt)
 	if subtle.ConstantTimeCompare(hash[:], k.Hash[:]) != 1 {
-		return Access{}, unauthorized("the API key is wrong", "check that it is whole, and of this Seb")
+		return Access{}, unauthorized("the API key is wrong", "check that the key is complete, and that it was created on this Seb")
 	}
 	return Access{Key: describeKey(k)}, nil
 }
@@ -151,14 +151,14 @@ func authenticateSecret(s *state.State, text string) (Access, error) {
 func authenticateToken(s *state.State, text, topic string) (Access, error) {
 	t, ok := auth.ParseToken(text)
 	if !ok || topic == "" {
-		return Access{}, unauthorized("the signed URL is malformed", "make a new one with `seb url`; it is good for reading records, and nothing else")
+		return Access{}, unauthorized("the signed URL is malformed", "make a new one with `seb url`; a signed URL can only read records")
 	}
 	k, err := findKey(s, t.Key)
 	if err != nil {
 		return Access{}, err
 	}
 	if !t.SignedBy(k.Public, topic) {
-		return Access{}, unauthorized("the signature is wrong", "the token is good for the topic it was made for only; make a new one with `seb url`")
+		return Access{}, unauthorized("the signature is wrong", "a signed URL is valid only for the topic that it was made for; make a new one with `seb url`")
 	}
 	return Access{Key: describeKey(k), Topic: topic, Until: t.Expires}, nil
 }

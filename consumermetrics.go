@@ -16,7 +16,7 @@ func (b *Broker) consumerMetrics() []metric.Family {
 	family := func(name, help string) metric.Family {
 		return metric.Family{Name: name, Help: help, Kind: metric.Gauge, Labels: []string{"topic", "consumer"}}
 	}
-	lag := family("seb_consumer_lag_records", "Records that are there and that the consumer has not committed.")
+	lag := family("seb_consumer_lag_records", "Records in the topic that the consumer has not committed.")
 	missed := family("seb_consumer_missed_records", "Records that were deleted before the consumer committed them.")
 	moved := family("seb_consumer_moved_timestamp_seconds", "When the consumer was last committed or reset, in seconds since 1970.")
 	for _, c := range b.shownConsumers() {

@@ -178,7 +178,7 @@ func (c *Consumer) check() error {
 		return err
 	}
 	if checkTopicName(c.name) != nil {
-		e := refused(CodeInvalidRequest, "%q is no name of a consumer", c.name)
+		e := refused(CodeInvalidRequest, "invalid consumer name %q", c.name)
 		e.Hint = namesHint
 		return e
 	}
@@ -226,14 +226,14 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 		var err error
 		if sought, err = c.b.NewFollower(ctx, c.topic, AllPartitions, from); err != nil {
 			if e := (*Error)(nil); errors.As(err, &e) && e.Code == CodeTooManyPartitions {
-				e.Hint = "read where the time is in each partition, and reset the consumer to those offsets"
+				e.Hint = "find the offset of that time in each partition, and reset the consumer to those offsets"
 			}
 			return ConsumerInfo{}, false, err
 		}
 	}
 	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]format.Position, *Error) {
 		if from.kind == fromOffset && partitions > 1 {
-			e := refused(CodeInvalidRequest, "offset %d can't be where to begin in each of %d partitions", from.n, partitions)
+			e := refused(CodeInvalidRequest, "can't begin at offset %d in each of %d partitions", from.n, partitions)
 			e.Hint = "name the partitions and their offsets"
 			return nil, e
 		}

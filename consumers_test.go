@@ -446,7 +446,7 @@ func TestMetricsTellWhereConsumersAre(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := fmt.Sprintf(`
-# HELP seb_consumer_lag_records Records that are there and that the consumer has not committed.
+# HELP seb_consumer_lag_records Records in the topic that the consumer has not committed.
 # TYPE seb_consumer_lag_records gauge
 seb_consumer_lag_records{consumer="quick",topic="t"} 0
 seb_consumer_lag_records{consumer="slow",topic="t"} 7

@@ -128,7 +128,7 @@ func (f *Follower) partitionsLocked() ([]state.Partition, error) {
 	case f.only != AllPartitions:
 		return t.Partitions[f.only : f.only+1], nil
 	case len(t.Partitions) > FollowPartitionsMax:
-		e := limited(CodeTooManyPartitions, FollowPartitionsMax, "topic %q has %d partitions; %d can be followed at once",
+		e := limited(CodeTooManyPartitions, FollowPartitionsMax, "topic %q has %d partitions; a follower reads at most %d",
 			f.topic, len(t.Partitions), FollowPartitionsMax)
 		e.Hint = "follow its partitions one by one"
 		return nil, e
@@ -159,7 +159,7 @@ func (f *Follower) begin(from Position) error {
 		return err
 	}
 	if (from.kind == fromOffset || from.kind == fromOffsetOn) && len(ps) > 1 {
-		e := refused(CodeInvalidRequest, "offset %d can't be where to begin in each of %d partitions", from.n, len(ps))
+		e := refused(CodeInvalidRequest, "can't begin at offset %d in each of %d partitions", from.n, len(ps))
 		e.Hint = "name one partition, or begin at earliest, latest, the last N records or a time"
 		return e
 	}

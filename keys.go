@@ -80,7 +80,7 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 
 func (b *Broker) mayCreateKey(d *state.Draft, opts KeyOptions) *Error {
 	if id, taken := d.KeyID(opts.Name); taken {
-		e := refused(CodeKeyExists, "there is an API key %q, with id %d", opts.Name, id)
+		e := refused(CodeKeyExists, "API key %q already exists, with id %d", opts.Name, id)
 		e.Hint = "choose another name, or revoke that key first"
 		return e
 	}
@@ -91,7 +91,7 @@ func (b *Broker) mayCreateKey(d *state.Draft, opts KeyOptions) *Error {
 	}
 	if d.NextKeyID() == 1 && (opts.Scopes&ScopeAdmin == 0 || !slices.Contains(opts.Topics, "*")) {
 		e := refused(CodeInvalidRequest, "the first API key must have the scope admin, for all topics")
-		e.Hint = "once there is a key, nothing is possible without one, not even creating another: create one for yourself first"
+		e.Hint = "once a key exists, every request needs one, even to create another key: create an admin key first"
 		return e
 	}
 	return nil
@@ -110,20 +110,20 @@ func (o KeyOptions) check(now time.Time) error {
 	}
 	hint = "scopes are read, write, metrics and admin, which includes the others"
 	if o.Scopes == 0 || o.Scopes&^scopesAll != 0 {
-		return bad("an API key needs a scope, and only known ones")
+		return bad("an API key needs at least one scope, and only known ones")
 	}
-	hint = "a pattern is a topic's name, the beginning of names and *, such as orders.*, or * for all"
+	hint = "a pattern is a topic's name, a prefix and *, such as orders.*, or * for all topics"
 	if len(o.Topics) > state.KeyTopicsMax {
 		return bad("%d topic patterns; a key may have up to %d", len(o.Topics), state.KeyTopicsMax)
 	}
 	for _, t := range o.Topics {
 		if t != "*" && checkTopicName(strings.TrimSuffix(t, "*")) != nil && !isDots(t) {
-			return bad("%q is no topic pattern", t)
+			return bad("invalid topic pattern %q", t)
 		}
 	}
 	hint = ""
 	if !o.Expires.IsZero() && !o.Expires.After(now) {
-		return bad("the key would expire at %s, which is over", o.Expires.UTC().Format(time.RFC3339))
+		return bad("the key would expire at %s, which has passed", o.Expires.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (b *Broker) RevokeKey(ctx context.Context, id uint64) (_ Key, err error) {
 
 func keyNotFound(id uint64) *Error {
 	e := refused(CodeKeyNotFound, "there is no API key %d", id)
-	e.Hint = "it was revoked or never created; list the keys to see which there are"
+	e.Hint = "it was revoked or never created; list the keys to see which exist"
 	return e
 }
 

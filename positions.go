@@ -35,7 +35,7 @@ func (o Offsets) positions() ([]format.Position, error) {
 	ps := make([]format.Position, 0, len(o))
 	for p, offset := range o {
 		if p < 0 || offset < 0 {
-			return nil, refused(CodeInvalidRequest, "there is no offset %d in partition %d", offset, p)
+			return nil, refused(CodeInvalidRequest, "partition %d, offset %d: neither can be negative", p, offset)
 		}
 		ps = append(ps, format.Position{Partition: uint32(p), Offset: int64(offset)})
 	}
@@ -100,7 +100,7 @@ func (c *Consumer) mayCommit(d *state.Draft, ps []format.Position, o commitOptio
 	}
 	if version := versionOf(id, d.ConsumerVersion(id)); o.version != "" && o.version != version {
 		e := refused(CodePositionConflict, "consumer %q of topic %q has version %s, not %s: somebody else has moved it", c.name, c.topic, version, o.version)
-		e.Hint = "read where it is now; perhaps another reader has its name"
+		e.Hint = "read the consumer's version again; perhaps another reader uses the same consumer"
 		return 0, e
 	}
 	for _, p := range o.expect {
@@ -109,7 +109,7 @@ func (c *Consumer) mayCommit(d *state.Draft, ps []format.Position, o commitOptio
 		}
 		if at := d.ConsumerPosition(id, p.Partition); at != p.Offset {
 			e := refused(CodePositionConflict, "consumer %q of topic %q is at offset %d of partition %d, not at %d: somebody else has moved it", c.name, c.topic, at, p.Partition, p.Offset)
-			e.Hint = "read on from where it is now; perhaps another reader has its name"
+			e.Hint = "go on from the consumer's position; perhaps another reader uses the same consumer"
 			return 0, e
 		}
 	}
@@ -148,7 +148,7 @@ func (c *Consumer) Follower(ctx context.Context, partition int32) (*Follower, er
 	if e := (*Error)(nil); errors.As(err, &e) && e.Code == CodeOffsetOutOfRange {
 		passed := *e
 		passed.Hint = fmt.Sprintf("records that the consumer has not committed were deleted: "+
-			"reset it to earliest to go on without them, at %d there, or to any other place", e.Start)
+			"reset it to earliest, which is offset %d, to go on without them, or to another offset", e.Start)
 		return nil, &passed
 	}
 	return f, err

@@ -160,7 +160,7 @@ func (q *Queue) changePush(ctx context.Context, f func(old *format.QueuePush) (*
 }
 
 func (q *Queue) pushNotFound() *Error {
-	return refused(CodePushNotFound, "queue %q of topic %q is not pushed anywhere", q.name, q.topic)
+	return refused(CodePushNotFound, "queue %q of topic %q has no push target", q.name, q.topic)
 }
 
 // checkTarget refuses what can't be pushed to from here.

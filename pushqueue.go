@@ -36,7 +36,7 @@ func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, erro
 		if back := p.q.Return(got); back != nil {
 			return nil, fmt.Errorf("%w: %w", push.ErrNoQueue, back)
 		}
-		return nil, fmt.Errorf("%w: it has another target", push.ErrNoQueue)
+		return nil, fmt.Errorf("%w: the queue's push target changed", push.ErrNoQueue)
 	}
 	if len(got) > 0 {
 		if err := memory.settle(ctx, got, ahead); err != nil {

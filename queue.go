@@ -112,15 +112,15 @@ func (c QueueConfig) check() *Error {
 	whole := func(d time.Duration) bool { return d%time.Millisecond == 0 }
 	switch {
 	case c.Lease < queueLeaseMin || c.Lease > queueLeaseMax || !whole(c.Lease):
-		return bad("a lease of %v; it must be 1s to 12h, in whole milliseconds", c.Lease)
+		return bad("lease is %v; it must be 1s to 12h, in whole milliseconds", c.Lease)
 	case c.MaxAttempts < 1 || c.MaxAttempts > queueAttemptsMax:
-		return bad("%d attempts; it must be 1 to %d", c.MaxAttempts, queueAttemptsMax)
+		return bad("max_attempts is %d; it must be 1 to %d", c.MaxAttempts, queueAttemptsMax)
 	case c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin || c.BackoffMax > queueBackoffMax || !whole(c.BackoffMin) || !whole(c.BackoffMax):
-		return bad("a backoff of %v to %v; it must be within 0s to 24h, the shorter time first, in whole milliseconds", c.BackoffMin, c.BackoffMax)
+		return bad("backoff is %v to %v; both must be 0s to 24h in whole milliseconds, the shorter first", c.BackoffMin, c.BackoffMax)
 	case c.Order != OrderNone && c.Order != OrderKey:
-		return bad("there is no order %q; use none or key", c.Order)
+		return bad("unknown order %q; use none or key", c.Order)
 	case c.DeadLetterTopic != "" && checkTopicName(c.DeadLetterTopic) != nil:
-		e := bad("%.300q is no name of a dead-letter topic", c.DeadLetterTopic)
+		e := bad("invalid dead-letter topic name %.300q", c.DeadLetterTopic)
 		e.Hint = namesHint
 		return e
 	}
@@ -151,7 +151,7 @@ func (q *Queue) check() error {
 		return err
 	}
 	if checkTopicName(q.name) != nil {
-		e := refused(CodeInvalidRequest, "%.300q is no name of a queue", q.name)
+		e := refused(CodeInvalidRequest, "invalid queue name %.300q", q.name)
 		e.Hint = namesHint
 		return e
 	}
@@ -228,7 +228,7 @@ func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ Queue
 
 func (q *Queue) checkFrom(from Position) error {
 	if from.kind == fromTime || from.kind == fromLast {
-		e := refused(CodeInvalidRequest, "a queue can't begin at a time, or some records before the end")
+		e := refused(CodeInvalidRequest, "a queue can't begin at a time or at the last N records")
 		e.Hint = "use earliest, latest or an offset"
 		return e
 	}
@@ -242,7 +242,7 @@ func (q *Queue) checkDeadLetters(d *state.Draft, c QueueConfig) *Error {
 	}
 	if c.DeadLetterTopic == q.topic {
 		e := refused(CodeInvalidRequest, "topic %q can't be its own dead-letter topic", q.topic)
-		e.Hint = "name another topic: this one's queues would work on what failed for ever"
+		e.Hint = "name another topic: else the queue would receive its own dead letters again"
 		return e
 	}
 	if _, _, ok := d.TopicID(c.DeadLetterTopic); !ok {
@@ -265,7 +265,7 @@ func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config 
 		return nil, err
 	}
 	if from.kind == fromOffset && partitions > 1 {
-		e := refused(CodeInvalidRequest, "offset %d can't be where to begin in each of %d partitions", from.n, partitions)
+		e := refused(CodeInvalidRequest, "can't begin at offset %d in each of %d partitions", from.n, partitions)
 		e.Hint = "begin at earliest or latest"
 		return nil, e
 	}

@@ -257,19 +257,19 @@ seb_delayed_appends 1
 # HELP seb_queue_acknowledged_records_total Records that were acknowledged through any broker since this one last took the queue over.
 # TYPE seb_queue_acknowledged_records_total counter
 seb_queue_acknowledged_records_total{queue="work",topic="t"} 2
-# HELP seb_queue_dead_records Records that are parked.
+# HELP seb_queue_dead_records Records that are dead letters.
 # TYPE seb_queue_dead_records gauge
 seb_queue_dead_records{queue="work",topic="t"} 1
-# HELP seb_queue_delayed_records Records that are not to be handed out yet.
+# HELP seb_queue_delayed_records Records that may not be handed out yet.
 # TYPE seb_queue_delayed_records gauge
 seb_queue_delayed_records{queue="work",topic="t"} 2
-# HELP seb_queue_held_records Records that wait for one lease since an owner that was lost may have handed them out, of queues that this broker hands out.
+# HELP seb_queue_held_records Records that wait for one lease because an owner that was lost may have handed them out, of queues that this broker hands out.
 # TYPE seb_queue_held_records gauge
 seb_queue_held_records{queue="work",topic="t"} 0
 # HELP seb_queue_leased_records Records that are with workers, of queues that this broker hands out.
 # TYPE seb_queue_leased_records gauge
 seb_queue_leased_records{queue="work",topic="t"} 1
-# HELP seb_queue_left_records Records that are neither done nor parked, those that are leased, held or delayed included.
+# HELP seb_queue_left_records Records that are neither done nor dead letters, including those that are leased, held or delayed.
 # TYPE seb_queue_left_records gauge
 seb_queue_left_records{queue="work",topic="t"} 5
 # HELP seb_queue_received_records_total Records that this broker has handed out since it last took the queue over.

@@ -67,10 +67,10 @@ type NackOptions struct {
 func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err error) {
 	defer writes(&err)
 	if len(o.Reason) > state.ReasonBytesMax {
-		return limited(CodeInvalidRequest, state.ReasonBytesMax, "a reason of %d bytes; it may be %d", len(o.Reason), state.ReasonBytesMax)
+		return limited(CodeInvalidRequest, state.ReasonBytesMax, "the reason has %d bytes; it may have %d", len(o.Reason), state.ReasonBytesMax)
 	}
 	if o.Delay != nil && (*o.Delay < 0 || *o.Delay > delayMax) {
-		return refused(CodeInvalidRequest, "a delay of %v; it must be 0s to %v", *o.Delay, delayMax)
+		return refused(CodeInvalidRequest, "delay is %v; it must be 0s to %v", *o.Delay, delayMax)
 	}
 	answers, err := q.answer(ctx, tokens, false, func(d *state.Draft, id uint64, of []*answer) (entries []format.Entry) {
 		for _, a := range of {
@@ -219,7 +219,7 @@ func (q *Queue) parse(tokens []string) ([]*answer, error) {
 func (q *Queue) parseOne(token string) (*answer, error) {
 	t, err := parseToken(token)
 	if err == nil && t.cluster != q.b.clusterTag() {
-		err = refused(CodeInvalidRequest, "token %q is of another bucket", token)
+		err = refused(CodeInvalidRequest, "token %q belongs to another bucket", token)
 	}
 	return &answer{deliveryToken: t}, err
 }
@@ -281,16 +281,16 @@ func (t deliveryToken) delivery() leases.Delivery {
 func whyLost(d *state.Draft, id uint64, t deliveryToken) string {
 	switch done, a, _ := d.RecordState(id, uint32(t.partition), t.offset); {
 	case !d.HasRecord(id, uint32(t.partition), t.offset):
-		return "is of no record that there is"
+		return "is of a record that does not exist"
 	case done:
 		return "is of a record that is done"
 	case a.DeadLetter:
-		return "is of a record that is parked"
+		return "is of a dead letter"
 	case a.Redriven >= t.number:
 		return "is of a delivery before the record was redriven"
 	case a.Number > t.number:
-		return fmt.Sprintf("is of delivery %d, after which there was a delivery %d", t.number, a.Number)
+		return fmt.Sprintf("is of delivery %d, and delivery %d came later", t.number, a.Number)
 	default:
-		return "is of no delivery that was made"
+		return "is of a delivery that never happened"
 	}
 }

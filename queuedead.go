@@ -51,7 +51,7 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 	def(&o.Limit, deadDefault)
 	def(&o.MaxBytes, receiveBytes)
 	if o.MaxBytes < 0 || o.Limit < 0 || o.Limit > deadMax {
-		return nil, Place{}, false, limited(CodeInvalidRequest, deadMax, "%d records, %d bytes; it must be 1 to %d records, and at least a byte", o.Limit, o.MaxBytes, deadMax)
+		return nil, Place{}, false, limited(CodeInvalidRequest, deadMax, "%d records, %d bytes; it must be 1 to %d records, and at least 1 byte", o.Limit, o.MaxBytes, deadMax)
 	}
 	if err := q.mustExist(ctx); err != nil {
 		return nil, Place{}, false, err

@@ -74,7 +74,7 @@ func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*Pendin
 	case e == nil || e.RetryAfter > 0 || e.Code == CodeCanceled || e.Code == CodeBrokerStopped:
 		return nil, err // another try may go better: a copy that is left out now is left out for ever
 	default: // such as a dead-letter topic that can't be created: the record stays where it is
-		b.logger.Warn("no copy of a parked record can be made in the dead-letter topic", "topic", p.topic, "queue", p.queue,
+		b.logger.Warn("could not copy a dead letter to the dead-letter topic", "topic", p.topic, "queue", p.queue,
 			"partition", p.last.Partition, "offset", p.last.Offset, "dead_letter_topic", p.config.DeadLetterTopic, "err", err)
 	}
 	return b.joinAsync(ctx, r)
@@ -86,7 +86,7 @@ func (p deadLettering) entries(d *state.Draft) ([]format.Entry, *Error) {
 		return nil, err
 	}
 	if !d.IsLast(p.queueID, uint32(p.last.Partition), p.last.Offset, p.last.Attempt) {
-		return nil, refused(CodeLeaseLost, "delivery %d of offset %d is not the last any more", p.last.Attempt, p.last.Offset)
+		return nil, refused(CodeLeaseLost, "delivery %d of offset %d is no longer the last", p.last.Attempt, p.last.Offset)
 	}
 	return []format.Entry{&format.RecordPutBack{
 		Queue: p.queueID, Partition: uint32(p.last.Partition), Attempt: format.Attempt{Offset: p.last.Offset, Number: p.last.Attempt},

@@ -52,7 +52,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 				continue
 			}
 			if !out[0] {
-				errs[i] = leaseLost(a.deliveryToken, "is not of a delivery that is out")
+				errs[i] = leaseLost(a.deliveryToken, "is of a delivery that is no longer leased")
 			}
 			out = out[1:]
 		}

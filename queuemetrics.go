@@ -14,12 +14,12 @@ func (b *Broker) queueMetrics() []metric.Family {
 	family := func(kind metric.Kind, name, help string) metric.Family {
 		return metric.Family{Name: name, Help: help, Kind: kind, Labels: []string{"topic", "queue"}}
 	}
-	left := family(metric.Gauge, "seb_queue_left_records", "Records that are neither done nor parked, those that are leased, held or delayed included.")
-	delayed := family(metric.Gauge, "seb_queue_delayed_records", "Records that are not to be handed out yet.")
-	dead := family(metric.Gauge, "seb_queue_dead_records", "Records that are parked.")
-	oldest := family(metric.Gauge, "seb_queue_oldest_timestamp_seconds", "About when the oldest record was written that is not done, in seconds since 1970. None if there is none.")
+	left := family(metric.Gauge, "seb_queue_left_records", "Records that are neither done nor dead letters, including those that are leased, held or delayed.")
+	delayed := family(metric.Gauge, "seb_queue_delayed_records", "Records that may not be handed out yet.")
+	dead := family(metric.Gauge, "seb_queue_dead_records", "Records that are dead letters.")
+	oldest := family(metric.Gauge, "seb_queue_oldest_timestamp_seconds", "About when the oldest record that is not done was written, in seconds since 1970. Absent if all are done.")
 	leased := family(metric.Gauge, "seb_queue_leased_records", "Records that are with workers, of queues that this broker hands out.")
-	held := family(metric.Gauge, "seb_queue_held_records", "Records that wait for one lease since an owner that was lost may have handed them out, of queues that this broker hands out.")
+	held := family(metric.Gauge, "seb_queue_held_records", "Records that wait for one lease because an owner that was lost may have handed them out, of queues that this broker hands out.")
 	received := family(metric.Counter, "seb_queue_received_records_total", "Records that this broker has handed out since it last took the queue over.")
 	acknowledged := family(metric.Counter, "seb_queue_acknowledged_records_total", "Records that were acknowledged through any broker since this one last took the queue over.")
 	for _, q := range b.shownQueues() {

@@ -63,14 +63,14 @@ func (o *ReceiveOptions) check() error {
 	case o.Max < 1 || o.Max > receiveMax:
 		return limited(CodeInvalidRequest, receiveMax, "%d records; it must be 1 to %d", o.Max, receiveMax)
 	case o.Wait < 0 || o.Wait > ReceiveWaitMax:
-		return refused(CodeInvalidRequest, "a wait of %v; it must be 0s to %v", o.Wait, ReceiveWaitMax)
+		return refused(CodeInvalidRequest, "wait is %v; it must be 0s to %v", o.Wait, ReceiveWaitMax)
 	}
 	return checkLease(o.Lease)
 }
 
 func checkLease(lease time.Duration) error {
 	if lease != 0 && lease < queueLeaseMin || lease > queueLeaseMax {
-		return refused(CodeInvalidRequest, "a lease of %v; it must be 1s to 12h", lease)
+		return refused(CodeInvalidRequest, "lease is %v; it must be 1s to 12h", lease)
 	}
 	return nil
 }

@@ -110,11 +110,11 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 	if mute {
 		if o.address != "" && o.address == b.opts.Address {
 			b.warnOfSharedAddress.Do(func() {
-				b.logger.Warn("another broker has this broker's address, so neither can pass requests on to the other: give each broker an address of its own, which leads to no other (seb serve --advertise)", "address", o.address)
+				b.logger.Warn("another broker has this broker's address, so neither can forward requests to the other: give each broker an address that leads to it alone (seb serve --advertise)", "address", o.address)
 			})
 		}
 		e.Address, e.Session, e.RetryAfter = "", SessionKey{}, time.Second
-		e.Hint = "try again after Retry-After seconds, or ask the other brokers; if each has an address of its own that the others reach (seb serve --advertise), they pass such requests on"
+		e.Hint = "try again after Retry-After seconds, or ask the other brokers; if each has an address of its own that the others reach (seb serve --advertise), they forward such requests"
 	}
 	return e
 }

@@ -81,7 +81,7 @@ func parseToken(s string) (deliveryToken, error) {
 	n, err4 := strconv.ParseUint(number, 10, 32)
 	t := deliveryToken{cluster: cluster, queue: q, partition: int32(p), offset: int64(o), number: uint32(n)}
 	if len(s) > tokenBytesMax || errors.Join(err1, err2, err3, err4) != nil || len(cluster) != clusterDigits || n == 0 || t.String() != s {
-		e := refused(CodeInvalidRequest, "%.100q is no token of a delivery", s)
+		e := refused(CodeInvalidRequest, "invalid token %.100q", s)
 		e.Hint = "use the token that came with the record, unchanged"
 		return deliveryToken{}, e
 	}
