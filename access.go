@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Scopes are what an API key is good for, as a set.
+// Scopes is the set of what an API key permits.
 type Scopes uint16
 
-// The scopes. Admin is for topics and keys themselves, and includes the others. Metrics is for
-// the metrics of a broker that name topics, queues and consumers.
+// The scopes. Admin is for managing topics and keys, and includes the others. Metrics is for
+// the metrics that name topics, queues and consumers.
 const (
 	ScopeRead Scopes = 1 << iota
 	ScopeWrite
@@ -23,7 +23,7 @@ const (
 
 var scopeNames = []string{"read", "write", "admin", "metrics"}
 
-// ParseScopes reads scopes by name: read, write, admin, metrics.
+// ParseScopes parses the names of scopes: read, write, admin, metrics.
 func ParseScopes(names []string) (s Scopes, err error) {
 	defer reads(&err)
 	for _, n := range names {
@@ -47,18 +47,18 @@ func (s Scopes) Names() []string {
 	return names
 }
 
-// String returns the names with commas between them.
+// String returns the names, separated by commas.
 func (s Scopes) String() string { return strings.Join(s.Names(), ",") }
 
 // Access is what a caller may do. [Broker.Authenticate] gives it; the zero
 // Access allows nothing.
 type Access struct {
-	// Key is the caller's API key; zero in a log that never had any, where
+	// Key is the caller's API key. It is zero in a log that never had a key, where
 	// everyone may do everything.
 	Key Key
-	// Topic is the only one that a signed token is for; "" if Key alone decides.
+	// Topic is the only topic that a signed token is for; "" if Key alone decides.
 	Topic string
-	// Until is when the access ends by itself, by the store's clock; zero means never.
+	// Until is when the access expires, by the store's clock; zero means never.
 	Until time.Time
 
 	open bool
@@ -67,7 +67,7 @@ type Access struct {
 // Open tells whether the access needs no key, because the log never had one.
 func (a Access) Open() bool { return a.open }
 
-// CheckScope returns an error with [CodeForbidden] unless s is among the scopes.
+// CheckScope returns an error with [CodeForbidden] unless the access has the scopes s.
 func (a Access) CheckScope(s Scopes) (err error) {
 	defer writes(&err)
 	has := a.Key.Scopes
@@ -81,14 +81,14 @@ func (a Access) CheckScope(s Scopes) (err error) {
 		return nil
 	}
 	if a.Topic != "" {
-		return forbidden("use an API key with the scope "+s.String(), "%s can only read its topic; this needs the scope %s", a.who(), s)
+		return forbidden("use an API key with the scope "+s.String(), "%s can only read its topic; this needs the scope %s", a.bearer(), s)
 	}
 	return forbidden("use a key that has this scope; an admin creates one with `seb key create NAME --scope "+s.String()+"`",
-		"%s has the scope %s, and this needs the scope %s", a.who(), a.Key.Scopes, s)
+		"%s has the scope %s, and this needs the scope %s", a.bearer(), a.Key.Scopes, s)
 }
 
-// CheckTopic returns an error with [CodeForbidden] unless s is among the scopes
-// and the access is for that topic.
+// CheckTopic returns an error with [CodeForbidden] unless the access has the scopes s and
+// is for that topic.
 func (a Access) CheckTopic(s Scopes, topic string) (err error) {
 	defer writes(&err)
 	if err := a.CheckScope(s); err != nil {
@@ -96,25 +96,25 @@ func (a Access) CheckTopic(s Scopes, topic string) (err error) {
 	}
 	if !a.MaySee(topic) {
 		return forbidden("use a key for that topic; an admin creates one with `seb key create NAME --scope "+s.String()+" --topic TOPIC`",
-			"%s is not for topic %q", a.who(), topic)
+			"%s is not for topic %q", a.bearer(), topic)
 	}
 	return nil
 }
 
-// CheckAll returns an error with [CodeForbidden] unless s is among the scopes
-// and the access is for all topics, as who manages keys needs it.
+// CheckAll returns an error with [CodeForbidden] unless the access has the scopes s and is
+// for all topics, as managing keys requires.
 func (a Access) CheckAll(s Scopes) (err error) {
 	defer writes(&err)
 	if err := a.CheckScope(s); err != nil {
 		return err
 	}
 	if !a.open && !slices.Contains(a.Key.Topics, "*") {
-		return forbidden("use a key for all topics: one that was created without --topic", "%s is not for all topics", a.who())
+		return forbidden("use a key for all topics: one that was created without --topic", "%s is not for all topics", a.bearer())
 	}
 	return nil
 }
 
-// MaySee tells whether the access is for that topic, whatever may be done to it.
+// MaySee tells whether the access is for that topic, whatever its scopes.
 func (a Access) MaySee(topic string) bool {
 	switch {
 	case a.open:
@@ -123,12 +123,12 @@ func (a Access) MaySee(topic string) bool {
 		return false
 	}
 	return slices.ContainsFunc(a.Key.Topics, func(pattern string) bool {
-		begin, many := strings.CutSuffix(pattern, "*")
-		return pattern == topic || many && strings.HasPrefix(topic, begin)
+		prefix, many := strings.CutSuffix(pattern, "*")
+		return pattern == topic || many && strings.HasPrefix(topic, prefix)
 	})
 }
 
-func (a Access) who() string {
+func (a Access) bearer() string {
 	if a.Topic != "" {
 		return fmt.Sprintf("the signed URL of API key %q", a.Key.Name)
 	}
@@ -136,7 +136,5 @@ func (a Access) who() string {
 }
 
 func forbidden(hint, format string, args ...any) error {
-	return &Error{
-		Code: CodeForbidden, Detail: fmt.Sprintf(format, args...), Hint: hint,
-	}
+	return &Error{Code: CodeForbidden, Detail: fmt.Sprintf(format, args...), Hint: hint}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// accessWatches end what goes on under an API key when that is revoked.
+// accessWatches cancels the contexts that run under an API key when the key is revoked.
 type accessWatches struct {
 	mu sync.Mutex
 	m  map[uint64]map[*accessWatch]struct{} // by key; 0 for open accesses
@@ -42,8 +42,8 @@ func (w *accessWatches) applying([]format.Entry, logTime) {}
 
 // applied implements observer.
 func (w *accessWatches) applied(s *state.State, entries []format.Entry, _ logTime) {
-	for _, it := range entries {
-		switch it.(type) {
+	for _, e := range entries {
+		switch e.(type) {
 		case *format.KeyCreated, *format.KeyRevoked:
 			w.loaded(s)
 			return
@@ -51,12 +51,12 @@ func (w *accessWatches) applied(s *state.State, entries []format.Entry, _ logTim
 	}
 }
 
-// loaded implements observer: it ends the watches of keys that s no longer has.
+// loaded implements observer: it cancels the watches of keys that s no longer has.
 func (w *accessWatches) loaded(s *state.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, watches := range w.m {
-		c := caller{key: key, open: key == 0} // when its time is over its context knows
+		c := caller{key: key, open: key == 0} // its context has a deadline: time need not be checked here
 		if err := c.holds(s, time.Time{}); err != nil {
 			for watch := range watches {
 				watch.end(err)
@@ -65,13 +65,13 @@ func (w *accessWatches) loaded(s *state.State) {
 	}
 }
 
-// While returns a context that ends with ctx, when a's time is up, or when this
-// broker learns that a's key was revoked: for what goes on long after a was
-// given. Its cause is then an [Error] with [CodeUnauthorized]. Call leave when done.
+// While returns a context that ends with ctx, when a expires, or when this broker learns
+// that a's key was revoked: for work that goes on long after the caller was authenticated.
+// If the access ended, the cause is an [Error] with [CodeUnauthorized]. Call leave when done.
 func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	watch := &accessWatch{end}
-	key := a.Key.ID // the function that is returned keeps this, and not all of a
+	key := a.Key.ID // so that leave keeps the id alone, not all of a
 	b.accesses.add(key, watch)
 	if err := b.holdsNow(a); err != nil {
 		end(err)

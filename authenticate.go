@@ -10,19 +10,19 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Credential is what a caller shows to prove who it is: one of KeyID, Secret, Token and
-// Names, looked at in this order.
+// Credential is what a caller presents to prove its identity: the first of KeyID, Secret,
+// Token and Names that is set counts.
 type Credential struct {
-	// KeyID is the id of the API key that another broker has authenticated the caller by.
+	// KeyID is the id of the API key by which another broker has authenticated the caller.
 	// An adapter sets it only for a session that [Broker.KnowsSession] knows, and that has
-	// proved to be the one.
+	// proved its identity.
 	KeyID uint64
 	// Secret is what [Broker.CreateKey] returned.
 	Secret string
 	// Token is what [SignRead] returned for Topic.
 	Token, Topic string
-	// Names are those of a certificate that was verified: the first that is
-	// the name of an API key counts.
+	// Names are the names of a verified certificate: the first that is the name of an API
+	// key counts.
 	Names []string
 }
 
@@ -30,19 +30,19 @@ func (c Credential) empty() bool {
 	return c.KeyID == 0 && c.Secret == "" && c.Token == "" && len(c.Names) == 0
 }
 
-// errNotHere marks the refusal of a key that a look at the log may yet find.
+// errNotHere marks the refusal of a key that a sync may still find.
 var errNotHere = errors.New("not known to this broker")
 
 // Authenticate returns what the bearer of c may do, or an error with
 // [CodeUnauthorized]. In a log that never had an API key everyone may do
-// everything, whatever they show; in any other nobody without one, also when none
-// is left.
+// everything, whatever they present. In any other log nobody may do anything without a
+// key, even after the last key was revoked.
 //
-// The answer is as of a look at the log that is no older than
-// [Options.StaleMax], so a key that another broker revoked is refused after that
-// at the latest. While the store can't be reached, keys that were good stay so. A key that
-// isn't known here may be new: the broker looks before it refuses it, once a
-// second at most whoever asks, so that nobody can run up a bill.
+// The answer rests on a sync that is no older than [Options.StaleMax], so a key that
+// another broker revoked is refused after that time at the latest. While the store can't
+// be reached, keys that were valid stay valid. A key that this broker does not know may be
+// new: the broker syncs before it refuses the key, once a second at most for all callers
+// together, so that strangers can't cause more store requests.
 func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err error) {
 	defer writes(&err)
 	if err := b.usable(); err != nil {
@@ -53,7 +53,7 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err 
 		if err := b.syncIfOld(ctx); err != nil {
 			return Access{}, err
 		}
-		a, err = b.authenticate(c) // as things are now, also after a look that came only half of the way
+		a, err = b.authenticate(c) // on the state as it is now, even if the sync read only part of the log
 	}
 	if errors.Is(err, errNotHere) {
 		if err := b.syncShared(ctx); err != nil {
@@ -64,8 +64,8 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err 
 	return a, err
 }
 
-// AuthenticateKnown is [Broker.Authenticate] by what this broker knows, however
-// old that is. It sends no store request.
+// AuthenticateKnown is [Broker.Authenticate] on the state that this broker has, however old
+// that is. It sends no store request.
 func (b *Broker) AuthenticateKnown(c Credential) (_ Access, err error) {
 	defer writes(&err)
 	return b.authenticate(c)
@@ -84,7 +84,7 @@ func (b *Broker) authenticate(c Credential) (Access, error) {
 	var a Access
 	var err error
 	switch {
-	case c.KeyID != 0: // also where no key is known yet: there are some
+	case c.KeyID != 0: // also where this broker knows no key yet: another broker does
 		a, err = authenticateID(b.live.State, c.KeyID)
 	case b.live.State.NextKeyID() == 1:
 		return Access{open: true}, nil
@@ -109,8 +109,8 @@ func (b *Broker) authenticate(c Credential) (Access, error) {
 	return a, nil
 }
 
-// findKey returns a key in force. An id that was given out and isn't there was
-// revoked; only one that is still to come may be known to others.
+// findKey returns a key that was not revoked. An id below the next one that is not in the
+// state was revoked; only a later one may exist without this broker knowing it.
 func findKey(s *state.State, id uint64) (*state.Key, error) {
 	if k := s.Key(id); k != nil {
 		return k, nil
@@ -122,8 +122,8 @@ func findKey(s *state.State, id uint64) (*state.Key, error) {
 	return nil, e
 }
 
-// authenticateID is of a caller that another broker has authenticated: what its key may do
-// is for this broker's state to say.
+// authenticateID authenticates a caller that another broker has authenticated: this broker's
+// state decides what the key may do.
 func authenticateID(s *state.State, id uint64) (Access, error) {
 	k, err := findKey(s, id)
 	if err != nil {
@@ -175,19 +175,19 @@ func authenticateNames(s *state.State, names []string) (Access, error) {
 	return Access{}, e
 }
 
-// keyLookInterval is how often unknown keys make a broker look at the log.
-const keyLookInterval = time.Second
+// keySyncInterval is how often unknown keys and sessions make a broker sync.
+const keySyncInterval = time.Second
 
-// keyLooks lets one caller at a time look for a key, or a session.
+// keySyncs lets one caller at a time sync for an unknown key or session.
 type keySyncs struct {
 	turn chan struct{}
-	last time.Time // owned by who has the turn
+	last time.Time // owned by the caller that has the turn
 }
 
 func (k *keySyncs) init() { k.turn = make(chan struct{}, 1) }
 
-// syncShared returns after a sync of the log that began after the call. All callers
-// share one per interval, so that nobody who is not known can run up a bill.
+// syncShared returns after a sync that began after the call. All callers share one per
+// interval, so that strangers can't cause more store requests.
 func (b *Broker) syncShared(ctx context.Context) error {
 	asked := time.Now()
 	select {
@@ -199,7 +199,7 @@ func (b *Broker) syncShared(ctx context.Context) error {
 	if b.tail.provenAfter(asked) {
 		return nil
 	}
-	pause := time.NewTimer(keyLookInterval - time.Since(b.keySyncs.last))
+	pause := time.NewTimer(keySyncInterval - time.Since(b.keySyncs.last))
 	defer pause.Stop()
 	select {
 	case <-pause.C:

@@ -5,28 +5,28 @@ import (
 	"strings"
 )
 
-// AllPartitions stands for every partition of a topic, also those that are added later.
+// AllPartitions stands for every partition of a topic, including those that are added later.
 const AllPartitions int32 = -1
 
-// FollowPartitionsMax is how many partitions one [Follower] may read, which
-// bounds what a [Bookmark] takes, as text too. A consumer's may read more: it has no Bookmark.
+// FollowPartitionsMax is how many partitions one [Follower] may read, which bounds the size
+// of a [Bookmark] and of its text. A consumer's follower may read more: it needs no Bookmark.
 const FollowPartitionsMax = 1024
 
-// Bookmark tells where a [Follower] stands, so that another one, of any broker of
-// the bucket and at any later time, goes on exactly there.
+// Bookmark is the position of a [Follower]. Another follower, of any broker of the bucket and
+// at any later time, can go on exactly there.
 //
 // Its text is CLUSTER.TOPIC:OFFSET,OFFSET,... for all partitions, from 0 on, and
-// CLUSTER.TOPIC/PARTITION:OFFSET for one: cluster as eight hexadecimal digits, all
-// else as decimal numbers, such as 1f0c6a3e.7:41,0,12 and 1f0c6a3e.7/2:12.
+// CLUSTER.TOPIC/PARTITION:OFFSET for one: the cluster as eight hexadecimal digits, the others
+// as decimal numbers, such as 1f0c6a3e.7:41,0,12 and 1f0c6a3e.7/2:12.
 type Bookmark struct {
-	// Cluster is the first eight digits of the cluster's id, Topic the topic's id:
-	// together they tell a topic from one that is created later under its name.
+	// Cluster is the first eight digits of the cluster's id, Topic the topic's id.
+	// Together they distinguish a topic from one that is created later under its name.
 	Cluster string
 	Topic   uint64
-	// Partition is the one that is followed, or AllPartitions.
+	// Partition is the partition that is followed, or AllPartitions.
 	Partition int32
-	// Offsets are the next ones to read, by partition from 0; those that are
-	// missing begin at 0. Where one partition is followed it is that one's.
+	// Offsets are the next offsets to read, by partition from 0; partitions past the end
+	// of the list begin at 0. If one partition is followed, there is one offset.
 	Offsets []Offset
 }
 
@@ -35,7 +35,7 @@ const (
 	bookmarkBytesMax = 32 << 10
 )
 
-// ParseBookmark reads what [Bookmark.String] returns.
+// ParseBookmark parses what [Bookmark.String] returns.
 func ParseBookmark(s string) (_ Bookmark, err error) {
 	defer reads(&err)
 	head, offsets, _ := strings.Cut(s, ":")
@@ -82,14 +82,14 @@ func (m Bookmark) String() string {
 	return string(b)
 }
 
-// Advance moves m behind a record of its topic.
+// Advance moves m past a record of its topic.
 func (m *Bookmark) Advance(r Record) {
 	i := 0
 	if m.Partition == AllPartitions {
 		i = int(r.Partition)
 	}
 	for len(m.Offsets) <= i {
-		m.Offsets = append(m.Offsets, 0) // partitions that were added
+		m.Offsets = append(m.Offsets, 0) // of partitions that were added
 	}
 	m.Offsets[i] = r.Offset + 1
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/simple-event-broker/seb/metric"
 )
 
-// consumersShown bounds the series that consumers make. Past it the oldest are
-// shown, so that a series doesn't come and go with the others.
+// consumersShown bounds the number of series. The oldest consumers are shown, so that
+// creating others does not end a series.
 const consumersShown = 1000
 
-// consumerMetrics tell where the consumers are, from the state as it is when it is
-// asked: one that is gone leaves nothing behind.
+// consumerMetrics returns the metrics of consumers from the current state: a deleted consumer
+// has no series.
 func (b *Broker) consumerMetrics() []metric.Family {
 	family := func(name, help string) metric.Family {
 		return metric.Family{Name: name, Help: help, Kind: metric.Gauge, Labels: []string{"topic", "consumer"}}
@@ -34,8 +34,8 @@ type consumerSums struct {
 	moved       time.Time
 }
 
-// shownConsumers sums up the oldest consumers. It looks at each by itself: with many of them, and many
-// partitions, commits would wait for all.
+// shownConsumers sums up the oldest consumers. It locks the state for each alone, so that
+// commits don't wait for all of them.
 func (b *Broker) shownConsumers() (sums []consumerSums) {
 	for _, id := range b.oldestConsumers() {
 		if s, ok := b.sumConsumer(id); ok {

@@ -12,13 +12,13 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Consumer is a named reading position in a topic that survives everything: it is
-// a fact in the log, known to every broker. It never expires, and only
+// Consumer is a named position in each partition of a topic. It is stored in the log, so
+// every broker knows it and it survives crashes. It never expires, and only
 // [Consumer.Commit], [Consumer.Reset] and [Consumer.ResetTo] move it. Several readers
 // under one name read the same records.
 //
-// Whoever reads with [Consumer.Follow], does the work and then commits what is behind
-// it, sees each record at least once, whatever is killed.
+// A reader that uses [Consumer.Follow], and commits the offset past a record only when the
+// work on it is done, sees each record at least once, whichever process is killed.
 //
 // A Consumer holds no resources. All methods are safe for concurrent use.
 type Consumer struct {
@@ -26,8 +26,8 @@ type Consumer struct {
 	topic, name string
 }
 
-// Consumer returns the topic's consumer of that name, whether it exists or not. Names
-// are made as those of topics are.
+// Consumer returns the topic's consumer of that name, whether it exists or not. The rules
+// for names are those of topics.
 func (b *Broker) Consumer(topic, name string) *Consumer {
 	return &Consumer{b: b, topic: topic, name: name}
 }
@@ -36,11 +36,11 @@ func (b *Broker) Consumer(topic, name string) *Consumer {
 type ConsumerInfo struct {
 	Topic, Name string
 	Created     time.Time
-	// Moved is when its positions were last set, by a commit or a reset.
+	// Moved is when a commit or a reset last set its positions.
 	Moved time.Time
-	// Version is another one after every such time. See [IfVersion].
+	// Version changes with every commit and reset. See [IfVersion].
 	Version string
-	// Positions are those in every partition of the topic.
+	// Positions has one entry for each partition of the topic.
 	Positions []ConsumerPosition
 }
 
@@ -56,17 +56,17 @@ type ConsumerPosition struct {
 // ConsumerPositionBytes is the memory that a [ConsumerPosition] takes.
 const ConsumerPositionBytes = int64(unsafe.Sizeof(ConsumerPosition{}))
 
-// Lag is how many records are there to be read.
+// Lag is how many records the consumer has still to read.
 func (p ConsumerPosition) Lag() int64 { return int64(p.End - max(p.Next, p.Start)) }
 
-// Missed is how many records were deleted before they were read. As long as there are
-// some, reading fails with CodeOffsetOutOfRange: whether to go on at the start is not
-// for the broker to decide.
+// Missed is how many records were deleted before the consumer committed them. While it is not
+// 0, reading fails with CodeOffsetOutOfRange: the caller decides whether to go on at the
+// start, not the broker.
 func (p ConsumerPosition) Missed() int64 { return int64(max(0, p.Start-p.Next)) }
 
-// Consumers iterates over the consumers of a topic, by name, each as it is when its turn comes. The
-// memory of a consumer is reserved from Options.Memory during its turn. An error ends the
-// iteration, and comes with no consumer.
+// Consumers iterates over the consumers of a topic by name, each as it is when the iteration
+// reaches it. Its memory is reserved from Options.Memory while the caller handles it. An error
+// ends the iteration, and comes without a consumer.
 func (b *Broker) Consumers(ctx context.Context, topic string, o ListOptions) iter.Seq2[ConsumerInfo, error] {
 	return reading(func(yield func(ConsumerInfo, error) bool) {
 		id, err := b.topicNow(ctx, topic)
@@ -95,8 +95,8 @@ func (b *Broker) consumersOf(topic uint64) listing[string, ConsumerInfo] {
 	}
 }
 
-// Describe tells where the consumer is. It comes into being by [Consumer.Create],
-// [Consumer.Reset] or the first [Consumer.Follow].
+// Describe returns the consumer's positions. [Consumer.Create], [Consumer.Reset],
+// [Consumer.ResetTo] and the first [Consumer.Follow] create a consumer.
 func (c *Consumer) Describe(ctx context.Context) (_ ConsumerInfo, err error) {
 	defer reads(&err)
 	if err := c.check(); err != nil {
@@ -109,7 +109,7 @@ func (c *Consumer) Describe(ctx context.Context) (_ ConsumerInfo, err error) {
 		return ConsumerInfo{}, err
 	}
 	info, err := c.describe()
-	if CodeOf(err) == CodeConsumerNotFound { // unless another broker has created it
+	if CodeOf(err) == CodeConsumerNotFound { // another broker may have created it
 		if err := c.b.syncNow(ctx, false); err != nil {
 			return ConsumerInfo{}, err
 		}
@@ -144,17 +144,17 @@ func describeConsumer(t *state.Topic, c *state.Consumer) ConsumerInfo {
 	return info
 }
 
-// positionOf returns where a consumer is in the partition of that index.
+// positionOf returns a consumer's position in the partition of that index.
 func positionOf(t *state.Topic, c *state.Consumer, i int) ConsumerPosition {
 	p := &t.Partitions[i]
 	return ConsumerPosition{Partition: int32(i), Next: Offset(c.Position(int32(i))), Start: Offset(p.Start), End: Offset(p.End)}
 }
 
-// versionOf tells a consumer's version from those of all others, also of ones that had
-// its name before.
+// versionOf returns a consumer's version. It has the id, so that it differs from every
+// version of an earlier consumer of that name.
 func versionOf(id, count uint64) string { return fmt.Sprintf("%d.%d", id, count) }
 
-// Delete forgets the consumer. One that is created later under its name begins anew.
+// Delete deletes the consumer. One that is created later under its name begins at the start.
 func (c *Consumer) Delete(ctx context.Context) (err error) {
 	defer writes(&err)
 	if err := c.check(); err != nil {
@@ -185,7 +185,8 @@ func (c *Consumer) check() error {
 	return nil
 }
 
-// Create creates the consumer at the start of every partition, unless it exists.
+// Create creates the consumer at the start of every partition. It does nothing if the
+// consumer exists.
 func (c *Consumer) Create(ctx context.Context) (_ ConsumerInfo, created bool, err error) {
 	defer writes(&err)
 	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]format.Position, *Error) {
@@ -214,8 +215,8 @@ func starts(d *state.Draft, topic uint64, partitions uint32) []format.Position {
 	return ps
 }
 
-// Reset sets the consumer to a position in every partition, and creates it if need be.
-// [At] goes with a topic of one partition only; see [Consumer.ResetTo].
+// Reset sets the consumer to a position in every partition, and creates it if it does not
+// exist. [At] is only for topics of one partition; see [Consumer.ResetTo].
 func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, created bool, err error) {
 	defer writes(&err)
 	if err := c.check(); err != nil {
@@ -244,7 +245,7 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 			case sought == nil:
 				ps[i].Offset = from.between(ps[i].Offset, end)
 			case sought.id != topic:
-				return nil, topicDeleted(c.topic) // another one has its name
+				return nil, topicDeleted(c.topic) // another topic has the name now
 			case i < len(sought.next): // else the partition was added since
 				ps[i].Offset = max(ps[i].Offset, sought.next[i])
 			}
@@ -253,8 +254,9 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 	})
 }
 
-// ResetTo sets the consumer to the given offsets, and creates it if need be: then it
-// begins at the start of the partitions that are not given, which else stay as they are.
+// ResetTo sets the consumer to the given offsets. In partitions that are not given it stays
+// where it is. If the consumer does not exist, ResetTo creates it, and it begins at the start
+// of those partitions.
 func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo, created bool, err error) {
 	defer writes(&err)
 	if err := c.check(); err != nil {
@@ -279,7 +281,8 @@ func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo
 	})
 }
 
-// set sets the consumer to positions, unless to returns none, and creates it if need be.
+// set sets the consumer to the positions that to returns, and creates it if it does not exist.
+// If to returns none, it does nothing.
 func (c *Consumer) set(ctx context.Context, to func(d *state.Draft, topic uint64, partitions uint32) ([]format.Position, *Error)) (_ ConsumerInfo, created bool, _ error) {
 	if err := c.check(); err != nil {
 		return ConsumerInfo{}, false, err
@@ -308,13 +311,13 @@ func (c *Consumer) set(ctx context.Context, to func(d *state.Draft, topic uint64
 		return ConsumerInfo{}, false, err
 	}
 	info, err := c.describe()
-	if err != nil { // deleted since, even by the same commit: that is no refusal
+	if err != nil { // deleted since, perhaps by the same commit: this call has succeeded
 		return ConsumerInfo{}, false, consumerNotFound(c.topic, c.name).with(Unknown)
 	}
 	return info, creates, nil
 }
 
-// checkPositions refuses positions outside of the log.
+// checkPositions refuses positions outside of their partitions.
 func (c *Consumer) checkPositions(d *state.Draft, topic uint64, ps []format.Position) *Error {
 	_, partitions, _ := d.TopicID(c.topic)
 	for _, p := range ps {

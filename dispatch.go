@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// prefetchShare is the part of the memory budget that dispatchers may fill with records
-	// that they read ahead, on top of it: queues whose workers take one record now and then
-	// keep theirs for long.
+	// prefetchShare is the fraction of the memory budget that dispatchers may fill with
+	// records that they read ahead. It is on top of the budget: queues whose workers take
+	// a record only now and then keep theirs for long.
 	prefetchShare = 16
 
 	recordBytes = int64(unsafe.Sizeof(Record{}))
@@ -35,7 +35,7 @@ func (x dispatchBroker) Commit(ctx context.Context, c dispatch.Change) error {
 	}}))
 }
 
-// notOwner returns the error of a dispatcher that its queue has no more.
+// notOwner returns the error of a dispatcher whose broker no longer owns the queue.
 func notOwner(err error) *Error {
 	return &Error{Code: CodeQueueElsewhere, Detail: "the broker no longer owns the queue", Err: err}
 }
@@ -58,7 +58,7 @@ func (x dispatchBroker) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, 
 		},
 	})
 	if CodeOf(err) == CodeLeaseLost {
-		return nil // it is done, or a dead letter
+		return nil // the record is done, or a dead letter already
 	}
 	return commitErrorOf(err)
 }
@@ -108,7 +108,8 @@ type records []Record
 // Key implements dispatch.Records.
 func (rs records) Key(i int) []byte { return rs[i].Key }
 
-// Own implements dispatch.Records: they stand in what was read of an object, which may be much more.
+// Own implements dispatch.Records: it copies the records, so that they don't keep the whole
+// batch in memory that they were read from.
 func (rs records) Own() (total int64) {
 	var n int64
 	for i := range rs {
@@ -145,14 +146,14 @@ func (x dispatching) applied(s *state.State, entries []format.Entry, at logTime)
 	x.Applied(s, entries, at)
 }
 
-// releaseQueues has no takeover begin, waits for those under way, and releases the queues.
+// releaseQueues refuses new takeovers, waits for running ones, and releases the queues.
 func (b *Broker) releaseQueues(ctx context.Context) {
 	b.takeovers.end(ctx, &b.tasks)
 	b.dispatchers.Release(ctx)
 }
 
-// tell adds what only the queue's owner knows. the state's lock must not be held.
-func tell(d *dispatch.Dispatcher, info *QueueInfo) {
+// addOwnersView adds what only the queue's owner knows. The caller must not hold the state's lock.
+func addOwnersView(d *dispatch.Dispatcher, info *QueueInfo) {
 	if d == nil || d.Epoch() != info.Epoch {
 		return
 	}

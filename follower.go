@@ -8,22 +8,21 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Follower reads a topic's partitions side by side, first what is there, then
-// what comes, and tells by a [Bookmark] where it stands. Partitions that are
-// added later are read too. It holds no resources: who has enough of it forgets
-// it. It is for one goroutine.
+// Follower reads a topic's partitions side by side: first the records that exist, then
+// new ones. [Follower.Bookmark] returns its position. It also reads partitions that are
+// added later. It holds no resources and needs no Close. It is for one goroutine.
 type Follower struct {
 	b     *Broker
 	topic string
 	id    uint64
 	only  int32   // the one partition, or AllPartitions
-	next  []int64 // offsets to read next, by partition; of only alone if there is one
-	turn  int     // index in next of who is to be served first
-	round *round  // holds the offsets instead of next, if it isn't nil
+	next  []int64 // offsets to read next, by partition; one alone if only is a partition
+	turn  int     // index in next of the partition to serve first
+	round *round  // if not nil, it has the offsets instead of next
 }
 
-// NewFollower returns a follower of a topic's partition, or of AllPartitions, from
-// a position on, which is that of each of them. [At] goes with one partition only.
+// NewFollower returns a follower of a topic's partition, or of AllPartitions, that begins at
+// the given position in each. [At] is for one partition only.
 func (b *Broker) NewFollower(ctx context.Context, topic string, partition int32, from Position) (_ *Follower, err error) {
 	defer reads(&err)
 	f, err := b.newFollower(ctx, topic, partition, from)
@@ -50,10 +49,9 @@ func (b *Broker) newFollower(ctx context.Context, topic string, partition int32,
 	return f, f.inRange(ctx)
 }
 
-// ResumeFollower returns a follower of the topic that goes on where a bookmark
-// says. It is refused with CodeTopicRecreated if the bookmark is not of the topic
-// that has the name now, and with CodeOffsetOutOfRange if records that were not
-// read yet are no longer held.
+// ResumeFollower returns a follower of the topic that goes on at a bookmark. It fails with
+// CodeTopicRecreated if the bookmark is of another topic than the one that has the name now,
+// and with CodeOffsetOutOfRange if records past the bookmark were deleted.
 func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark) (_ *Follower, err error) {
 	defer reads(&err)
 	f, err := b.resumeFollower(ctx, topic, from)
@@ -67,7 +65,7 @@ func (b *Broker) resumeFollower(ctx context.Context, topic string, from Bookmark
 	if from.Partition < AllPartitions || len(from.Offsets) == 0 || from.Partition >= 0 && len(from.Offsets) > 1 {
 		return nil, errBookmark(from.String())
 	}
-	for looked := false; ; looked = true {
+	for synced := false; ; synced = true {
 		f, err := b.follower(ctx, topic, from.Partition)
 		switch {
 		case err != nil:
@@ -77,27 +75,27 @@ func (b *Broker) resumeFollower(ctx context.Context, topic string, from Bookmark
 				f.next = append(f.next, int64(o))
 			}
 			return f, f.inRange(ctx)
-		case looked:
+		case synced:
 			return nil, topicRecreated(topic)
 		}
-		// Perhaps it is this broker that does not know the new topic yet.
+		// Perhaps this broker does not know the new topic yet.
 		if err := b.syncNow(ctx, false); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// clusterTag tells the log from most others.
+// clusterTag is a short id of the log, which distinguishes it from most others.
 func (b *Broker) clusterTag() string { return b.cluster.ID.String()[:clusterDigits] }
 
-// TopicTag is the text by which programs outside tell a topic from every other one,
-// also of other buckets, such as 1f0c6a3e.7: what the text of a [Bookmark] begins with.
+// TopicTag returns the text, such as 1f0c6a3e.7, by which other programs distinguish a topic
+// from every other one, of other buckets too. The text of a [Bookmark] begins with it.
 func (b *Broker) TopicTag(id uint64) string {
 	return Bookmark{Cluster: b.clusterTag(), Topic: id, Partition: AllPartitions}.String()
 }
 
-// follower returns one of a topic and partition that exist, without offsets. What
-// the broker knows of the topic is not older than Options.StaleMax.
+// follower returns a follower, without offsets, of a topic and partition that exist. The
+// state of the topic is no older than Options.StaleMax.
 func (b *Broker) follower(ctx context.Context, topic string, partition int32) (*Follower, error) {
 	if err := b.usable(); err != nil {
 		return nil, err
@@ -117,7 +115,7 @@ func (b *Broker) follower(ctx context.Context, topic string, partition int32) (*
 	return &Follower{b: b, topic: topic, id: id, only: partition}, nil
 }
 
-// partitionsLocked returns what is followed, as it is now.
+// partitionsLocked returns the followed partitions as they are now.
 func (f *Follower) partitionsLocked() ([]state.Partition, error) {
 	t := f.b.live.State.TopicByID(f.id)
 	switch {
@@ -170,8 +168,7 @@ func (f *Follower) begin(from Position) error {
 	return nil
 }
 
-// inRange checks that every offset is inside of its partition, on a state that is
-// not older than the call where that is in question.
+// inRange checks that every offset is inside of its partition. It syncs before it refuses one.
 func (f *Follower) inRange(ctx context.Context) error {
 	_, err := f.ready()
 	if CodeOf(err) == CodeOffsetOutOfRange || CodeOf(err) == CodePartitionNotFound {
@@ -183,8 +180,8 @@ func (f *Follower) inRange(ctx context.Context) error {
 	return err
 }
 
-// ready returns the index of a partition that has records, beginning with the one
-// whose turn it is; -1 if none has. Every offset must be inside of its partition.
+// ready returns the index of the first partition, from turn on, that has records; -1 if none
+// has. It returns an error if an offset is outside of its partition.
 func (f *Follower) ready() (int, error) {
 	if f.round != nil {
 		return f.round.ready(f)
@@ -196,7 +193,7 @@ func (f *Follower) ready() (int, error) {
 		return -1, err
 	}
 	for len(f.next) < len(ps) {
-		f.next = append(f.next, 0) // a partition that was added: all of its records are new
+		f.next = append(f.next, 0) // a partition that was added is read from its start
 	}
 	found := -1
 	for k := range ps {
@@ -211,20 +208,20 @@ func (f *Follower) ready() (int, error) {
 	return found, nil
 }
 
-// seek moves every partition to a time, several side by side.
+// seek moves every partition to a time, up to batchReadsMax at once.
 func (f *Follower) seek(ctx context.Context, ms int64) error {
 	var (
-		wg     sync.WaitGroup
-		errs   = make([]error, len(f.next))
-		places = make(chan struct{}, batchReadsMax)
+		wg    sync.WaitGroup
+		errs  = make([]error, len(f.next))
+		slots = make(chan struct{}, batchReadsMax)
 	)
 	for i := range f.next {
-		places <- struct{}{}
+		slots <- struct{}{}
 		c := f.cursor(i)
 		wg.Go(func() {
 			errs[i] = c.seek(ctx, ms)
 			f.next[i] = c.offset
-			<-places
+			<-slots
 		})
 	}
 	wg.Wait()
@@ -236,9 +233,9 @@ func (f *Follower) seek(ctx context.Context, ms int64) error {
 	return nil
 }
 
-// Bookmark returns where the follower stands: behind all that Next has returned. That of a consumer's
-// follower of more than [FollowPartitionsMax] partitions has no offsets, and nobody can
-// go on there: the consumer's commits are its place.
+// Bookmark returns the follower's position: past all records that Next has returned. A
+// consumer's follower of more than [FollowPartitionsMax] partitions returns a bookmark without
+// offsets, which can't be resumed: the consumer's commits are its position.
 func (f *Follower) Bookmark() Bookmark {
 	m := Bookmark{Cluster: f.b.clusterTag(), Topic: f.id, Partition: f.only, Offsets: make([]Offset, len(f.next))}
 	for i, o := range f.next {
@@ -247,8 +244,8 @@ func (f *Follower) Bookmark() Bookmark {
 	return m
 }
 
-// Wait returns true as soon as there are records to read, and false after d. It
-// reads none, so a caller may wait for long without memory for what will come.
+// Wait returns true as soon as there are records to read, and false after d. It reads no
+// records, so a waiting caller needs no memory for them.
 func (f *Follower) Wait(ctx context.Context, d time.Duration) (_ bool, err error) {
 	defer reads(&err)
 	i, err := f.wait(ctx, d)
@@ -285,14 +282,14 @@ func (f *Follower) wait(ctx context.Context, d time.Duration) (int, error) {
 	}
 }
 
-// Next returns the next records of one partition, those of all in turn, with no more
-// patience for the rest of them than [Broker.Fetch]; none, and
-// no error, if opts.Wait has passed without one. What they point to is shared with
-// the broker's cache: it must not be changed.
+// Next returns the next records of one partition; successive calls take the partitions in
+// turn. Like [Broker.Fetch] it returns what it has rather than wait for the rest. It returns
+// no records and no error if none came within opts.Wait. The records share memory with the
+// broker's cache: the caller must not change it.
 //
-// The follower stays usable after an error. One with a RetryAfter passes; after
-// CodeTopicNotFound (the topic was deleted), CodeOffsetOutOfRange (records that
-// were not read yet are gone) and CodeDataLost there is nothing to wait for.
+// The follower stays usable after an error. An error with a RetryAfter is temporary. After
+// CodeTopicNotFound (the topic was deleted), CodeOffsetOutOfRange (records that were not read
+// yet were deleted) and CodeDataLost a retry does not help.
 func (f *Follower) Next(ctx context.Context, opts FetchOptions) (_ []Record, err error) {
 	defer reads(&err)
 	def(&opts.Limit, fetchRecordsDefault)
@@ -300,8 +297,8 @@ func (f *Follower) Next(ctx context.Context, opts FetchOptions) (_ []Record, err
 	if opts.Limit < 0 || opts.MaxBytes < 0 || opts.Wait < 0 {
 		return nil, refused(CodeInvalidRequest, "limit, bytes and wait can't be negative")
 	}
-	// Whoever has much to catch up with never waits, so others' commits would not be
-	// looked for: among them may be that its API key was revoked.
+	// A reader that has much to catch up with never waits, and so never syncs. But it must
+	// learn of other brokers' commits: its API key may have been revoked.
 	if err := f.b.syncIfOlder(ctx, followIntervalMax/2); err != nil {
 		return nil, err
 	}

@@ -15,26 +15,26 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Key is an API key: everything about it but its secret.
+// Key is an API key without its secret.
 type Key struct {
-	// ID is never used again.
+	// ID is unique among all keys that the log ever had.
 	ID uint64
 	// Name is unique among the keys that are not revoked.
 	Name string
-	// Scopes are what the key is good for.
+	// Scopes is what the key permits.
 	Scopes Scopes
-	// Topics are patterns: names of topics, or beginnings of names and "*".
+	// Topics are patterns: names of topics, or prefixes of names followed by "*".
 	Topics  []string
 	Created time.Time
-	// Expires is when the key stops being good, by the store's clock; zero means never.
+	// Expires is when the key stops being valid, by the store's clock; zero means never.
 	Expires time.Time
 }
 
-// KeyOptions say how an API key is to be created.
+// KeyOptions are the options of [Broker.CreateKey].
 type KeyOptions struct {
 	Name   string
 	Scopes Scopes
-	// Topics are patterns; none means all topics, as "*" does.
+	// Topics are patterns; an empty list means all topics, as "*" does.
 	Topics []string
 	// Expires must be in the future; zero means never.
 	Expires time.Time
@@ -42,11 +42,10 @@ type KeyOptions struct {
 
 const keyNameBytesMax = 128
 
-// CreateKey creates an API key and returns its secret, which is kept nowhere
-// and can't be told again. The first key of a log must be one for [ScopeAdmin]
-// and all topics: from then on nobody does anything without a key, and it must
-// be possible to create another. An error with the outcome [Unknown] may leave
-// a key that nobody has the secret of; revoke it.
+// CreateKey creates an API key and returns its secret. The secret is stored nowhere and
+// can't be shown again. The first key of a log must have [ScopeAdmin] for all topics: from
+// then on every request needs a key, and a caller must be able to create another. If the
+// error has the outcome [Unknown], the key may exist although its secret is lost; revoke it.
 func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ string, err error) {
 	defer writes(&err)
 	if len(opts.Topics) == 0 {
@@ -55,14 +54,14 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 	if err := opts.check(b.storeNow()); err != nil {
 		return Key{}, "", err
 	}
-	s, item := auth.NewSecret(), opts.entry()
-	rand.Read(item.Salt[:])
-	item.Hash, item.Public = s.Hash(item.Salt), s.Public()
+	s, entry := auth.NewSecret(), opts.entry()
+	rand.Read(entry.Salt[:])
+	entry.Hash, entry.Public = s.Hash(entry.Salt), s.Public()
 	err = b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
 		if err := b.mayCreateKey(d, opts); err != nil {
 			return nil, err
 		}
-		x := *item // a commit that lost its slot still has the one before
+		x := *entry // a commit that lost its slot still uses the entry of the call before
 		x.ID = d.NextKeyID()
 		s.ID = x.ID
 		return []format.Entry{&x}, nil
@@ -130,8 +129,7 @@ func (o KeyOptions) check(now time.Time) error {
 
 const keyNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@"
 
-// isDots tells whether a pattern is one of those whose beginning is no name, but
-// may begin some.
+// isDots tells whether a pattern's prefix is dots alone: no valid name, but the prefix of some.
 func isDots(pattern string) bool { return pattern == ".*" || pattern == "..*" }
 
 func (o KeyOptions) entry() *format.KeyCreated {
@@ -143,8 +141,8 @@ func (o KeyOptions) entry() *format.KeyCreated {
 }
 
 // Keys iterates over the API keys that are not revoked, by id, from the first one whose id is
-// larger than after. The memory of a key is reserved from Options.Memory during its turn. An error
-// ends the iteration, and comes with no key.
+// larger than after. Its memory is reserved from Options.Memory while the caller handles it. An
+// error ends the iteration, and comes without a key.
 func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
 	l := listing[uint64, Key]{
 		next: func(after uint64) []uint64 { return b.live.State.KeysAfter(after, listStep) },
@@ -160,9 +158,9 @@ func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
 	return reading(l.list(ctx, b, after, func(uint64) bool { return true }, nil))
 }
 
-// RevokeKey ends an API key for good and returns what it was. This broker
-// refuses it from now on, others as [Broker.Authenticate] tells. Who revokes the
-// last key for [ScopeAdmin] locks everyone out; a log never opens again.
+// RevokeKey revokes an API key for good and returns it. This broker refuses it from now on,
+// others within the time that [Broker.Authenticate] tells. Revoking the last key with
+// [ScopeAdmin] locks everyone out: the log does not become open again.
 func (b *Broker) RevokeKey(ctx context.Context, id uint64) (_ Key, err error) {
 	defer writes(&err)
 	var was Key
@@ -170,7 +168,7 @@ func (b *Broker) RevokeKey(ctx context.Context, id uint64) (_ Key, err error) {
 		if !d.HasKey(id) {
 			return nil, keyNotFound(id)
 		}
-		if k := b.live.State.Key(id); k != nil { // else it is created by the same commit
+		if k := b.live.State.Key(id); k != nil { // else the same commit creates it
 			was = describeKey(k)
 		}
 		return []format.Entry{&format.KeyRevoked{ID: id}}, nil

@@ -7,25 +7,25 @@ import (
 
 type accessKey struct{}
 
-// WithAccess returns a context for what the bearer of a asks for. Everything that a
-// [Broker] is asked to change with this context, or one made from it, happens only if a
-// still holds when the broker builds the commit: a's API key exists and has not expired, or
-// the log still has no key at all. Otherwise the change fails with [CodeUnauthorized] and
-// the outcome [NotCommitted]. Without an access in its context a change is the program's
-// own, and always allowed.
+// WithAccess returns a context for the requests of the bearer of a. A change that is
+// requested with this context, or one derived from it, happens only if a is still valid when
+// the broker builds the commit: a's API key exists and has not expired, or the log still has
+// no key at all. Otherwise the change fails with [CodeUnauthorized] and the outcome
+// [NotCommitted]. A change without an access in its context is the program's own, and always
+// allowed.
 //
 // An adapter calls it in one place: right after [Broker.Authenticate].
 func WithAccess(ctx context.Context, a Access) context.Context {
 	return context.WithValue(ctx, accessKey{}, a.caller())
 }
 
-// caller is on whose behalf something is asked for: what of an [Access] can end. It is small,
-// since every request that waits keeps one.
+// caller is the part of an [Access] that decides whether it is still valid. It is small,
+// because every waiting request keeps one.
 type caller struct {
 	key    uint64    // id of the API key; 0 if there is none
 	until  time.Time // zero means that it does not expire
-	open   bool      // needs no key as long as the log has none
-	signed bool      // by a signed URL
+	open   bool      // needs no key while the log has none
+	signed bool      // by a signed URL that expires before its key
 }
 
 func (a Access) caller() caller {
@@ -39,8 +39,8 @@ func callerOf(ctx context.Context) (c caller, ok bool) {
 }
 
 // CheckAccess returns an error with [CodeUnauthorized] if a, which [Broker.Authenticate]
-// gave, holds no longer. An adapter asks when the caller may have kept it waiting since, as
-// with a body that came slowly. How current the answer is, and what it is while the store
+// returned, is no longer valid. An adapter calls it when time has passed since, as with a
+// request body that came slowly. How current the answer is, and what it is while the store
 // can't be reached, is as with [Broker.Authenticate].
 func (b *Broker) CheckAccess(ctx context.Context, a Access) (err error) {
 	defer writes(&err)
@@ -68,14 +68,14 @@ func (b *Broker) holdsNow(a Access) error {
 	return nil
 }
 
-// keyring is what an access is held against: the state, or the draft of a commit.
+// keyring is where an access is checked: the state, or the draft of a commit.
 type keyring interface {
 	NextKeyID() uint64
 	HasKey(id uint64) bool
 }
 
-// holds returns why c's access has ended: keys never change until they are revoked, so
-// whatever it allowed at first it allows until then.
+// holds returns why c's access has ended; nil if it has not. It need not check scopes and
+// topics again: a key never changes until it is revoked.
 func (c caller) holds(in keyring, now time.Time) *Error {
 	switch {
 	case c.open && in.NextKeyID() == 1:

@@ -16,7 +16,7 @@ import (
 // Offsets are the next offsets to read, by partition.
 type Offsets map[int32]Offset
 
-// After returns the offsets behind records: what to commit when all of them are done.
+// After returns the offsets past the given records: what to commit when all of them are done.
 func After(records ...Record) Offsets {
 	o := Offsets{}
 	for _, r := range records {
@@ -25,7 +25,7 @@ func After(records ...Record) Offsets {
 	return o
 }
 
-// positions returns the offsets as the log has them.
+// positions returns the offsets in the form of a log entry, by partition.
 func (o Offsets) positions() ([]format.Position, error) {
 	if len(o) == 0 {
 		e := refused(CodeInvalidRequest, "no offsets are given")
@@ -47,22 +47,21 @@ func (o Offsets) positions() ([]format.Position, error) {
 type CommitOption func(*commitOptions)
 
 type commitOptions struct {
-	version string // "" is any
+	version string // "" means any
 	expect  []format.Position
 }
 
-// IfVersion commits only if the consumer's [ConsumerInfo.Version] still is v: else it
-// fails with CodePositionConflict. So of two readers that both believe to be the
-// only one, one learns that it isn't.
+// IfVersion makes the commit fail with CodePositionConflict unless the consumer's
+// [ConsumerInfo.Version] still is v. So if two readers use one consumer, one of them learns it.
 func IfVersion(v string) CommitOption { return func(o *commitOptions) { o.version = v } }
 
-// Commit moves the consumer: all of it, or nothing. It returns once the store has it,
-// with the consumer's new version. It shares the log's next commit with whatever else
-// is going on, so while records flow it costs no request of its own.
+// Commit moves the consumer in all the given partitions, or in none. It returns the
+// consumer's new version once the store has the commit. It shares the log's next commit with
+// other requests, so while records flow it costs no store request of its own.
 //
-// An offset may be anything up to the end of its partition, also one before the
-// consumer's. An error's [Outcome] tells whether it may have moved all the same; then
-// it can be sent again.
+// An offset may be anything up to the end of its partition, also one before the consumer's
+// position. If the error's [Outcome] is [Unknown], the consumer may have moved; the caller
+// can send the same commit again.
 func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOption) (version string, err error) {
 	defer writes(&err)
 	var o commitOptions
@@ -126,24 +125,24 @@ func (c *Consumer) mayCommit(d *state.Draft, ps []format.Position, o commitOptio
 	return id, nil
 }
 
-// Follower returns a follower of a partition, or of AllPartitions, that begins where
-// the consumer is, with any of the partitions. If there is no such consumer it is
-// created first, at the start of every partition; if that fails, the error has an
-// [Outcome]. What was read is committed by the caller: see [Consumer.Commit].
+// Follower returns a follower of a partition, or of AllPartitions, that begins at the
+// consumer's positions, with a partition chosen at random. If the consumer does not exist, it
+// is created first, at the start of every partition; if that fails, the error has an
+// [Outcome]. The caller commits what it has read: see [Consumer.Commit].
 //
-// Of more than [FollowPartitionsMax] partitions the follower remembers those alone that were read and not
-// committed; it ends with CodeConsumerNotFound when the consumer is deleted, also if one is
-// created under its name.
+// With more than [FollowPartitionsMax] partitions the follower keeps offsets only of
+// partitions that were read and not committed. It ends with CodeConsumerNotFound when the
+// consumer is deleted, even if another one is created under its name.
 //
-// It is refused with CodeOffsetOutOfRange if records were deleted that the consumer
-// has not committed; then [Consumer.Reset] it to where it is to go on.
+// Follower fails with CodeOffsetOutOfRange if records were deleted that the consumer has not
+// committed. [Consumer.Reset] then sets where it goes on.
 func (c *Consumer) Follower(ctx context.Context, partition int32) (*Follower, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
 	f, err := c.follower(ctx, partition)
 	if CodeOf(err) == CodeTopicRecreated {
-		f, err = c.follower(ctx, partition) // in between another topic got the name
+		f, err = c.follower(ctx, partition) // meanwhile another topic got the name
 	}
 	if e := (*Error)(nil); errors.As(err, &e) && e.Code == CodeOffsetOutOfRange {
 		passed := *e
@@ -170,7 +169,7 @@ func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, er
 	m, ok := c.bookmark(partition)
 	if !ok {
 		if _, err := c.b.NewFollower(ctx, c.topic, partition, Latest); err != nil {
-			return nil, err // what can't be read creates nothing
+			return nil, err // don't create a consumer of what can't be read
 		}
 		if _, _, err := c.Create(ctx); err != nil {
 			return nil, err // with the outcome of that
@@ -181,14 +180,14 @@ func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, er
 	}
 	f, err := c.b.ResumeFollower(ctx, c.topic, m)
 	if err == nil {
-		// Who comes again and again must get to all partitions. A count of those who came
-		// would do that badly: several may come in turn.
+		// A reader that makes a follower for each read must get to all partitions. Counting
+		// followers would not do: several readers may alternate.
 		f.turn = rand.N(len(f.next))
 	}
 	return f, err
 }
 
-// bookmark returns where the consumer is; false if there is none, or no such partition.
+// bookmark returns the consumer's position; false if the consumer or the partition does not exist.
 func (c *Consumer) bookmark(partition int32) (Bookmark, bool) {
 	c.b.live.RLock()
 	defer c.b.live.RUnlock()
@@ -211,9 +210,8 @@ func (c *Consumer) bookmark(partition int32) (Bookmark, bool) {
 	return m, true
 }
 
-// Follow iterates over the records of all partitions that the consumer has not
-// committed, and waits for more, until ctx ends or the caller stops. Committing is the
-// caller's:
+// Follow iterates over the records of all partitions that the consumer has not committed, and
+// waits for more, until ctx ends or the caller stops. The caller commits:
 //
 //	for record, err := range consumer.Follow(ctx) {
 //		...

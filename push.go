@@ -15,15 +15,15 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// PushUpdate says where a queue's records are to be pushed to, and what is to change
-// about that; a nil field stays as it is, or is the default of a target that is new.
+// PushUpdate says what to change about a queue's push target. A nil field stays as it is, or
+// has its default if the target is new.
 type PushUpdate struct {
-	// URL takes a POST for each record. A target that is new needs one.
+	// URL receives a POST for each record. A new target needs one.
 	URL *string
-	// Headers go with each request, in place of those before. They are never shown again.
+	// Headers are sent with each request, and replace those before. They are never shown.
 	Headers map[string]string
 	// Secret signs the requests: whsec_ and 24 to 64 bytes in base64, or up to four of
-	// these with spaces between. A target that is new gets one if none is given.
+	// these with spaces between. A new target gets a random one by default.
 	Secret *string
 	// MaxInFlight is how many requests may be under way at a time. 1 to 1,024, default 64.
 	MaxInFlight *int
@@ -31,27 +31,27 @@ type PushUpdate struct {
 	Timeout *time.Duration
 }
 
-// PushInfo is where a queue's records are pushed to.
+// PushInfo describes a queue's push target.
 type PushInfo struct {
 	URL string
-	// Headers are the names of those that go with each request.
+	// Headers are the names of the headers that are sent with each request.
 	Headers []string
-	// Secrets is how many sign each request.
+	// Secrets is how many secrets sign each request.
 	Secrets     int
 	MaxInFlight int
 	Timeout     time.Duration
-	// Stopped is why nothing is pushed any more, "" while it goes on: the receiver answered
-	// 410 (Gone). [Queue.ResumePush] goes on.
+	// Stopped is why the push was stopped, "" if it was not: the target answered 410 (Gone).
+	// [Queue.ResumePush] resumes it.
 	Stopped string
-	// Blocked is why nothing is sent for now although the push goes on, "" if something may
-	// be: the URL's host has an address that [Options] do not let this broker push to. No
-	// attempt counts meanwhile. Only the broker that pushes the queue knows.
+	// Blocked is why the broker sends nothing although the push was not stopped, "" if it may
+	// send: the URL's host has an address that [Options] do not let this broker push to.
+	// Meanwhile no attempts are counted. Only the broker that pushes the queue knows it.
 	Blocked string
 }
 
-// SetPush has the queue's records pushed to a URL by brokers that do so: see
-// [Broker.DeliverPushed]. What was stopped goes on. secret is the one that was made for a
-// target that is new, "" if none was: nobody tells it again.
+// SetPush sets the queue's push target: brokers that run [Broker.DeliverPushed] push its
+// records there. A push that was stopped resumes. secret is the random secret of a new target,
+// "" if none was made; it can't be shown again.
 func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret string, created bool, err error) {
 	defer writes(&err)
 	if err := cmp.Or(q.check(), u.check()); err != nil {
@@ -82,8 +82,8 @@ func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret s
 	return info, shown, isNew, nil
 }
 
-// Push tells where the queue's records are pushed to. If they are not, that is
-// CodePushNotFound.
+// Push describes the queue's push target. It fails with CodePushNotFound if the queue has
+// none.
 func (q *Queue) Push(ctx context.Context) (_ PushInfo, err error) {
 	defer reads(&err)
 	if err := cmp.Or(q.check(), q.b.syncNow(ctx, false)); err != nil {
@@ -108,13 +108,13 @@ func (q *Queue) Push(ctx context.Context) (_ PushInfo, err error) {
 	return info, nil
 }
 
-// RemovePush has the queue's records pushed no more. They wait for who receives them.
+// RemovePush removes the queue's push target. The records wait for [Queue.Receive].
 func (q *Queue) RemovePush(ctx context.Context) (err error) {
 	defer writes(&err)
 	return q.changePushed(ctx, func(format.QueuePush) *format.QueuePush { return nil })
 }
 
-// ResumePush goes on after the receiver answered 410 (Gone).
+// ResumePush resumes a push that was stopped because the target answered 410 (Gone).
 func (q *Queue) ResumePush(ctx context.Context) (_ PushInfo, err error) {
 	defer writes(&err)
 	var info PushInfo // the commit loop's until the outcome is known
@@ -129,7 +129,7 @@ func (q *Queue) ResumePush(ctx context.Context) (_ PushInfo, err error) {
 	return info, nil
 }
 
-// changePushed changes the target of a queue that is pushed.
+// changePushed changes the push target of a queue that has one.
 func (q *Queue) changePushed(ctx context.Context, f func(format.QueuePush) *format.QueuePush) error {
 	if err := q.check(); err != nil {
 		return err
@@ -142,8 +142,8 @@ func (q *Queue) changePushed(ctx context.Context, f func(format.QueuePush) *form
 	})
 }
 
-// changePush has the log say what f makes of the queue's target, nil being none. f may be
-// called again.
+// changePush replaces the queue's push target with what f returns for it; nil stands for no
+// target. f may be called more than once.
 func (q *Queue) changePush(ctx context.Context, f func(old *format.QueuePush) (*format.QueuePush, *Error)) error {
 	return q.b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
 		_, id, refusal := q.find(d)
@@ -163,7 +163,7 @@ func (q *Queue) pushNotFound() *Error {
 	return refused(CodePushNotFound, "queue %q of topic %q has no push target", q.name, q.topic)
 }
 
-// checkTarget refuses what can't be pushed to from here.
+// checkTarget refuses targets that this broker can't push to.
 func (b *Broker) checkTarget(t push.Target) *Error {
 	err := t.Check()
 	if err == nil {
@@ -183,7 +183,7 @@ func (b *Broker) pushNetworks() push.Networks {
 	return push.Networks{Allowed: b.opts.PushNetworks, Denied: b.opts.PushDenied}
 }
 
-// check refuses what a target would take for its default.
+// check refuses zeros, which a target would take for its defaults.
 func (u PushUpdate) check() error {
 	switch {
 	case u.MaxInFlight != nil && *u.MaxInFlight == 0:
@@ -213,7 +213,7 @@ func samePush(a, b *format.QueuePush) bool {
 		a.TimeoutMS == b.TimeoutMS && a.InFlight == b.InFlight && slices.Equal(a.Headers, b.Headers)
 }
 
-// targetOf returns the target that the log knows; nil is none.
+// targetOf returns the target of a log entry; nil stands for no target.
 func targetOf(p *format.QueuePush) push.Target {
 	if p == nil {
 		return push.Target{}
@@ -228,7 +228,7 @@ func targetOf(p *format.QueuePush) push.Target {
 	return t
 }
 
-// pushEntry returns what the log is to know of a target that has its defaults.
+// pushEntry returns the log entry of a target whose defaults are filled in.
 func pushEntry(t push.Target) *format.QueuePush {
 	p := &format.QueuePush{URL: t.URL, Secret: t.Secret, TimeoutMS: t.Timeout.Milliseconds(), InFlight: uint32(t.MaxInFlight)}
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {

@@ -13,29 +13,30 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// PushOptions are how a broker delivers pushed records.
+// PushOptions are the options of [Broker.DeliverPushed].
 type PushOptions struct {
-	// Grace is how long requests to targets may go on when DeliverPushed is to end. Default
-	// 0: as long as their targets' timeout.
+	// Grace is how long requests to targets may go on after the context of DeliverPushed
+	// ended. Default 0: as long as their targets' timeout.
 	Grace time.Duration
-	// Proxy takes all requests to targets, if it is set, and decides where they may go in
-	// the place of Options.PushNetworks. None is taken from the environment.
+	// Proxy, if set, takes all requests to targets, and decides instead of
+	// Options.PushNetworks where they may go. The environment's proxy is not used.
 	Proxy *url.URL
-	// RootCAs are whom the certificates of targets must come from. Default: the system's.
+	// RootCAs are the authorities that must have issued targets' certificates. Default: the
+	// system's.
 	RootCAs *x509.CertPool
 
-	// dial makes connections to targets; nil means by the network. Tests in virtual time set it.
+	// dial connects to targets; nil means over the network. Tests in virtual time set it.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// DeliverPushed delivers the records of queues that [Queue.SetPush] was called for, until
-// ctx ends, and returns when no request is under way any more. Of the brokers of a bucket
-// that do so, the one pushes that owns the queue: it takes over what nobody owns, and from
-// an owner that the log has not heard of for 30 s although there is work.
+// DeliverPushed delivers the records of queues that have a push target, until ctx ends. It
+// returns when no request is under way. If several brokers of a bucket run it, the owner of
+// a queue pushes its records. A broker takes over queues without an owner, and those whose
+// owner has written nothing to the log for 30 s although there is work.
 //
-// What is answered 2xx is done. What is not comes again as the queue's config says. Call
-// it once at a time, and let it return before [Broker.Shutdown]: what is under way then
-// can still be answered for.
+// A record whose request is answered 2xx is done. Any other is delivered again as the queue's
+// config says. Call DeliverPushed once at a time, and let it return before [Broker.Shutdown],
+// so that the answers to its last requests are still committed.
 func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) (err error) {
 	defer reads(&err)
 	ctx, end := context.WithCancel(ctx)
@@ -93,7 +94,7 @@ func (x pushBroker) TakeOver(ctx context.Context, q push.Pushed) error {
 	queue := x.b.Queue(q.Topic, q.Name)
 	d, o, err := queue.ownedHere()
 	if err != nil || d != nil || o.epoch != q.Epoch {
-		return ifNoQueue(err) // it has another owner by now
+		return ifNoQueue(err) // the queue has another owner by now
 	}
 	return ifNoQueue(queue.takeOver(ctx, o, false, 0))
 }
@@ -111,7 +112,7 @@ func (x pushBroker) Show(ctx context.Context, q push.Pushed) error {
 func (x pushBroker) Stop(ctx context.Context, q push.Pushed, why string) error {
 	return ifNoQueue(x.b.Queue(q.Topic, q.Name).changePush(ctx, func(now *format.QueuePush) (*format.QueuePush, *Error) {
 		if !isPushedTo(now, q.Target) {
-			return now, nil // it has another target by now
+			return now, nil // the queue has another target by now
 		}
 		stopped := *now
 		stopped.Stopped = why
@@ -125,7 +126,7 @@ func (x pushBroker) Follow() (leave func()) { return x.b.tail.wait() }
 // Follows implements push.Broker.
 func (x pushBroker) Follows() bool { return x.b.tail.age() < followIntervalMax+5*time.Second }
 
-// ifNoQueue wraps an error that says that this broker does not hand out the queue.
+// ifNoQueue wraps errors that say that this broker does not own the queue.
 func ifNoQueue(err error) error {
 	switch CodeOf(err) {
 	case CodeQueueNotFound, CodeTopicNotFound, CodeQueueElsewhere:
@@ -135,7 +136,7 @@ func ifNoQueue(err error) error {
 	}
 }
 
-// pushesStill tells whether a queue should be pushed as it was.
+// pushesStill tells whether a queue is still to be pushed to the same target.
 func (b *Broker) pushesStill(q push.Pushed) bool {
 	b.live.RLock()
 	defer b.live.RUnlock()
@@ -155,8 +156,8 @@ func (x pushing) loaded(*state.State) { x.Notify() }
 func (x pushing) applying([]format.Entry, logTime) {}
 
 func (x pushing) applied(_ *state.State, entries []format.Entry, _ logTime) {
-	for _, it := range entries {
-		switch it.(type) {
+	for _, e := range entries {
+		switch e.(type) {
 		case *format.QueuePushSet, *format.QueueSet, *format.QueueDeleted, *format.TopicDeleted,
 			*format.QueueOwned, *format.QueueReleased:
 			x.Notify()

@@ -3,10 +3,10 @@ package seb
 import "context"
 
 const (
-	// pushShare is which part of the memory budget pushed records may hold together while
-	// they are under way: targets may be slow, and what they hold others can't have.
+	// pushShare is the fraction of the memory budget that pushed records may hold together
+	// while they are under way: slow targets must not take all of it.
 	pushShare = 4
-	// pushedBytes is what one holds beside its record.
+	// pushedBytes is what a push holds in addition to its record.
 	pushedBytes = 512
 )
 
@@ -20,8 +20,8 @@ func newPushMemory(b *Broker) *pushMemory {
 	return &pushMemory{b: b, share: budget{limit: b.opts.Memory / pushShare, resize: func(int64) {}}}
 }
 
-// take waits for n bytes, as a request does that holds memory already: what it needs
-// beside that is bounded here.
+// take waits for n bytes, with the priority of a request that holds memory already: the share
+// bounds what such requests take together.
 func (m *pushMemory) take(ctx context.Context, n int64) error {
 	if err := m.share.take(ctx, forBatches, n); err != nil {
 		return err
@@ -38,9 +38,8 @@ func (m *pushMemory) give(n int64) {
 	m.share.give(forBatches, n)
 }
 
-// options returns how to receive at most so many records, and the memory that is taken
-// before any of them are: less than half of the share, so that pushers don't wait for each
-// other's.
+// options returns options to receive at most so many records, and the memory that is taken
+// before any is received: less than half of the share, so that two pushers fit in it.
 func (m *pushMemory) options(most int) (o ReceiveOptions, ahead int64) {
 	quarter := m.share.limit / 4
 	o = ReceiveOptions{
@@ -56,11 +55,11 @@ func (m *pushMemory) options(most int) (o ReceiveOptions, ahead int64) {
 	return o, ahead
 }
 
-// held returns what a received record holds. One that is larger than the share, which the
-// log may have of a broker with more memory, holds all of it.
+// held returns what a received record holds. A record that is larger than the share, which a
+// broker with more memory may have appended, holds all of it.
 func (m *pushMemory) held(r *Record) int64 { return min(r.bytes()+pushedBytes, m.share.limit) }
 
-// settle makes of the memory that was taken ahead what messages hold.
+// settle changes the memory that was taken ahead to what messages hold.
 func (m *pushMemory) settle(ctx context.Context, messages []Message, ahead int64) error {
 	more := -ahead
 	for i := range messages {

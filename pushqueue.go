@@ -9,10 +9,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/push"
 )
 
-// pushQueue is a queue as a pusher of this broker knows it.
+// pushQueue is a queue as the pusher needs it.
 type pushQueue struct {
 	q *Queue
-	// may tells whether what was received may still go to the pusher's target.
+	// may tells whether received records may still be sent to the pusher's target.
 	may func() bool
 }
 
@@ -58,7 +58,7 @@ func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, erro
 	switch CodeOf(err) {
 	case CodeQueueElsewhere, CodeQueueNotFound, CodeTopicNotFound, CodeBrokerClosed, CodeBrokerStopped:
 		return messages, fmt.Errorf("%w: %w", push.ErrNoQueue, err)
-	default: // none, or one that may pass
+	default: // no error, or a temporary one
 		return messages, err
 	}
 }
@@ -95,11 +95,11 @@ func (p pushQueue) Extend(ctx context.Context, token string) (until time.Time, e
 	return asFarOff(until), ifLost(err)
 }
 
-// asFarOff returns a time that stays as far off as it is now when somebody moves the wall
-// clock. The queue's leases do so too.
+// asFarOff gives a time a monotonic reading, as the queue's leases have one: setting the wall
+// clock does not move it.
 func asFarOff(at time.Time) time.Time { return time.Now().Add(time.Until(at)) }
 
-// ifLost tells a pusher which errors are for good.
+// ifLost marks the errors after which a pusher must drop the message.
 func ifLost(err error) error {
 	switch CodeOf(err) {
 	case CodeLeaseLost, CodeQueueNotFound, CodeTopicNotFound, CodeInvalidRequest:

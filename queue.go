@@ -423,7 +423,7 @@ func (q *Queue) inState() (*state.Topic, *state.Queue, error) {
 
 func (q *Queue) describe() (QueueInfo, error) {
 	info, d, err := q.known()
-	tell(d, &info)
+	addOwnersView(d, &info)
 	return info, err
 }
 

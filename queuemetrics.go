@@ -45,7 +45,7 @@ func (b *Broker) queueMetrics() []metric.Family {
 func (b *Broker) shownQueues() (infos []QueueInfo) {
 	for _, id := range b.oldestQueues() {
 		if info, d, ok := b.describeByID(id); ok {
-			tell(d, &info)
+			addOwnersView(d, &info)
 			infos = append(infos, info)
 		}
 	}
