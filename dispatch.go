@@ -48,7 +48,7 @@ func (x dispatchBroker) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, 
 	}
 	names := d.Names()
 	err := x.b.deadLetter(ctx, deadLettering{
-		topic: names.Topic, queue: names.Queue, topicID: d.Topic(), queueID: d.Queue(), config: config, last: last, tries: attempts,
+		topic: names.Topic, queue: names.Queue, topicID: d.Topic(), queueID: d.Queue(), config: config, last: last, attempts: attempts,
 		reason: reasonLeaseLost,
 		may: func(dr *state.Draft) *Error {
 			if err := d.CheckOwner(dr); err != nil {

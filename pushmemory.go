@@ -20,8 +20,8 @@ func newPushMemory(b *Broker) *pushMemory {
 	return &pushMemory{b: b, share: budget{limit: b.opts.Memory / pushShare, resize: func(int64) {}}}
 }
 
-// take waits for n bytes, with the priority of a request that holds memory already: the share
-// bounds what such requests take together.
+// take waits for n bytes of the share, which bounds what pushes hold together, and then of the
+// budget.
 func (m *pushMemory) take(ctx context.Context, n int64) error {
 	if err := m.share.take(ctx, forBatches, n); err != nil {
 		return err

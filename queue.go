@@ -11,13 +11,13 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Queue is a view of a topic's records as work to be done: each is handed to one worker
-// until it is done, handed out again if that worker fails or goes silent, and parked when
-// it keeps failing. It is a fact in the log, known to every broker. The records stay in
-// the topic as they are.
+// Queue hands out a topic's records as work: each record goes to one worker at a time. It
+// goes out again if that worker fails or does not answer within its lease, and becomes a dead
+// letter when its last attempt fails. The queue is stored in the log, so every broker knows
+// it. The records stay in the topic as they are.
 //
-// A delivery is made at least once. Each one of a record has a number, counted from 1 in
-// the log itself, so that neither a crash nor another broker starts anew.
+// Each record is delivered at least once. The log counts its deliveries, from 1 on, so the
+// count survives crashes and changes of owner.
 //
 // A Queue holds no resources. All methods are safe for concurrent use.
 type Queue struct {
@@ -25,34 +25,36 @@ type Queue struct {
 	topic, name string
 }
 
-// Queue returns the topic's queue of that name, whether it exists or not. Names are made
-// as those of topics are.
+// Queue returns the topic's queue of that name, whether it exists or not. The rules for names
+// are those of topics.
 func (b *Broker) Queue(topic, name string) *Queue { return &Queue{b: b, topic: topic, name: name} }
 
-// QueueOrder is in which order a queue hands out records.
+// QueueOrder is the order in which a queue hands out records.
 type QueueOrder string
 
 const (
-	// OrderNone hands out records about as they came, as many at a time as are asked for.
+	// OrderNone hands out records roughly in the order of their offsets, as many at a time
+	// as workers ask for.
 	OrderNone QueueOrder = "none"
-	// OrderKey hands out at most one record of a key at a time, in their order: the next
-	// one when the one before is done or parked. Records without a key are in no order.
+	// OrderKey hands out the records of a key in order, one at a time: the next one when the
+	// one before is done or a dead letter. Records without a key have no order.
 	OrderKey QueueOrder = "key"
 )
 
 // QueueConfig is how a queue hands out records.
 type QueueConfig struct {
-	// Lease is how long a worker has for a record if it says nothing else. 1 s to 12 h.
+	// Lease is how long a worker has for a record unless it asks for another time. 1 s to 12 h.
 	Lease time.Duration
-	// MaxAttempts is how often a record is handed out at most. 1 to 1,000.
+	// MaxAttempts is how often a record is delivered at most. 1 to 1,000.
 	MaxAttempts int
 	// BackoffMin is how long a record that failed waits for its second delivery. The time
-	// doubles with each further one up to BackoffMax, and is made up to half shorter by chance. 0 to 24 h.
+	// doubles with each further delivery up to BackoffMax. Each wait is shorter by a random
+	// part, up to half of it. 0 to 24 h.
 	BackoffMin, BackoffMax time.Duration
-	// DeadLetterTopic takes copies of the records that are parked; "" means none.
+	// DeadLetterTopic receives copies of the dead letters; "" means that none are made.
 	DeadLetterTopic string
 	Order           QueueOrder
-	// Paused hands out nothing. What is handed out already can be answered.
+	// Paused stops handing out records. Workers can still answer for those that they have.
 	Paused bool
 }
 
@@ -76,8 +78,8 @@ var queueDefaults = QueueConfig{
 	BackoffMin: QueueBackoffMinDefault, BackoffMax: QueueBackoffMaxDefault, Order: OrderNone,
 }
 
-// QueueUpdate says what is to change about a queue; a nil field stays as it is, or is the
-// default of one that is created.
+// QueueUpdate says what to change about a queue. A nil field stays as it is, or has its
+// default if the queue is created.
 type QueueUpdate struct {
 	Lease                  *time.Duration
 	MaxAttempts            *int
@@ -158,9 +160,9 @@ func (q *Queue) check() error {
 	return nil
 }
 
-// Set changes the queue, and creates it if need be. One that is created begins at from
-// in every partition: [Earliest], [Latest], or [At] an offset in a topic of one partition. One
-// that exists stays where it is.
+// Set changes the queue, and creates it if it does not exist. A new queue begins at from in
+// every partition: [Earliest], [Latest], or [At] an offset if the topic has one partition. For
+// a queue that exists, from has no effect.
 func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueInfo, created bool, err error) {
 	defer writes(&err)
 	if err := cmp.Or(q.check(), q.checkFrom(from)); err != nil {
@@ -169,8 +171,8 @@ func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueI
 	return q.set(ctx, u, &from)
 }
 
-// Update is [Queue.Set] of a queue that exists: else it fails with CodeQueueNotFound. It needs
-// no room in the state, so that queues can be paused, and worked off, where there is none.
+// Update changes the queue. It fails with CodeQueueNotFound if the queue does not exist. It
+// needs no room in the state, so that a queue can be paused or drained when the state is full.
 func (q *Queue) Update(ctx context.Context, u QueueUpdate) (_ QueueInfo, err error) {
 	defer writes(&err)
 	if err := q.check(); err != nil {
@@ -180,7 +182,7 @@ func (q *Queue) Update(ctx context.Context, u QueueUpdate) (_ QueueInfo, err err
 	return info, err
 }
 
-// set changes the queue, and creates it if from says where it is to begin.
+// set changes the queue. If the queue does not exist, set creates it, unless from is nil.
 func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ QueueInfo, created bool, _ error) {
 	var creates bool // the commit loop's until the outcome is known
 	err := q.b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
@@ -209,7 +211,7 @@ func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ Queue
 		if config == old {
 			return nil, nil
 		}
-		if config.DeadLetterTopic != old.DeadLetterTopic { // one that was deleted since keeps nobody from pausing
+		if config.DeadLetterTopic != old.DeadLetterTopic { // unless it changes: a queue whose dead-letter topic was deleted can still be paused
 			if err := q.checkDeadLetters(d, config); err != nil {
 				return nil, err
 			}
@@ -220,7 +222,7 @@ func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ Queue
 		return QueueInfo{}, false, err
 	}
 	info, err := q.describe()
-	if err != nil { // deleted since, even by the same commit: that is no refusal
+	if err != nil { // deleted since, perhaps by the same commit: this call has succeeded
 		return QueueInfo{}, false, queueNotFound(q.topic, q.name).with(Unknown)
 	}
 	return info, creates, nil
@@ -235,7 +237,7 @@ func (q *Queue) checkFrom(from Position) error {
 	return nil
 }
 
-// checkDeadLetters refuses a dead-letter topic that is none.
+// checkDeadLetters refuses a dead-letter topic that does not exist or is the queue's own topic.
 func (q *Queue) checkDeadLetters(d *state.Draft, c QueueConfig) *Error {
 	if c.DeadLetterTopic == "" {
 		return nil
@@ -285,7 +287,7 @@ func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config 
 	return entries, nil
 }
 
-// Delete forgets the queue, with all that it knows of what was done. The records stay.
+// Delete deletes the queue, with its knowledge of which records are done. The records stay.
 func (q *Queue) Delete(ctx context.Context) (err error) {
 	defer writes(&err)
 	if err := q.check(); err != nil {
@@ -313,8 +315,8 @@ func (q *Queue) find(d *state.Draft) (topic, id uint64, _ *Error) {
 	return topic, id, nil
 }
 
-// Purge does away with all work that is there: as if it were done. The records stay in
-// the topic. It returns how many there were.
+// Purge marks all records of the queue as done, dead letters included. The records stay in the
+// topic. It returns how many were not done before.
 func (q *Queue) Purge(ctx context.Context) (n int64, err error) {
 	defer writes(&err)
 	if err := q.check(); err != nil {
@@ -349,31 +351,32 @@ type QueueInfo struct {
 	Created     time.Time
 	Config      QueueConfig
 	// Ready records may be handed out now, Delayed ones later, Leased ones are with
-	// workers, and Dead ones are parked.
+	// workers, and Dead ones are dead letters.
 	Ready, Delayed, Leased, Dead int64
-	// Held records may be with workers of an owner that was lost: they are held back until
-	// HeldUntil, which is zero if there are none. Acknowledging them goes on.
+	// Held records may be with workers that got them from an owner that was lost. They are
+	// held back until HeldUntil, which is zero if there are none. Those workers can still
+	// acknowledge them.
 	Held      int64
 	HeldUntil time.Time
-	// Exact is false if this broker does not own the queue: then it can't tell the leased
-	// and the held from the ready, and counts them there.
+	// Exact is false if this broker does not own the queue: then it can't tell leased and
+	// held records from ready ones, and counts all of them in Ready.
 	Exact bool
-	// Oldest is about when the oldest record that is not done or parked was written; zero if
-	// there is none.
+	// Oldest is about when the oldest record was written that is neither done nor a dead
+	// letter; zero if there is no such record.
 	Oldest time.Time
-	// Owner is where the broker is that hands the records out, "" if none does or it has no
-	// address. Session is that broker's, zero if it is of a version that has none. Epoch
-	// counts owners.
+	// Owner is the address of the broker that owns the queue, "" if no broker does or it has
+	// no address. Session is that broker's, zero if its version has no sessions. Epoch counts
+	// owners.
 	Owner   string
 	Session SessionKey
 	Epoch   uint64
-	// Received and Acknowledged are records a second in about the last minute, if Exact.
+	// Received and Acknowledged are records per second over about the last minute, if Exact.
 	Received, Acknowledged float64
 
-	received, acknowledged int64 // in all, if Exact
+	received, acknowledged int64 // totals, if Exact
 }
 
-// Describe tells how the queue is.
+// Describe returns the queue's config, counts and owner.
 func (q *Queue) Describe(ctx context.Context) (_ QueueInfo, err error) {
 	defer reads(&err)
 	if err := q.mustExist(ctx); err != nil {
@@ -382,8 +385,8 @@ func (q *Queue) Describe(ctx context.Context) (_ QueueInfo, err error) {
 	return q.describe()
 }
 
-// mustExist returns an error unless there is the queue, as far as this broker knows, on a state that is recent
-// enough to tell.
+// mustExist returns an error unless the queue exists. It syncs before it refuses one that this
+// broker does not know.
 func (q *Queue) mustExist(ctx context.Context) error {
 	if err := cmp.Or(q.check(), q.b.current(ctx)); err != nil {
 		return err
@@ -392,7 +395,7 @@ func (q *Queue) mustExist(ctx context.Context) error {
 		return err
 	}
 	err := q.exists()
-	if CodeOf(err) == CodeQueueNotFound { // unless another broker has created it
+	if CodeOf(err) == CodeQueueNotFound { // another broker may have created it
 		if err := q.b.syncNow(ctx, false); err != nil {
 			return err
 		}
@@ -408,7 +411,7 @@ func (q *Queue) exists() error {
 	return err
 }
 
-// inState returns the queue and its topic as the state, which is locked, has them.
+// inState returns the queue and its topic in the state, whose lock the caller holds.
 func (q *Queue) inState() (*state.Topic, *state.Queue, error) {
 	t := q.b.live.State.Topic(q.topic)
 	if t == nil {
@@ -427,7 +430,7 @@ func (q *Queue) describe() (QueueInfo, error) {
 	return info, err
 }
 
-// known returns what the log says of the queue, and its dispatcher if there is one here.
+// known returns what the state has of the queue, and its dispatcher if there is one here.
 func (q *Queue) known() (QueueInfo, *dispatch.Dispatcher, error) {
 	b := q.b
 	b.live.RLock()
@@ -439,7 +442,7 @@ func (q *Queue) known() (QueueInfo, *dispatch.Dispatcher, error) {
 	return b.describeQueue(t, found), b.dispatchers.Of(found.ID), nil
 }
 
-// describeQueue returns what the log says of a queue, as it is by the store's time. the state's lock is held.
+// describeQueue returns what the state has of a queue, as of now. The caller holds the state's lock.
 func (b *Broker) describeQueue(t *state.Topic, q *state.Queue) QueueInfo {
 	now := b.logNow()
 	info := QueueInfo{
@@ -468,8 +471,8 @@ func (b *Broker) describeQueue(t *state.Topic, q *state.Queue) QueueInfo {
 	return info
 }
 
-// Queues iterates over the queues of a topic, by name, each as it is when its turn comes. An
-// error ends the iteration, and comes with no queue.
+// Queues iterates over the queues of a topic by name, each as it is when the iteration reaches
+// it. An error ends the iteration, and comes without a queue.
 func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.Seq2[QueueInfo, error] {
 	return reading(func(yield func(QueueInfo, error) bool) {
 		id, err := b.topicNow(ctx, topic)
@@ -481,7 +484,7 @@ func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.S
 			return names(b.live.State.QueuesAfter(id, after, listStep), func(q *state.Queue) string { return q.Name })
 		}}
 		for name := range l.keys(b, o.After) {
-			if ctx.Err() != nil { // a queue takes long where there are many delays
+			if ctx.Err() != nil { // describing a queue takes long if the topic has many delays
 				yield(QueueInfo{}, canceled(ctx))
 				return
 			}

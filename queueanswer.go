@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	tokensMax = 1000 // of one call
+	tokensMax = 1000 // per call
 	delayMax  = 366 * 24 * time.Hour
 )
 
-// Ack says that the work on records is done. It returns once the store has that, and
-// shares the log's next commit with whatever else is going on. Any broker takes it.
+// Ack marks records as done. It returns once the store has the commit, which it shares with
+// other requests. Any broker can do it.
 //
-// Each token is answered for itself: if some are refused the error is a [*TokensError]. One
-// whose record may be with another worker by now is refused with CodeLeaseLost; one whose
-// lease merely ran out is not.
+// Each token is decided alone: if some are refused, the error is a [*TokensError]. A token is
+// refused with CodeLeaseLost if its record may have gone to another worker. It is not refused
+// merely because the lease ran out.
 func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	defer writes(&err)
 	answers, err := q.answer(ctx, tokens, true, func(_ *state.Draft, id uint64, of []*answer) []format.Entry { return doneEntries(id, of) })
@@ -35,7 +35,7 @@ func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	return errorsOf(answers)
 }
 
-// doneEntries returns the entries that say that deliveries, which are in order, were done.
+// doneEntries returns the entries that mark records as done; the deliveries are sorted.
 func doneEntries(queue uint64, of []*answer) (entries []format.Entry) {
 	var in *format.RecordsDone
 	for _, a := range of {
@@ -43,27 +43,27 @@ func doneEntries(queue uint64, of []*answer) (entries []format.Entry) {
 			in = &format.RecordsDone{Queue: queue, Partition: uint32(a.partition)}
 			entries = append(entries, in)
 		}
-		if n := len(in.Runs); n > 0 && in.Runs[n-1].End() == a.offset && in.Runs[n-1].Number == a.number {
+		if n := len(in.Runs); n > 0 && in.Runs[n-1].End() == a.offset && in.Runs[n-1].Number == a.attempt {
 			in.Runs[n-1].Count++
 			continue
 		}
-		in.Runs = append(in.Runs, format.Run{Offset: a.offset, Count: 1, Number: a.number})
+		in.Runs = append(in.Runs, format.Run{Offset: a.offset, Count: 1, Number: a.attempt})
 	}
 	return entries
 }
 
-// NackOptions say why a record is put back, and for how long.
+// NackOptions are the options of [Queue.Nack].
 type NackOptions struct {
-	// Delay is how long until it is handed out again; nil means as the queue's backoff says.
+	// Delay is how long the record waits for its next delivery; nil means the queue's backoff.
 	Delay *time.Duration
-	// Reason is kept until the record is done, and shown with it if it is parked. At most 1 KiB.
+	// Reason is kept until the record is done, and shown with a dead letter. At most 1 KiB.
 	Reason string
 
-	atLeast time.Duration // the least delay, if the queue's backoff is less
+	atLeast time.Duration // minimum of the delay, whatever the queue's backoff
 }
 
-// Nack says that the work on records failed: they are handed out again after a time, or
-// parked if that was the last attempt. Else it is as [Queue.Ack].
+// Nack says that the work on records failed: they are handed out again after a time, or become
+// dead letters if that was their last attempt. Tokens are decided as by [Queue.Ack].
 func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err error) {
 	defer writes(&err)
 	if len(o.Reason) > state.ReasonBytesMax {
@@ -75,7 +75,7 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err 
 	answers, err := q.answer(ctx, tokens, false, func(d *state.Draft, id uint64, of []*answer) (entries []format.Entry) {
 		for _, a := range of {
 			if a.isLast() && a.config.DeadLetterTopic != "" {
-				a.deadLetter = true // it takes more than an entry
+				a.deadLetter = true // an entry is not enough: it needs a copy
 				continue
 			}
 			entries = append(entries, a.putBack(id, o, d.Time()))
@@ -89,7 +89,7 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err 
 	return errorsOf(answers)
 }
 
-// bury parks records that go to a dead-letter topic.
+// deadLetterAll makes dead letters of the records that go to a dead-letter topic.
 func (q *Queue) deadLetterAll(ctx context.Context, answers []*answer, reason string) {
 	var wg sync.WaitGroup
 	for _, a := range answers {
@@ -98,7 +98,7 @@ func (q *Queue) deadLetterAll(ctx context.Context, answers []*answer, reason str
 		}
 		wg.Go(func() {
 			err := q.b.deadLetter(ctx, deadLettering{
-				topic: q.topic, queue: q.name, topicID: a.topic, queueID: a.queue, config: a.config, last: a.delivery(), tries: a.attempt, reason: reason,
+				topic: q.topic, queue: q.name, topicID: a.topic, queueID: a.queue, config: a.config, last: a.delivery(), attempts: a.used, reason: reason,
 				may: func(d *state.Draft) *Error {
 					if !d.QueueExists(a.queue) {
 						return queueNotFound(q.topic, q.name)
@@ -117,45 +117,45 @@ func (q *Queue) deadLetterAll(ctx context.Context, answers []*answer, reason str
 		}
 	}
 	for _, a := range answers {
-		if err := failed[a.deliveryToken]; err != nil { // its token may be there twice
+		if err := failed[a.deliveryToken]; err != nil { // the caller may have sent a token twice
 			a.err = err
 		}
 	}
 }
 
-// answer is what is said of one delivery.
+// answer is a worker's answer to one delivery.
 type answer struct {
 	deliveryToken
 	config     QueueConfig
-	attempt    int    // which of the attempts that the queue allows it is
-	topic      uint64 // the queue's
-	deadLetter bool   // the record is to be parked, with a copy elsewhere
+	used       int    // attempts, this one included, counted since the record was redriven
+	topic      uint64 // of the queue
+	deadLetter bool   // the record becomes a dead letter, with a copy in the dead-letter topic
 	err        *Error
 }
 
-// dies tells whether the delivery was the last that the queue allows.
-func (a *answer) isLast() bool { return a.attempt >= a.config.MaxAttempts }
+// isLast tells whether the delivery was the last attempt that the queue allows.
+func (a *answer) isLast() bool { return a.used >= a.config.MaxAttempts }
 
 // putBack returns the entry that says that the delivery failed; now is the commit's time.
 func (a *answer) putBack(queue uint64, o NackOptions, now int64) *format.RecordPutBack {
-	delay := a.config.backoff(a.attempt)
+	delay := a.config.backoff(a.used)
 	if o.Delay != nil {
 		delay = *o.Delay
 	}
 	delay = max(delay, o.atLeast)
 	if a.isLast() {
-		delay = 0 // of what is parked it is said when it was
+		delay = 0 // NotBefore of a dead letter is when it became one
 	}
 	return &format.RecordPutBack{
-		Queue: queue, Partition: uint32(a.partition), Attempt: format.Attempt{Offset: a.offset, Number: a.number},
+		Queue: queue, Partition: uint32(a.partition), Attempt: format.Attempt{Offset: a.offset, Number: a.attempt},
 		NotBefore: now + delay.Microseconds(), DeadLetter: a.isLast(), Reason: o.Reason,
 	}
 }
 
-// backoff returns how long a record waits after so many attempts have failed.
-func (c QueueConfig) backoff(tries int) time.Duration {
+// backoff returns how long a record waits after its attempts have failed.
+func (c QueueConfig) backoff(attempts int) time.Duration {
 	d := c.BackoffMin
-	for range tries - 1 {
+	for range attempts - 1 {
 		if d = 2 * d; d >= c.BackoffMax {
 			break
 		}
@@ -164,7 +164,7 @@ func (c QueueConfig) backoff(tries int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
-// answer has entries committed about those deliveries among tokens that may be answered.
+// answer commits the entries of those deliveries among tokens that may be answered.
 func (q *Queue) answer(ctx context.Context, tokens []string, done bool, entries func(d *state.Draft, id uint64, of []*answer) []format.Entry) ([]*answer, error) {
 	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.usable()); err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func checkTokens(tokens []string) error {
 	return nil
 }
 
-// parse reads tokens. If one is none, nothing is done with the others either.
+// parse parses tokens. If one is invalid, it refuses all of them.
 func (q *Queue) parse(tokens []string) ([]*answer, error) {
 	answers := make([]*answer, len(tokens))
 	for i, s := range tokens {
@@ -224,8 +224,8 @@ func (q *Queue) parseOne(token string) (*answer, error) {
 	return &answer{deliveryToken: t}, err
 }
 
-// lookUnlessLast looks at the log if some delivery can't be answered as far as is known
-// here: perhaps it is not known here yet. What is refused after that is refused for good.
+// syncUnlessLast syncs unless the state has each delivery as its record's last: another broker
+// may have made it. A token that is refused after that is refused for good.
 func (q *Queue) syncUnlessLast(ctx context.Context, answers []*answer) error {
 	if q.allLast(answers) {
 		return nil
@@ -246,13 +246,13 @@ func (q *Queue) allLast(answers []*answer) bool {
 	}
 	return !slices.ContainsFunc(answers, func(a *answer) bool {
 		return a.queue != found.ID || int(a.partition) >= len(t.Partitions) || a.offset >= t.Partitions[a.partition].End ||
-			!found.IsLast(a.partition, a.offset, a.number)
+			!found.IsLast(a.partition, a.offset, a.attempt)
 	})
 }
 
-// answerable returns the answers that are about the last delivery of a record, in order,
-// and notes what is wrong with the others; nothing if the answer is that the work is done,
-// and that was said before.
+// answerable returns the answers to deliveries that are their record's last, sorted, and sets
+// the error of the others. An acknowledgement of what the same delivery has already marked as
+// done is neither returned nor an error.
 func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer, done bool) []*answer {
 	config := queueConfigOf(d.QueueConfig(id))
 	good := make([]*answer, 0, len(answers))
@@ -261,11 +261,11 @@ func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer, 
 		switch {
 		case a.queue != id:
 			a.err = elsewhere(a.deliveryToken, d.QueueExists(a.queue))
-		case d.IsLast(id, uint32(a.partition), a.offset, a.number):
+		case d.IsLast(id, uint32(a.partition), a.offset, a.attempt):
 			_, last, _ := d.RecordState(id, uint32(a.partition), a.offset)
-			a.attempt = int(a.number) - int(last.Redriven)
+			a.used = int(a.attempt) - int(last.Redriven)
 			good = append(good, a)
-		case done && (q.b.dispatchers.DoneBy(a.queue, a.delivery()) || d.DoneBy(id, uint32(a.partition), a.offset, a.number)): // it is said again
+		case done && (q.b.dispatchers.DoneBy(a.queue, a.delivery()) || d.DoneBy(id, uint32(a.partition), a.offset, a.attempt)): // acknowledged again
 		default:
 			a.err = leaseLost(a.deliveryToken, whyLost(d, id, a.deliveryToken))
 		}
@@ -275,7 +275,7 @@ func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer, 
 }
 
 func (t deliveryToken) delivery() leases.Delivery {
-	return leases.Delivery{Place: leases.Place{Partition: t.partition, Offset: t.offset}, Attempt: t.number}
+	return leases.Delivery{Place: leases.Place{Partition: t.partition, Offset: t.offset}, Attempt: t.attempt}
 }
 
 func whyLost(d *state.Draft, id uint64, t deliveryToken) string {
@@ -286,10 +286,10 @@ func whyLost(d *state.Draft, id uint64, t deliveryToken) string {
 		return "is of a record that is done"
 	case a.DeadLetter:
 		return "is of a dead letter"
-	case a.Redriven >= t.number:
+	case a.Redriven >= t.attempt:
 		return "is of a delivery before the record was redriven"
-	case a.Number > t.number:
-		return fmt.Sprintf("is of delivery %d, and delivery %d came later", t.number, a.Number)
+	case a.Number > t.attempt:
+		return fmt.Sprintf("is of delivery %d, and delivery %d came later", t.attempt, a.Number)
 	default:
 		return "is of a delivery that never happened"
 	}

@@ -10,32 +10,31 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// DeadMessage is a record that is parked: it is not handed out again unless it is
-// redriven.
+// DeadMessage is a dead letter: a record that is not handed out again unless it is redriven.
 type DeadMessage struct {
 	Record
-	// Attempts is how often it was handed out since it was redriven.
+	// Attempts is how often it was delivered since it was last redriven.
 	Attempts int
-	// Reason is why the last attempt came to nothing.
+	// Reason is why the last attempt failed.
 	Reason string
-	// Parked is when it was, by the store's clock.
+	// Parked is when it became a dead letter, by the store's clock.
 	Parked time.Time
 }
 
-// Place is where a record is.
+// Place is the partition and offset of a record.
 type Place struct {
 	Partition int32
 	Offset    Offset
 }
 
-// DeadOptions say which parked records are wanted.
+// DeadOptions are the options of [Queue.Dead].
 type DeadOptions struct {
-	// From is the first place that is wanted: the zero value is the beginning.
+	// From is the first place to return; the zero value is the beginning.
 	From Place
-	// Limit is their number at most; 0 means 100. Up to 1,000.
+	// Limit is the maximum number of records; 0 means 100. Up to 1,000.
 	Limit int
-	// MaxBytes is a bound of keys, values and headers together; 0 means 1 MiB. It is soft:
-	// one record is returned whatever its size.
+	// MaxBytes bounds keys, values and headers together; 0 means 1 MiB. The first record is
+	// returned whatever its size.
 	MaxBytes int64
 }
 
@@ -44,8 +43,8 @@ const (
 	deadMax     = 1000
 )
 
-// Dead returns parked records by partition and offset, and the place to go on from; more
-// is false if these are the last. A record that can't be read any more comes without its contents.
+// Dead returns dead letters by partition and offset, and the place of the next one; more is
+// false if these are the last. A record that can no longer be read comes without its contents.
 func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, next Place, more bool, err error) {
 	defer reads(&err)
 	def(&o.Limit, deadDefault)
@@ -56,44 +55,44 @@ func (q *Queue) Dead(ctx context.Context, o DeadOptions) (dead []DeadMessage, ne
 	if err := q.mustExist(ctx); err != nil {
 		return nil, Place{}, false, err
 	}
-	topic, parked := q.deadLetters(o.From, o.Limit+1)
-	if more = len(parked) > o.Limit; more {
-		next = Place{parked[o.Limit].Partition, parked[o.Limit].Offset}
-		parked = parked[:o.Limit]
+	topic, list := q.deadLetters(o.From, o.Limit+1)
+	if more = len(list) > o.Limit; more {
+		next = Place{list[o.Limit].Partition, list[o.Limit].Offset}
+		list = list[:o.Limit]
 	}
-	for i := 0; i < len(parked); {
-		n, err := q.readDead(ctx, topic, parked[i:i+runOf(parked[i:])], o.MaxBytes)
+	for i := 0; i < len(list); {
+		n, err := q.readDead(ctx, topic, list[i:i+runOf(list[i:])], o.MaxBytes)
 		if err != nil {
 			return nil, Place{}, false, err
 		}
 		for ; n > 0; n, i = n-1, i+1 {
-			if o.MaxBytes -= parked[i].bytes(); o.MaxBytes < 0 && i > 0 {
-				next = Place{parked[i].Partition, parked[i].Offset}
-				clear(parked[i:]) // what the page does not show may be large
-				return parked[:i], next, true, nil
+			if o.MaxBytes -= list[i].bytes(); o.MaxBytes < 0 && i > 0 {
+				next = Place{list[i].Partition, list[i].Offset}
+				clear(list[i:]) // so that the caller does not keep their contents in memory
+				return list[:i], next, true, nil
 			}
 		}
 	}
-	return parked, next, more, nil
+	return list, next, more, nil
 }
 
-// runOf returns how many records there are without a gap between them, from the first on.
-func runOf(parked []DeadMessage) int {
-	for i := 1; i < len(parked); i++ {
-		if parked[i].Partition != parked[0].Partition || parked[i].Offset != parked[i-1].Offset+1 {
+// runOf returns how many records from the first on have offsets without gaps.
+func runOf(list []DeadMessage) int {
+	for i := 1; i < len(list); i++ {
+		if list[i].Partition != list[0].Partition || list[i].Offset != list[i-1].Offset+1 {
 			return i
 		}
 	}
-	return len(parked)
+	return len(list)
 }
 
-// readParked reads the contents of parked records without a gap between them, of one at least, and
-// returns of how many. One that can't be read any more stays without.
+// readDead reads the contents of at least the first of the dead letters in a run, and returns
+// how many it has handled. A record that can no longer be read stays without contents.
 func (q *Queue) readDead(ctx context.Context, topic uint64, run []DeadMessage, bytes int64) (int, error) {
 	f, err := q.b.Fetch(ctx, q.topic, run[0].Partition, At(run[0].Offset),
 		FetchOptions{Limit: len(run), MaxBytes: max(1, bytes), TopicTag: q.b.TopicTag(topic)})
 	switch {
-	case CodeOf(err) == CodeTopicRecreated: // and the queue went with the one before
+	case CodeOf(err) == CodeTopicRecreated: // the queue was deleted with its topic
 		return 0, queueNotFound(q.topic, q.name)
 	case CodeOf(err) == CodeDataLost || CodeOf(err) == CodeOffsetOutOfRange:
 		return 1, nil
@@ -106,8 +105,8 @@ func (q *Queue) readDead(ctx context.Context, topic uint64, run []DeadMessage, b
 	return max(1, len(f.Records)), nil
 }
 
-// parked returns up to limit parked records from a place on, in order, without their contents, and the
-// id of their topic.
+// deadLetters returns up to limit dead letters from a place on, sorted, without their contents,
+// and the id of their topic.
 func (q *Queue) deadLetters(from Place, limit int) (topic uint64, list []DeadMessage) {
 	q.b.live.RLock()
 	defer q.b.live.RUnlock()
@@ -127,26 +126,26 @@ func (q *Queue) deadLetters(from Place, limit int) (topic uint64, list []DeadMes
 	return t.ID, list
 }
 
-// RedriveOptions say which parked records are handed out again.
+// RedriveOptions are the options of [Queue.Redrive].
 type RedriveOptions struct {
-	// Places are those that are meant, up to 1,000; none means all, up to Limit.
+	// Places are the dead letters to redrive, up to 1,000; an empty list means all, up to Limit.
 	Places []Place
-	// Limit is their number at most; 0 means 10,000, which is the most.
+	// Limit is the maximum number of records; 0 means 10,000. Up to 10,000.
 	Limit int
 }
 
 const redriveMax = 10_000
 
-// Redriven tells what a [Queue.Redrive] did.
+// Redriven is the result of [Queue.Redrive].
 type Redriven struct {
-	// Records is how many were parked, and are handed out again.
+	// Records is how many dead letters were redriven.
 	Records int
-	// Remaining is how many are parked now.
+	// Remaining is how many dead letters are left.
 	Remaining int64
 }
 
-// Redrive takes parked records back to work, with all the attempts that the queue allows. Where keys keep their order they go out when they can: others of their key
-// went past them when they were parked.
+// Redrive has dead letters handed out again, with all the attempts that the queue allows. In a
+// queue with [OrderKey], later records of their key may have gone out before them.
 func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err error) {
 	defer writes(&err)
 	def(&o.Limit, redriveMax)
@@ -180,7 +179,7 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err 
 	return Redriven{Records: redriven, Remaining: q.deadCount()}, nil
 }
 
-// parkedCount returns how many records are parked; 0 if the queue was deleted.
+// deadCount returns how many dead letters there are; 0 if the queue was deleted.
 func (q *Queue) deadCount() int64 {
 	q.b.live.RLock()
 	defer q.b.live.RUnlock()
@@ -191,7 +190,7 @@ func (q *Queue) deadCount() int64 {
 	return found.DeadLetterCount()
 }
 
-// toRedrive returns the records that are meant and parked, in order.
+// toRedrive returns the places of the dead letters that o selects, sorted.
 func (q *Queue) toRedrive(d *state.Draft, id uint64, o RedriveOptions) (list []leases.Place) {
 	if len(o.Places) == 0 {
 		for _, x := range d.DeadLetters(id, o.Limit) {

@@ -12,12 +12,12 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// reasonLeaseLost is why a record is parked whose last worker was not heard of again.
+// reasonLeaseLost is the reason of a dead letter whose last worker did not answer.
 const reasonLeaseLost = "its lease ran out"
 
-// Headers of the copy of a parked record in a dead-letter topic, which tell where it
-// comes from and why it is there. A record that was in one before has those of then as
-// well, before these.
+// Headers of the copy of a dead letter in a dead-letter topic, which tell where it comes from
+// and why it is there. They follow the record's own headers, which may have the same names if
+// the record is such a copy itself.
 const (
 	DeadTopicHeader     = "Seb-Dead-Topic"
 	DeadPartitionHeader = "Seb-Dead-Partition"
@@ -28,23 +28,23 @@ const (
 	DeadReasonHeader    = "Seb-Dead-Reason"
 )
 
-// copiesMax is how many records are copied at one time.
+// copiesMax is how many records are copied at a time.
 const copiesMax = 8
 
-// parking is a record whose last delivery came to nothing.
+// deadLettering is a record whose last attempt failed.
 type deadLettering struct {
 	topic, queue     string
 	topicID, queueID uint64
 	config           QueueConfig
 	last             leases.Delivery
-	tries            int
+	attempts         int
 	reason           string
-	// may refuses it on the state that the commit follows.
+	// may refuses the change on the state that the commit follows.
 	may func(*state.Draft) *Error
 }
 
-// park ends the deliveries of a record, and puts a copy of it into the dead-letter topic in
-// the same commit.
+// deadLetter makes a dead letter of a record, and appends a copy of it to the dead-letter topic
+// in the same commit.
 func (b *Broker) deadLetter(ctx context.Context, p deadLettering) error {
 	if p.config.DeadLetterTopic == "" {
 		return b.join(ctx, &request{change: p.entries})
@@ -56,8 +56,8 @@ func (b *Broker) deadLetter(ctx context.Context, p deadLettering) error {
 	return waits.wait(ctx)
 }
 
-// parkCopied has what parks a record wait for its commit, together with the copy. Few do so
-// at one time: a copy is in memory before it counts as waiting.
+// deadLetterCopied submits the change together with the copy. It runs copiesMax times at once at
+// most: until it is submitted, the memory of a copy is not reserved.
 func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*Pending, error) {
 	select {
 	case b.copies <- struct{}{}:
@@ -72,15 +72,15 @@ func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*Pendin
 	case err == nil:
 		r.appends = []*topicAppend{copied}
 	case e == nil || e.RetryAfter > 0 || e.Code == CodeCanceled || e.Code == CodeBrokerStopped:
-		return nil, err // another try may go better: a copy that is left out now is left out for ever
-	default: // such as a dead-letter topic that can't be created: the record stays where it is
+		return nil, err // a retry may succeed, and a copy that is left out now is never made
+	default: // such as a dead-letter topic that can't be created: the record becomes a dead letter without a copy
 		b.logger.Warn("could not copy a dead letter to the dead-letter topic", "topic", p.topic, "queue", p.queue,
 			"partition", p.last.Partition, "offset", p.last.Offset, "dead_letter_topic", p.config.DeadLetterTopic, "err", err)
 	}
 	return b.joinAsync(ctx, r)
 }
 
-// entries returns the entry that parks the record.
+// entries returns the entry that makes the record a dead letter.
 func (p deadLettering) entries(d *state.Draft) ([]format.Entry, *Error) {
 	if err := p.may(d); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (p deadLettering) entries(d *state.Draft) ([]format.Entry, *Error) {
 	}}, nil
 }
 
-// deadLetter returns the copy of a record, placed in the dead-letter topic.
+// copyOf returns the append of a copy of the record to the dead-letter topic.
 func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*topicAppend, error) {
 	f, err := b.Fetch(ctx, p.topic, p.last.Partition, At(Offset(p.last.Offset)), FetchOptions{Limit: 1, MaxBytes: 1, TopicTag: b.TopicTag(p.topicID)})
 	if err != nil {
@@ -104,8 +104,9 @@ func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*topicAppend, err
 		return nil, refused(CodeDataLost, "offset %d can't be read", p.last.Offset)
 	}
 	record := f.Records[0]
-	// What is added may pass a limit, so that whatever was let in has a copy. What has passed
-	// one is a copy itself, which ends a circle of dead-letter topics.
+	// The added headers may exceed a limit, so that every record that was accepted can be
+	// copied. A record that exceeds one already is a copy itself; refusing it ends a cycle of
+	// dead-letter topics.
 	if _, err := b.checkRecords(f.Records[:1]); err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*topicAppend, err
 		{DeadOffsetHeader, strconv.FormatInt(int64(record.Offset), 10)},
 		{DeadTimestampHeader, record.Timestamp.Format(time.RFC3339Nano)},
 		{DeadQueueHeader, p.queue},
-		{DeadAttemptsHeader, strconv.Itoa(p.tries)},
+		{DeadAttemptsHeader, strconv.Itoa(p.attempts)},
 		{DeadReasonHeader, strings.ToValidUTF8(p.reason, "\uFFFD")},
 	} {
 		headers = append(headers, Header{Name: h[0], Value: []byte(h[1])})

@@ -8,10 +8,10 @@ import (
 	"github.com/simple-event-broker/seb/internal/leases"
 )
 
-// Extend moves the end of leases to that long from now; 0 means as the queue has it. The
-// worker that is not done in time says so before its lease ends. Only the queue's owner can
-// do it: else it fails as [Queue.Receive] does. It is lost with that owner: the next one
-// gives every worker the queue's own lease.
+// Extend sets leases to end after the given time from now; 0 means the queue's lease. A worker
+// that needs more time calls it before its lease ends. Only the queue's owner can extend
+// leases: another broker fails as [Queue.Receive] does. A new owner does not know of
+// extensions: it gives every worker the queue's lease.
 func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...string) (until time.Time, err error) {
 	defer reads(&err)
 	if err := cmp.Or(q.check(), checkTokens(tokens), checkLease(lease), q.b.current(ctx)); err != nil {
@@ -27,11 +27,11 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	if err := q.syncUnlessLast(ctx, answers); err != nil {
 		return time.Time{}, err
 	}
-	if err := q.b.syncedState(ctx); err != nil { // nobody is told to have for long what may be another's soon
+	if err := q.b.syncedState(ctx); err != nil { // don't extend leases of a queue that may have a new owner
 		return time.Time{}, err
 	}
 	for {
-		d, err := q.dispatcher(ctx, 0) // which may be another one since it looked, or another broker's
+		d, err := q.dispatcher(ctx, 0) // the owner may have changed meanwhile
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -43,7 +43,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 		}
 		until, out := d.Extend(own, lease)
 		if out == nil {
-			continue // another broker's, or this one's again
+			continue // that dispatcher has ended
 		}
 		errs := make([]error, len(answers))
 		for i, a := range answers {

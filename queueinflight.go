@@ -2,13 +2,13 @@ package seb
 
 import "github.com/simple-event-broker/seb/internal/dispatch"
 
-// InFlight bounds how many messages of one queue a worker has at a time that are neither
-// answered, through whichever broker, nor out of their lease: see
-// [ReceiveOptions.InFlight]. It counts from zero when another broker takes the queue over, or
-// this one takes it back. One Receive at a time may use it.
+// InFlight bounds how many messages of one queue a worker has at a time. A message counts until
+// the worker has answered it, through any broker, or its lease has ended: see
+// [ReceiveOptions.InFlight]. The count restarts at zero when the queue changes its owner. One
+// Receive at a time may use it.
 type InFlight struct{ in dispatch.InFlight }
 
-// NewInFlight returns a bound of so many messages, 1 to 1,000.
+// NewInFlight returns a bound of most messages, 1 to 1,000.
 func NewInFlight(most int) (_ *InFlight, err error) {
 	defer reads(&err)
 	if most < 1 || most > receiveMax {

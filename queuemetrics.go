@@ -5,11 +5,11 @@ import (
 	"github.com/simple-event-broker/seb/metric"
 )
 
-// queuesShown bounds the series that queues make, as consumersShown does.
+// queuesShown bounds the number of series, as consumersShown does.
 const queuesShown = 1000
 
-// queueMetrics tell how the queues are, from the state as it is when it is asked: one
-// that is gone leaves nothing behind.
+// queueMetrics returns the metrics of queues from the current state: a deleted queue has no
+// series.
 func (b *Broker) queueMetrics() []metric.Family {
 	family := func(kind metric.Kind, name, help string) metric.Family {
 		return metric.Family{Name: name, Help: help, Kind: kind, Labels: []string{"topic", "queue"}}
@@ -40,8 +40,8 @@ func (b *Broker) queueMetrics() []metric.Family {
 	return []metric.Family{left, delayed, dead, oldest, leased, held, received, acknowledged}
 }
 
-// shownQueues describes the oldest queues. It looks at each by itself: with many queues, and many
-// delayed records, commits would wait for all of them.
+// shownQueues describes the oldest queues. It locks the state for each alone, so that commits
+// don't wait for all of them.
 func (b *Broker) shownQueues() (infos []QueueInfo) {
 	for _, id := range b.oldestQueues() {
 		if info, d, ok := b.describeByID(id); ok {

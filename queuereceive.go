@@ -8,39 +8,39 @@ import (
 	"github.com/simple-event-broker/seb/internal/dispatch"
 )
 
-// Message is a record that is handed to a worker.
+// Message is a record that a worker has received.
 type Message struct {
 	Record
-	// Token names this delivery: show it to [Queue.Ack], [Queue.Nack] and [Queue.Extend].
+	// Token identifies this delivery for [Queue.Ack], [Queue.Nack] and [Queue.Extend].
 	Token string
 	// Attempt counts the deliveries of the record since it was redriven, this one included.
 	Attempt int
-	// LeasedUntil is when the record goes to another worker unless it is done, put back or
-	// extended by then, by the clock of the broker that hands it out. A worker on another
-	// machine goes by the length of its lease.
+	// LeasedUntil is when the record may go to another worker, unless this one answers or
+	// extends its lease before. It is by the owner's clock: a worker on another machine should
+	// rely on the length of its lease.
 	LeasedUntil time.Time
 }
 
-// ReceiveOptions say what a worker wants.
+// ReceiveOptions are the options of [Queue.Receive].
 type ReceiveOptions struct {
-	// Max is the number of records at most; 0 means 1. Up to 1,000.
+	// Max is the maximum number of records; 0 means 1. Up to 1,000.
 	Max int
-	// Wait is how long to wait for the first one.
+	// Wait is how long to wait for the first record.
 	Wait time.Duration
-	// Lease is how long the worker has for them; 0 means as the queue has it.
+	// Lease is how long the worker has for the records; 0 means the queue's lease.
 	Lease time.Duration
-	// MaxBytes is a bound of keys, values and headers together; 0 means 1 MiB. It is soft:
-	// one record is returned whatever its size.
+	// MaxBytes bounds keys, values and headers together; 0 means 1 MiB. The first record is
+	// returned whatever its size.
 	MaxBytes int64
-	// Reserve, if there is one, is called before records are taken, and what it returned
-	// if none were: so a waiting receiver holds no memory. Its error ends Receive.
+	// Reserve, if set, is called before Receive takes records. If it takes none, it calls
+	// release, so that a waiting receiver holds no memory. An error of Reserve ends Receive.
 	Reserve func(context.Context) (release func(), err error)
-	// InFlight, if there is one, bounds what the worker has of this and earlier calls that
-	// is neither answered nor out of its lease: Receive waits until there is room in it.
+	// InFlight, if set, bounds how many messages of this and earlier calls the worker has:
+	// Receive waits until there is room in it.
 	InFlight *InFlight
 
-	// admit, if there is one, is called before Reserve. It returns how many of most records
-	// may be taken, and what is called if none were.
+	// admit, if set, is called before Reserve. It returns how many of most records may be
+	// taken. If none are taken, release is called.
 	admit func(ctx context.Context, most int) (n int, release func(), err error)
 }
 
@@ -49,8 +49,8 @@ const (
 	receiveBytes = 1 << 20
 	// ReceiveWaitMax is the longest that a [Queue.Receive] waits.
 	ReceiveWaitMax = time.Hour
-	// openingMax is how long a receiver waits, past its time, for records that are there and
-	// about to be handed out.
+	// openingMax is how long a receiver waits, past its deadline, for records that the
+	// dispatch limit is about to let out.
 	openingMax = 5 * time.Second
 )
 
@@ -75,12 +75,11 @@ func checkLease(lease time.Duration) error {
 	return nil
 }
 
-// Receive hands records to the caller, each leased for a time: none, and no error, if
-// opts.Wait has passed without one. What they point to is shared with the broker's cache:
-// it must not be changed.
+// Receive leases records to the caller. It returns no records and no error if none came within
+// opts.Wait. The records share memory with the broker's cache: the caller must not change it.
 //
-// One broker at a time hands out the records of a queue. If that is another one, Receive
-// fails with CodeQueueElsewhere, and [Error.Address] tells where it is.
+// One broker at a time owns a queue and hands out its records. If another broker owns it,
+// Receive fails with CodeQueueElsewhere, and [Error.Address] is that broker's address.
 func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) (_ []Message, err error) {
 	defer reads(&err)
 	if err := cmp.Or(opts.check(), q.check(), q.b.current(ctx)); err != nil {
@@ -105,8 +104,8 @@ type receiver struct {
 	q        *Queue
 	opts     ReceiveOptions
 	deadline time.Time
-	leaves   func() // the tail, which it waits at; nil before it does
-	over     bool   // its time has passed
+	leaves   func() // ends its wait at the tail; nil before it waits
+	over     bool   // its deadline has passed
 }
 
 func (r *receiver) leave() {
@@ -115,8 +114,8 @@ func (r *receiver) leave() {
 	}
 }
 
-// at receives from a dispatcher; nothing if that has ended, or the time has passed. Where the log
-// can't be read nothing is handed out: another broker may own the queue by now.
+// at receives from a dispatcher. It returns nothing if that has ended, or the deadline has
+// passed. While the log can't be read it takes nothing: another broker may own the queue by now.
 func (r *receiver) at(ctx context.Context, d *dispatch.Dispatcher) ([]Message, error) {
 	if err := r.q.b.syncedState(ctx); err != nil {
 		return nil, err
@@ -129,7 +128,7 @@ func (r *receiver) at(ctx context.Context, d *dispatch.Dispatcher) ([]Message, e
 		if err := r.wait(ctx, d, turn); err != nil || r.over {
 			d.GiveTurn(turn)
 			if r.leaves != nil {
-				d.Wake() // it may be the one that was told what comes due next
+				d.Wake() // this receiver may have been the one to wait for what comes due next
 			}
 			return nil, err
 		}
@@ -140,14 +139,14 @@ func (r *receiver) at(ctx context.Context, d *dispatch.Dispatcher) ([]Message, e
 	}
 }
 
-// take takes what is there. If that is nothing, it returns what will be closed when it is
-// the receiver's turn to look again; nil if the dispatcher has ended.
+// take takes records that may be handed out now. If there are none, it returns a channel that
+// is closed when it is the receiver's turn to try again; nil if the dispatcher has ended.
 func (r *receiver) take(ctx context.Context, d *dispatch.Dispatcher) (got []Message, turn chan struct{}, _ error) {
 	most := r.opts.Max
 	if r.opts.admit != nil {
 		n, release, err := r.opts.admit(ctx, most)
 		if err != nil {
-			d.Wake() // it may have been this one's turn
+			d.Wake() // it may have been this receiver's turn
 			return nil, nil, err
 		}
 		most = n
@@ -172,7 +171,7 @@ func (r *receiver) take(ctx context.Context, d *dispatch.Dispatcher) (got []Mess
 	return r.takeNow(ctx, d, most)
 }
 
-// takeNow takes what is there, at most so many records.
+// takeNow takes at most so many records, once admit and Reserve have let it.
 func (r *receiver) takeNow(ctx context.Context, d *dispatch.Dispatcher, most int) (_ []Message, turn chan struct{}, _ error) {
 	for {
 		got := d.Take(time.Now(), dispatch.Want{Max: r.opts.Max, Lease: r.opts.Lease, InFlight: r.opts.InFlight.inner(), Admitted: most})
@@ -193,8 +192,8 @@ func (r *receiver) takeNow(ctx context.Context, d *dispatch.Dispatcher, most int
 	}
 }
 
-// wait waits until it is the receiver's turn, or something comes due. Records that wait for
-// nothing but the log are there: for a short time it waits for them, also past its own.
+// wait waits until it is the receiver's turn, or something comes due. If the dispatch limit
+// alone keeps records back, it waits for them up to openingMax past its deadline.
 func (r *receiver) wait(ctx context.Context, d *dispatch.Dispatcher, turn chan struct{}) error {
 	now, deadline := time.Now(), r.deadline
 	var opened <-chan struct{}
@@ -219,7 +218,7 @@ func (r *receiver) wait(ctx context.Context, d *dispatch.Dispatcher, turn chan s
 	defer timer.Stop()
 	select {
 	case <-turn:
-		// Others that give up pass their turn on: that is no reason to go on when the time is over.
+		// Receivers that give up pass their turn on: that does not extend the deadline.
 		r.over = opened != nil && !time.Now().Before(deadline)
 	case <-opened:
 		d.GiveTurn(turn)
@@ -236,9 +235,9 @@ func (r *receiver) wait(ctx context.Context, d *dispatch.Dispatcher, turn chan s
 	return nil
 }
 
-// read reads the records of deliveries. Those that can't be read now, or not while half of
-// the lease is left, are not handed out, and are no attempt; those that never can be run out
-// of their lease.
+// read reads the records of deliveries. It returns to the dispatcher those that it can't read
+// now, or not while half of the lease is left: they are no attempt. Records that are lost stay
+// leased until their lease ends.
 func (r *receiver) read(ctx context.Context, d *dispatch.Dispatcher, got dispatch.Taken) ([]Message, error) {
 	messages := make([]Message, 0, len(got.Out))
 	left, enough := r.opts.MaxBytes, time.Until(got.Until)/2
@@ -255,22 +254,22 @@ func (r *receiver) read(ctx context.Context, d *dispatch.Dispatcher, got dispatc
 		if left -= record.bytes(); err != nil || full && len(messages) > 0 {
 			again := got.Out[i:]
 			if CodeOf(err) == CodeDataLost {
-				again = again[1:] // a lost record is left to its lease, so that its delivery fails as others do
+				again = again[1:] // its lease runs out, so that its delivery counts as failed
 			}
 			d.Return(again...)
 			if len(messages) == 0 {
 				return nil, err
 			}
-			break // the error, if it lasts, meets the next call
+			break // if the error lasts, the next call returns it
 		}
-		token := deliveryToken{cluster: r.q.b.clusterTag(), queue: d.Queue(), partition: x.Partition, offset: x.Offset, number: x.Attempt}
+		token := deliveryToken{cluster: r.q.b.clusterTag(), queue: d.Queue(), partition: x.Partition, offset: x.Offset, attempt: x.Attempt}
 		messages = append(messages, Message{Record: record, Token: token.String(), Attempt: d.Attempt(x), LeasedUntil: got.Until.UTC()})
 	}
 	d.Handed(len(messages))
 	return messages, nil
 }
 
-// readError returns the error of a dispatcher that read records: its own if ctx ended first.
+// readError returns the error of reading records: that of a canceled caller if ctx ended first.
 func readError(ctx context.Context, err error) error {
 	if err != nil && CodeOf(err) == "" && ctx.Err() != nil {
 		return canceled(ctx)
@@ -278,8 +277,8 @@ func readError(ctx context.Context, err error) error {
 	return err
 }
 
-// deleted tells whether a record can't be read since it, or its topic, was deleted meanwhile.
-// Of a topic the dispatcher learns as well, and whoever asks there then is told.
+// deleted tells whether a record can't be read because it, or its topic, was deleted. If it was
+// the topic, the dispatcher ends, and receivers get an error from there.
 func deleted(err error) bool {
 	code := CodeOf(err)
 	return code == CodeOffsetOutOfRange || code == CodeTopicNotFound || code == CodeTopicRecreated

@@ -2,9 +2,9 @@ package seb
 
 import "github.com/simple-event-broker/seb/internal/leases"
 
-// Return gives back messages of [Queue.Receive] that nobody got to see: who asked for
-// them is gone, say. The next receiver gets them, as the same attempts. It does nothing
-// about those that this broker does not know to be out: their leases run out.
+// Return gives back messages of [Queue.Receive] that did not reach their worker, as when its
+// connection is gone. The next receiver gets them, as the same attempts. Messages that this
+// broker has not leased stay as they are: their leases run out.
 func (q *Queue) Return(messages []Message) (err error) {
 	defer reads(&err)
 	tokens := make([]string, len(messages))

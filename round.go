@@ -7,20 +7,21 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// round is how a [Follower] goes round a consumer's partitions where they are too many for a
-// [Bookmark]. It keeps an offset only of those partitions that were read and not committed since; the
+// round has the offsets of a [Follower] of a consumer whose partitions are too many for a
+// [Bookmark]. It keeps offsets only of partitions that were read and not committed since; the
 // state has the others.
 type round struct {
 	consumer string
-	id       uint64 // of the consumer, which one created later under its name is not; 0 until inState finds it
+	id       uint64 // of the consumer, since its name may get to another one; 0 until inState finds it
 	ahead    map[int]int64
-	checked  bool // every partition was looked at once
+	checked  bool // every partition was checked once
 }
 
-// roundStep is how many partitions are looked at under one stay in the state's lock.
+// roundStep is how many partitions are checked each time that the state is locked.
 const roundStep = 1024
 
-// round returns a follower that goes round all partitions of a wide topic. It creates the consumer if need be.
+// round returns a follower of all partitions of a topic that has more than FollowPartitionsMax.
+// It creates the consumer if it does not exist.
 func (c *Consumer) round(ctx context.Context, topic uint64, partitions int) (*Follower, error) {
 	if _, err := c.describe(); CodeOf(err) == CodeConsumerNotFound {
 		if _, _, err := c.Create(ctx); err != nil {
@@ -38,8 +39,8 @@ func (c *Consumer) round(ctx context.Context, topic uint64, partitions int) (*Fo
 	return f, nil
 }
 
-// ready is [Follower.ready]. Once every partition was looked at it goes no further than to the
-// first that has records.
+// ready is [Follower.ready]. Once it has checked every partition, later calls stop at the first
+// that has records.
 func (r *round) ready(f *Follower) (int, error) {
 	found, count := -1, 1
 	for k := 0; k < count && (!r.checked || found < 0); k += roundStep {
@@ -55,8 +56,8 @@ func (r *round) ready(f *Follower) (int, error) {
 	return found, nil
 }
 
-// step looks at up to roundStep partitions, beginning k after the one whose turn it is. It returns the index of
-// the first that has records, -1 if none has, and how many partitions there are.
+// step checks up to roundStep partitions, from k after the one whose turn it is. It returns the
+// index of the first that has records, -1 if none has, and the number of partitions.
 func (r *round) step(f *Follower, k int) (found, count int, _ error) {
 	f.b.live.RLock()
 	defer f.b.live.RUnlock()
@@ -78,8 +79,8 @@ func (r *round) step(f *Follower, k int) (found, count int, _ error) {
 	return found, count, nil
 }
 
-// inState returns the topic and the consumer as the state, which is locked, has them. The
-// consumer must be the one that the first call found.
+// inState returns the topic and the consumer in the state, whose lock the caller holds. It
+// fails unless the consumer is the one that the first call found.
 func (r *round) inState(f *Follower) (*state.Topic, *state.Consumer, error) {
 	t := f.b.live.State.TopicByID(f.id)
 	if t == nil {
@@ -103,7 +104,8 @@ func (r *round) offset(c *state.Consumer, i int) int64 {
 	return at
 }
 
-// next returns the next offset to read in a partition; 0 if the consumer is gone, which the next call of ready tells.
+// next returns the next offset to read in a partition; 0 if the consumer was deleted: then the
+// next call of ready fails.
 func (r *round) next(f *Follower, i int) int64 {
 	f.b.live.RLock()
 	defer f.b.live.RUnlock()

@@ -14,13 +14,12 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// SessionKey tells a session from all others, and is the Ed25519 public key by which it
-// proves to be that one. A session is one start of a broker: [Open] makes its key pair, and
-// the private half never leaves the process. Zero stands for no session.
+// SessionKey identifies a session. It is the Ed25519 public key with which the session proves
+// its identity. A session is one start of a broker: [Open] makes its key pair, and the private
+// key never leaves the process. Zero stands for no session.
 //
-// The log tells which sessions are of its brokers, and which one owns a queue. So brokers
-// need no secret in common to believe each other, and a broker on a copy of the bucket is
-// not believed, whatever history the copy has.
+// The log says which sessions are of its brokers, and which one owns a queue. So brokers trust
+// each other without a shared secret, and do not trust a broker on a copy of the bucket.
 type SessionKey [32]byte
 
 // session is this start of the broker.
@@ -42,13 +41,13 @@ func (s *session) init() error {
 // Session returns the broker's session.
 func (b *Broker) Session() SessionKey { return SessionKey(b.session.public) }
 
-// SessionSigner returns what signs in the name of the broker's session: an adapter proves
-// with it to other brokers that it speaks for this one.
+// SessionSigner returns the signer of the broker's session. An adapter uses it to prove to other
+// brokers that it speaks for this one.
 func (b *Broker) SessionSigner() crypto.Signer { return b.session.private }
 
-// KnowsSession tells whether the log has named a session as one of its brokers. If it is not
-// known here the log is synced first, once a second at most for all callers together, so that
-// a stranger can't run up a bill.
+// KnowsSession tells whether the log has named a session as one of its brokers. If this broker
+// does not know the session, it syncs first, once a second at most for all callers together,
+// so that strangers can't cause more store requests.
 func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err error) {
 	defer reads(&err)
 	if b.knowsSession(k) {
@@ -69,9 +68,9 @@ func (b *Broker) knowsSession(k SessionKey) bool {
 	return b.live.State.KnowsSession(format.SessionKey(k))
 }
 
-// NameSession has the log name this broker's session, unless it has: other brokers believe
-// it from then on. A broker does so before it asks another one for the first time. The
-// commit goes on when the caller goes away.
+// NameSession names this broker's session in the log, unless the log has it: other brokers trust
+// it from then on. A broker does so before its first request to another one. The commit goes
+// on if the caller goes away.
 func (b *Broker) NameSession(ctx context.Context) (err error) {
 	defer writes(&err)
 	if b.knowsSession(b.Session()) {
@@ -100,8 +99,8 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 	}
 }
 
-// KnowOwner returns when this broker knows the owner of the queue with that epoch, or a later
-// one, or has synced the log since the call: all callers share a sync a second.
+// KnowOwner returns when this broker knows the queue's owner of that epoch or a later one, or has
+// synced since the call. All callers share one sync per second.
 func (q *Queue) KnowOwner(ctx context.Context, epoch uint64) (err error) {
 	defer reads(&err)
 	if _, o, err := q.ownedHere(); err == nil && o.epoch >= epoch {

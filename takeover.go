@@ -14,29 +14,28 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-const (
-	// An owner that is not heard of for so long is taken for lost by those who can't ask it.
-	ownerSilence = 30 * time.Second
-)
+// ownerSilence is how long an owner may write nothing to the log before brokers that can't ask
+// it take it for lost.
+const ownerSilence = 30 * time.Second
 
-// dispatcher returns the queue's dispatcher, to a caller that wants at most so many records. If another broker owns the queue that is
-// CodeQueueElsewhere; if none does, this one takes it over. A queue that is not known here may
-// be new: the log is read to its end before it is refused.
+// dispatcher returns the queue's dispatcher, to a caller that wants at most so many records. If
+// another broker owns the queue, it fails with CodeQueueElsewhere; if none does, this broker
+// takes the queue over. It syncs before it refuses a queue that this broker does not know.
 func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher, error) {
-	for looked := false; ; {
+	for synced := false; ; {
 		d, owner, err := q.ownedHere()
-		if code := CodeOf(err); !looked && (code == CodeTopicNotFound || code == CodeQueueNotFound) {
+		if code := CodeOf(err); !synced && (code == CodeTopicNotFound || code == CodeQueueNotFound) {
 			if err := q.b.syncNow(ctx, false); err != nil {
 				return nil, err
 			}
-			looked = true
+			synced = true
 			continue
 		}
 		if err != nil || d != nil {
 			return d, err
 		}
 		if q.b.shutdown.Load() {
-			return nil, errClosed() // what it hands out now would be left in doubt
+			return nil, errClosed() // the next owner could not tell whether the records were handed out
 		}
 		if err := q.b.mayTake(owner, false); err != nil {
 			return nil, err
@@ -47,7 +46,7 @@ func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher,
 	}
 }
 
-// owner is what the log says of who owns a queue.
+// owner is what the log says of a queue's owner.
 type owner struct {
 	queue   uint64
 	epoch   uint64
@@ -57,10 +56,9 @@ type owner struct {
 	seen    time.Time // by the store's clock
 }
 
-// mute tells whether b can't ask the owner: it has no address, or no session that could
-// prove to be the one which answers there, as those of older versions. Where the address
-// is that of b, b itself would answer, or nobody knows who: an earlier process of the same
-// had it, or the brokers share that of a load balancer.
+// mute tells whether b can't ask the owner: the owner has no address, or no session to prove its
+// identity, as in older versions. It can't ask at its own address either: the owner is an
+// earlier process of this broker, or both have the address of a load balancer.
 func (o owner) mute(b *Broker) bool {
 	return o.address == "" || o.session == format.SessionKey{} || o.session == b.session.public || o.address == b.opts.Address
 }
@@ -69,7 +67,7 @@ func ownerOf(q *state.Queue) owner {
 	return owner{q.ID, q.Epoch, q.Owned, q.Address, q.Session, time.UnixMicro(q.Seen)}
 }
 
-// ownedHere returns the dispatcher if this broker owns the queue, else who does.
+// ownedHere returns the queue's owner, and the dispatcher if that is this broker.
 func (q *Queue) ownedHere() (*dispatch.Dispatcher, owner, error) {
 	b := q.b
 	b.live.RLock()
@@ -84,23 +82,24 @@ func (q *Queue) ownedHere() (*dispatch.Dispatcher, owner, error) {
 	}
 	d := b.dispatchers.Of(found.ID)
 	if d != nil && (d.Epoch() != found.Epoch || !found.Owned) {
-		d = nil // the commit loop is about to drop it
+		d = nil // the commit loop is about to close it
 	}
 	return d, ownerOf(found), nil
 }
 
-// mayTake tells whether this broker may take a queue over, or says who has it. deaf
-// tells that the owner was asked, and did not answer.
+// mayTake returns nil if this broker may take a queue over, else an error that names the owner.
+// deaf tells that the owner was asked, and did not answer.
 //
-// An owner is its session, not its address. One that can't be asked, or where somebody else
-// or nobody answers, is taken for lost, as an earlier process of this broker is. But brokers that can't ask each other must not take a
-// queue from each other in turn: one that lost it waits until its owner has been silent for long.
+// An owner is its session, not its address. A broker takes an owner for lost if it can't ask it,
+// or if another session or none answers at its address. But brokers that can't ask each other
+// must not take a queue from each other in turn: a broker that lost it waits until the owner
+// has been silent for ownerSilence.
 func (b *Broker) mayTake(o owner, deaf bool) error {
 	if !o.owned {
 		return nil
 	}
 	mute := o.mute(b)
-	// One that can be asked need not show itself.
+	// The log need not hear of an owner that can be asked.
 	silent := max(b.log.StoreNow().Sub(o.seen), b.dispatchers.SilentFor(o.queue, o.seen)) > ownerSilence
 	if (deaf || mute) && (silent || !b.dispatchers.HasLost(o.queue)) {
 		return nil
@@ -119,8 +118,8 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 	return e
 }
 
-// TakeOver makes this broker the queue's owner in the place of the one with that epoch,
-// which was asked and did not answer.
+// TakeOver makes this broker the queue's owner in place of the owner of that epoch, which was
+// asked and did not answer.
 func (q *Queue) TakeOver(ctx context.Context, epoch uint64) (err error) {
 	defer reads(&err)
 	if err := q.check(); err != nil {
@@ -128,7 +127,7 @@ func (q *Queue) TakeOver(ctx context.Context, epoch uint64) (err error) {
 	}
 	d, o, err := q.ownedHere()
 	if err != nil || d != nil || o.epoch != epoch {
-		return err // it has another owner by now
+		return err // the queue has another owner by now
 	}
 	if err := q.b.mayTake(o, true); err != nil {
 		return err
@@ -136,8 +135,8 @@ func (q *Queue) TakeOver(ctx context.Context, epoch uint64) (err error) {
 	return q.takeOver(ctx, o, true, 0)
 }
 
-// Owner looks at the log and tells who hands out the queue's records: at what address, ""
-// if nobody does or it has none, and which of its owners that is.
+// Owner syncs and returns the address and the epoch of the queue's owner. The address is "" if
+// the queue has no owner or the owner has no address.
 func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, err error) {
 	defer reads(&err)
 	if err := cmp.Or(q.check(), q.b.syncNow(ctx, false)); err != nil {
@@ -150,11 +149,11 @@ func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, err er
 	return o.address, o.epoch, nil
 }
 
-// takeOver makes this broker the owner after the one that is known here, unless there is
-// another by now. That goes on when the caller goes away, or the store takes too long: an
-// owner that does not know that it is one would have to take over from itself, and leave its
-// whole window in doubt. deaf tells that the owner before was asked, and did not answer; most
-// is how many records are asked for.
+// takeOver makes this broker the owner after o, unless the queue has another owner by now. The
+// takeover goes on if the caller goes away or the store takes too long: a broker that does not
+// know that it is the owner would have to take over from itself, and all records below its
+// dispatch limit would be uncertain. deaf tells that o was asked, and did not answer; most is
+// how many records the caller wants.
 func (q *Queue) takeOver(ctx context.Context, o owner, deaf bool, most int) error {
 	taken := make(chan error, 1)
 	begun := q.b.takeovers.begin(&q.b.tasks, func() {
@@ -179,16 +178,16 @@ func (q *Queue) takeOver(ctx context.Context, o owner, deaf bool, most int) erro
 	}
 }
 
-// takeovers are those of queues by this broker that are under way.
+// takeovers has the takeovers by this broker that are under way.
 type takeovers struct {
-	flights singleflight.Group // one of a queue at a time
+	flights singleflight.Group // one per queue at a time
 	running sync.WaitGroup
 
 	mu   sync.Mutex
-	over bool // the broker shuts down: it takes over no more queues
+	over bool // the broker shuts down: no takeover may begin
 }
 
-// begin runs a takeover, unless the broker goes.
+// begin runs a takeover, unless the broker shuts down.
 func (x *takeovers) begin(tasks *sync.WaitGroup, takeover func()) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -203,7 +202,7 @@ func (x *takeovers) begin(tasks *sync.WaitGroup, takeover func()) bool {
 	return true
 }
 
-// end has no takeover begin, and waits for running ones until ctx ends.
+// end refuses new takeovers, and waits for running ones until ctx ends.
 func (x *takeovers) end(ctx context.Context, tasks *sync.WaitGroup) {
 	x.mu.Lock()
 	x.over = true
@@ -219,12 +218,12 @@ func (x *takeovers) end(ctx context.Context, tasks *sync.WaitGroup) {
 	}
 }
 
-// commitOwner has the log say that this broker is the next owner, which is asked for at most
-// so many records. The commit opens the queue's dispatcher.
+// commitOwner commits this broker as the next owner, for a caller that wants at most so many
+// records. The commit opens the queue's dispatcher.
 func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 	b := q.b
-	// Whoever found no dispatcher may have looked just before another's takeover was done, and
-	// seen this broker as the owner before itself.
+	// The caller may have found no dispatcher just before another caller's takeover was done:
+	// then this broker would take over from itself.
 	if d, now, err := q.ownedHere(); err != nil || d != nil || now.epoch != o.epoch {
 		return err
 	}
@@ -240,7 +239,7 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 		}
 		_, partitions, _ := d.TopicID(q.topic)
 		if epoch, _ := d.QueueEpoch(id); id != o.queue || epoch != o.epoch {
-			return nil, nil // somebody was faster
+			return nil, nil // another takeover was faster
 		}
 		return []format.Entry{
 			&format.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueDispatchLimits(id, topic, dispatch.FirstReach(most, partitions)), Address: b.opts.Address},
