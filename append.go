@@ -17,19 +17,19 @@ type Range struct {
 	Count     int
 }
 
-// Appended tells where an append's records stand.
+// Appended is the result of an append: the offsets of its records.
 type Appended struct {
 	Topic string
 	Count int
-	// Ranges ascend by partition, then by offset. A partition appears once,
-	// but for appends too large for one batch, whose records may lie apart.
+	// Ranges ascend by partition, then by offset. A partition appears once, unless
+	// the append is too large for one batch: then its records may not be adjacent.
 	Ranges []Range
-	// Replayed tells that nothing was appended: an earlier append had the same
-	// idempotency key, and this is its answer.
+	// Replayed tells that nothing was appended: this is the answer to an earlier append
+	// with the same idempotency key.
 	Replayed bool
 }
 
-// AppendOption changes how an append is done.
+// AppendOption is an option of an append.
 type AppendOption func(*appendOptions)
 
 type appendOptions struct {
@@ -62,40 +62,38 @@ func ToPartitions(ps []int32) AppendOption {
 	return func(o *appendOptions) { o.partitions = ps }
 }
 
-// IfOffset appends only if the next offset of the partition is end: else it fails
-// with CodeOffsetConflict, whose [Error.End] tells the real one. All records of the
-// append must go to one partition, named by an option or by their keys. An end
-// below 0 is refused: no partition has it.
+// IfOffset appends only if the next offset of the partition is end. Otherwise the append
+// fails with CodeOffsetConflict, and [Error.End] is the actual next offset. All records of
+// the append must go to one partition, chosen by an option or by their keys. A negative
+// end is refused.
 func IfOffset(end Offset) AppendOption {
 	return func(o *appendOptions) { o.ifOffset, o.conditional = int64(end), true }
 }
 
-// Delay has queues hand out the records no earlier than that long after they are committed.
-// Readers of the topic see them at once. At most 366 days.
+// Delay makes queues wait for d after the commit before they hand out the records.
+// Readers of the topic see them at once. d is at most 366 days.
 func Delay(d time.Duration) AppendOption {
 	return func(o *appendOptions) { o.delay = d }
 }
 
-// DeliverAt is [Delay] until a time by the store's clock. If that has passed, the records are
-// handed out at once.
+// DeliverAt is [Delay] until a time by the store's clock. After that time, queues hand out
+// the records at once.
 func DeliverAt(t time.Time) AppendOption {
 	return func(o *appendOptions) { o.due = t }
 }
 
-// Append appends records to topic, and returns where they stand once the store
-// has them: all of them, in one commit, or none. A record goes to the partition
-// that an option names, else to the one that its key chooses, else, with all
-// others of the append that have no key, to the next partition in turn.
+// Append appends records to topic, all in one commit, or none. It returns their offsets
+// once the store has them. A record goes to the partition that an option names, else to
+// the one that its key chooses. Records without a key go, all of an append together, to
+// the next partition in turn.
 //
-// The records and what they point to may be used again when Append has returned.
+// The caller may reuse the records and what they point to when Append has returned.
 //
-// An append without records is refused: there would be nothing for an option to be
-// about, and nothing to tell.
+// An append without records is refused.
 //
-// An error's [Outcome] tells whether the records may be in the log all the
-// same. If ctx ends, or [Options.AppendTimeout] passes, before the records are
-// part of a commit, they are withdrawn and the outcome is [NotCommitted]; later
-// it is [Unknown].
+// The [Outcome] of an error tells whether the records may be in the log. If ctx ends,
+// or [Options.AppendTimeout] passes, before the records are part of a commit, the broker
+// withdraws them and the outcome is [NotCommitted]; later it is [Unknown].
 func (b *Broker) Append(ctx context.Context, topic string, records []Record, opts ...AppendOption) (_ Appended, err error) {
 	defer writes(&err)
 	p, err := b.AppendAsync(ctx, topic, records, opts...)
@@ -113,7 +111,7 @@ type Pending struct {
 	joined bool // r is another caller's append with the same idempotency key
 
 	once sync.Once
-	left Outcome // once it has given up: Unknown, or none if nothing is committed
+	left Outcome // once it has given up: Unknown, or "" if nothing is committed
 }
 
 // pending returns what one caller of r waits for. It may give up once.
@@ -130,10 +128,10 @@ func (p *Pending) giveUp() Outcome {
 	return p.left
 }
 
-// AppendAsync is Append without the wait: it copies the records into the open
-// batch, so that they may be used again when it has returned. It blocks while
-// the broker is over its memory budget. Appends that one caller begins one after
-// the other are committed in that order.
+// AppendAsync is Append without the wait. It copies the records into the open
+// batch, so the caller may reuse them when it has returned. It blocks while the
+// broker is over its memory budget. Appends that one caller begins one after the
+// other are committed in that order.
 func (b *Broker) AppendAsync(ctx context.Context, topic string, records []Record, opts ...AppendOption) (_ *Pending, err error) {
 	defer writes(&err)
 	return b.appendAsync(ctx, topic, records, newAppendOptions(opts))
@@ -159,7 +157,7 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, records []Record
 		if b.replay(r, b.logTimeNow()) {
 			err := b.syncNow(ctx, false)
 			if err == nil && !b.hasTopic(a.id) {
-				return b.appendAsync(ctx, topic, records, o) // to the one that has the name now
+				return b.appendAsync(ctx, topic, records, o) // to the topic that has the name now
 			}
 			b.confirm(r, err)
 			close(r.done)
@@ -184,7 +182,7 @@ func (b *Broker) comes(r *request) {
 	r.began, r.boot, r.wall, r.done = time.Now(), b.opts.boot(), b.opts.wall().UnixMilli(), make(chan struct{})
 }
 
-// send has a request wait for its commit, unless it is settled already.
+// send queues a request for its commit, unless it is settled already.
 func (b *Broker) send(ctx context.Context, r *request) (*Pending, error) {
 	if r.settled {
 		close(r.done)
@@ -210,7 +208,7 @@ func (b *Broker) send(ctx context.Context, r *request) (*Pending, error) {
 	return p, nil
 }
 
-// join has a request committed that no caller retries: appends, a change, or both.
+// join commits a request that no caller retries: appends, a change, or both.
 func (b *Broker) join(ctx context.Context, r *request) error {
 	p, err := b.joinAsync(ctx, r)
 	if err != nil {
@@ -231,8 +229,8 @@ func (b *Broker) joinAsync(ctx context.Context, r *request) (*Pending, error) {
 // Done is closed when the outcome is known.
 func (p *Pending) Done() <-chan struct{} { return p.r.done }
 
-// Wait waits for the outcome; see [Broker.Append] for what it means when ctx
-// or the append's time ends first.
+// Wait waits for the outcome. [Broker.Append] says what happens when ctx or
+// [Options.AppendTimeout] ends first.
 func (p *Pending) Wait(ctx context.Context) (_ Appended, err error) {
 	defer writes(&err)
 	if err := p.wait(ctx); err != nil {
@@ -264,11 +262,12 @@ func (p *Pending) wait(ctx context.Context) error {
 	}
 }
 
-// settled is wait for who must know: if the outcome may be either, it waits until it is decided.
+// settled is wait for a caller that needs a certain outcome: if it is unknown, settled waits
+// until it is decided.
 func (p *Pending) settled(ctx context.Context) error {
 	err := p.wait(ctx)
 	if unknown(err) {
-		<-p.r.done // which comes at the latest when the broker ends
+		<-p.r.done // closed at the latest when the broker ends
 		err = p.r.err
 	}
 	return err
@@ -278,7 +277,7 @@ func (p *Pending) late() error {
 	e := &Error{
 		Code:       CodeStoreUnavailable,
 		Detail:     fmt.Sprintf("the store did not take the commit within %v", p.b.opts.AppendTimeout),
-		Hint:       "try again; the broker goes on by itself when the store is back",
+		Hint:       "try again; the broker recovers by itself when the store answers again",
 		Outcome:    p.giveUp(),
 		RetryAfter: time.Second,
 		Err:        p.b.lastStoreError(),
@@ -286,7 +285,7 @@ func (p *Pending) late() error {
 	switch {
 	case e.Outcome != Unknown || p.r.key != nil:
 	case p.r.change != nil:
-		e.Hint = "it may be done or still happen: find out before you send it again"
+		e.Hint = "the change may be in the log or still get there: check whether it is before you send it again"
 	default:
 		e.Hint = "the records may be in the log or still get there: read the end of the partition before you append them again"
 	}
@@ -301,7 +300,7 @@ func resultsOf(r *request) []Appended {
 	return results
 }
 
-// resultOf returns where a committed append's records stand.
+// resultOf returns the offsets of a committed append's records.
 func resultOf(x *topicAppend) Appended {
 	a := Appended{Topic: x.topic, Count: x.count, Ranges: make([]Range, 0, len(x.parts))}
 	for _, p := range x.parts {

@@ -178,7 +178,7 @@ func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]
 			if last == nil || lost(last) || errors.Is(err, objstore.ErrNotFound) {
 				last = err
 			}
-			b.logger.Warn("reading a batch", "object", objectKey(l.Object), "offset", l.Base, "err", err)
+			b.logger.Warn("could not read a batch", "object", objectKey(l.Object), "offset", l.Base, "err", err)
 			pause(ctx, try)
 			try++
 		}

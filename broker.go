@@ -240,7 +240,7 @@ func damageHint(err error) string {
 	case errors.Is(err, format.ErrForeign):
 		return "the bucket holds an object that is not of this log: find out who wrote it, and restore or remove it; seb touches nothing"
 	case errors.Is(err, objstore.ErrNotRegular):
-		return "no object can be what stands there: move it away, and put the object back if there was one; seb fsck names all that is damaged; then start again"
+		return "this is not a regular file, so it can't be an object: move it away, and put the object back if there was one; seb fsck names all damage; then start again"
 	case errors.Is(err, commitlog.ErrLoss), errors.Is(err, commitlog.ErrRolledBack):
 		return "objects of the log are gone: restore them (a bucket with versioning still has them) or restore the whole bucket to one point in time, then start again"
 	case errors.Is(err, commitlog.ErrFork):

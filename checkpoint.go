@@ -63,7 +63,7 @@ func (b *Broker) maybeCheckpoint(won format.Seq) {
 				b.logger.Error("a checkpoint can't be written", "slot", uint64(view.Seq()), "err", err, "hint", damageHint(err))
 				return
 			}
-			b.logger.Warn("writing a checkpoint", "slot", uint64(view.Seq()), "tries", tries+1, "err", err)
+			b.logger.Warn("could not write a checkpoint; trying again", "slot", uint64(view.Seq()), "attempt", tries+1, "err", err)
 			pause(b.life, tries)
 		}
 	})

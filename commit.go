@@ -188,8 +188,8 @@ func (c Commit) check(most int, o appendOptions) error {
 	case parts > most:
 		return limited(CodeRequestTooLarge, most, "the commit has %d parts; one may have %d", parts, most)
 	case o.partition >= 0 || o.partitions != nil || o.conditional:
-		e := refused(CodeInvalidRequest, "a commit has no option but an idempotency key")
-		e.Hint = "give the option to the append that it is about"
+		e := refused(CodeInvalidRequest, "the only option of a commit is an idempotency key")
+		e.Hint = "give the option to an append of the commit"
 		return e
 	}
 	return o.checkKey()
@@ -202,7 +202,7 @@ func (b *Broker) pieces(c Commit) (each []appendOptions, pieces []*topicAppend, 
 		o := newAppendOptions(a.Options)
 		if o.keyed {
 			e := refused(CodeInvalidRequest, "an append within a commit has no idempotency key of its own")
-			e.Hint = "give the key to the commit: it is for the whole"
+			e.Hint = "give the key to the commit"
 			return nil, nil, ofPart(name, e)
 		}
 		p, err := b.newTopicAppend(a.Topic, a.Records, o)

@@ -23,7 +23,7 @@ func (b *Broker) acks(c Commit) ([]queueAck, error) {
 	for i, p := range c.Acks {
 		a := queueAck{name: fmt.Sprintf("acks/%d", i), queue: b.Queue(p.Topic, p.Queue)}
 		if before, twice := first[*a.queue]; twice {
-			e := refused(CodeInvalidRequest, "the queue is that of %s", before)
+			e := refused(CodeInvalidRequest, "%s names the same queue", before)
 			e.Hint = "name each queue once, with all of its tokens"
 			return nil, e.of(a.name)
 		}

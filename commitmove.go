@@ -25,7 +25,7 @@ func (b *Broker) moves(c Commit) ([]consumerMove, error) {
 	for i, p := range c.Positions {
 		m := consumerMove{name: fmt.Sprintf("positions/%d", i), consumer: b.Consumer(p.Topic, p.Consumer), version: p.Version}
 		if before, twice := first[*m.consumer]; twice {
-			e := refused(CodeInvalidRequest, "the consumer is that of %s", before)
+			e := refused(CodeInvalidRequest, "%s names the same consumer", before)
 			e.Hint = "name each consumer once, with all of its offsets"
 			return nil, e.of(m.name)
 		}

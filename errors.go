@@ -20,8 +20,8 @@ const (
 	CodeTopicNotFound     Code = "topic_not_found"
 	CodeTopicExists       Code = "topic_exists"
 	CodePartitionNotFound Code = "partition_not_found"
-	// CodeTopicRecreated says that a bookmark is of a topic that is no more: it was
-	// deleted, and this one has its name, or it is of another bucket.
+	// CodeTopicRecreated says that a bookmark belongs to another topic: that topic was
+	// deleted and this one has its name, or it is in another bucket.
 	CodeTopicRecreated   Code = "topic_recreated"
 	CodeOffsetOutOfRange Code = "offset_out_of_range"
 	CodeOffsetConflict   Code = "offset_conflict"
@@ -34,12 +34,12 @@ const (
 	CodeTooManyQueues    Code = "too_many_queues"
 	// CodePushNotFound says that the queue's records are not pushed anywhere.
 	CodePushNotFound Code = "push_not_found"
-	// CodeLeaseLost says that a token is not of the last delivery of a record that is
-	// still to be done: another worker may have it.
+	// CodeLeaseLost says that a token does not belong to the last delivery of the record,
+	// or that the record is done: another worker may have it.
 	CodeLeaseLost Code = "lease_lost"
 	// CodeQueueElsewhere says that another broker hands out the records of the queue.
 	CodeQueueElsewhere Code = "queue_elsewhere"
-	// CodeTooManyDelayed says that no more records can be delayed for now.
+	// CodeTooManyDelayed says that the limit of delayed appends is reached.
 	CodeTooManyDelayed    Code = "too_many_delayed"
 	CodeRecordTooLarge    Code = "record_too_large"
 	CodeRequestTooLarge   Code = "request_too_large"
@@ -49,9 +49,9 @@ const (
 	// CodeIdempotencyKeyReused says that the key was used for other records.
 	CodeIdempotencyKeyReused Code = "idempotency_key_reused"
 
-	// CodeUnauthorized says that the caller showed no API key, or none that is good.
+	// CodeUnauthorized says that the caller sent no API key, or an invalid one.
 	CodeUnauthorized Code = "unauthorized"
-	// CodeForbidden says that the caller's API key is good, but not for this.
+	// CodeForbidden says that the caller's API key is valid, but does not allow this.
 	CodeForbidden   Code = "forbidden"
 	CodeKeyNotFound Code = "key_not_found"
 	CodeKeyExists   Code = "key_exists"
@@ -59,12 +59,12 @@ const (
 
 	CodeOverMemoryBudget Code = "over_memory_budget"
 	CodeOverStateBudget  Code = "over_state_budget"
-	// CodeIdempotencyKeysFull says that no more idempotency keys are remembered for now.
+	// CodeIdempotencyKeysFull says that the limit of remembered idempotency keys is reached.
 	CodeIdempotencyKeysFull Code = "idempotency_keys_full"
 
-	// CodeStoreUnavailable says that the store did not answer in time, or not usefully.
+	// CodeStoreUnavailable says that the store did not answer in time, or failed.
 	CodeStoreUnavailable Code = "store_unavailable"
-	// CodeStoreUnusable says that the store can't keep a log, whatever is tried.
+	// CodeStoreUnusable says that the store lacks what a log needs: a retry does not help.
 	CodeStoreUnusable Code = "store_unusable"
 	// CodeDataLost says that an object which the log refers to is missing or damaged.
 	CodeDataLost Code = "data_lost"
@@ -76,40 +76,39 @@ const (
 	CodeCanceled Code = "canceled"
 )
 
-// Outcome tells what became of a write that ended in an error.
+// Outcome tells whether a write that returned an error is in the log.
 type Outcome string
 
 const (
-	// NotCommitted means that it is not in the log and never will be.
+	// NotCommitted means that the write is not in the log and never will be.
 	NotCommitted Outcome = "not_committed"
-	// Unknown means that it may be in the log, or may still get there. Only a
-	// retry that the log itself can recognise is safe from duplicates.
+	// Unknown means that the write may be in the log, or may still get there. Only a
+	// retry that the log can recognise, see [IdempotencyKey], causes no duplicates.
 	Unknown Outcome = "unknown"
 )
 
-// Error is what every method of a [Broker] returns when it fails. Find it with
-// [errors.As].
+// Error is the error of every method of a [Broker]. Find it with [errors.As].
 type Error struct {
 	Code   Code
 	Detail string // one sentence: what was wrong
 	Hint   string // what to do next; may be empty
-	// Part names the part of a [Commit] that was refused, and with it the whole, as in
-	// "appends/0", "positions/2" or "acks/0/tokens/3"; "" on everything else.
+	// Part names the part for which a whole [Commit] was refused, such as
+	// "appends/0", "positions/2" or "acks/0/tokens/3"; "" on all other errors.
 	Part string
 
-	// Outcome is set on failed writes, "" on everything else.
+	// Outcome is set on the errors of writes, "" on all others.
 	Outcome Outcome
 	// RetryAfter is how long to wait before trying again; 0 where a retry
 	// can't help.
 	RetryAfter time.Duration
-	// Limit is the limit that was passed, in its own unit; 0 if none was.
+	// Limit is the limit that the request exceeds, in its own unit; 0 on other errors.
 	Limit int64
 	// Start and End bound the partition when Code is CodeOffsetOutOfRange; End
 	// alone when it is CodeOffsetConflict.
 	Start, End Offset
-	// Address is where the broker is that owns the queue, "" if it can't be asked, Session
-	// which one must answer there, and Epoch which of the queue's owners that is, when Code
-	// is CodeQueueElsewhere.
+	// Address, Session and Epoch are set when Code is CodeQueueElsewhere: the address of
+	// the broker that owns the queue, "" if it has none; the session that must answer
+	// there; and the epoch of its ownership.
 	Address string
 	Session SessionKey
 	Epoch   uint64
@@ -148,8 +147,8 @@ func CodeOf(err error) Code {
 	return ""
 }
 
-// OutcomeOf returns what became of a write that returned err: "" when err is
-// nil, and Unknown when err doesn't tell.
+// OutcomeOf returns the outcome of a write that returned err: "" when err is
+// nil, and Unknown when err has no outcome.
 func OutcomeOf(err error) Outcome {
 	if err == nil {
 		return ""
@@ -228,19 +227,19 @@ func ofPart(name string, err error) error {
 	return e.of(name)
 }
 
-// of returns a copy of e that says which part of a [Commit] it is of.
+// of returns a copy of e that names a part of a [Commit].
 func (e *Error) of(part string) *Error {
 	c := *e
 	c.Part = part
 	return &c
 }
 
-// refused returns the refusal of a request that is the caller's to change.
+// refused returns the refusal of a request that the caller has to change.
 func refused(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
 }
 
-// limited returns the refusal of a request that passes a limit.
+// limited returns the refusal of a request that exceeds a limit.
 func limited(code Code, limit int, format string, args ...any) *Error {
 	e := refused(code, format, args...)
 	e.Limit = int64(limit)
@@ -249,7 +248,7 @@ func limited(code Code, limit int, format string, args ...any) *Error {
 
 // canceled returns the error of a caller whose context ended.
 func canceled(ctx context.Context) *Error {
-	return &Error{Code: CodeCanceled, Detail: "the caller went away or its time was up", Err: ctx.Err()}
+	return &Error{Code: CodeCanceled, Detail: "the caller canceled the request, or its deadline passed", Err: ctx.Err()}
 }
 
 func errClosed() error {
@@ -266,8 +265,8 @@ func topicDeleted(name string) *Error {
 }
 
 func topicRecreated(name string) *Error {
-	e := refused(CodeTopicRecreated, "what was read before is of another topic of the name %q, which is no more", name)
-	e.Hint = "begin anew: nothing of what is here now has been read"
+	e := refused(CodeTopicRecreated, "topic %q is not the topic that was read before, which was deleted or is in another bucket", name)
+	e.Hint = "start over: no record of this topic has been read"
 	return e
 }
 
@@ -286,7 +285,7 @@ func outOfRange(topic string, partition int32, offset, start, end int64) *Error 
 	}
 	e := refused(CodeOffsetOutOfRange, "partition %d of topic %q %s: %d is outside", partition, topic, holds, offset)
 	e.Start, e.End = Offset(start), Offset(end)
-	e.Hint = "use earliest, latest, or an offset inside"
+	e.Hint = "use earliest, latest, or an offset in between"
 	return e
 }
 
@@ -294,7 +293,7 @@ func outOfRange(topic string, partition int32, offset, start, end int64) *Error 
 func offsetConflict(topic string, partition int32, end, insisted int64) *Error {
 	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, topic, end, insisted)
 	e.End = Offset(end)
-	e.Hint = "read what was appended before that offset, and decide anew"
+	e.Hint = "read what was appended before that offset, then decide again"
 	return e
 }
 
@@ -324,7 +323,7 @@ func elsewhere(t deliveryToken, exists bool) *Error {
 
 func keyReused() *Error {
 	e := refused(CodeIdempotencyKeyReused, "the idempotency key was used for another append to this topic, or another commit")
-	e.Hint = "use a new key for each append or commit, and the same one only to send the same again"
+	e.Hint = "use a new key for each append or commit, and the same key only to repeat the same request"
 	return e
 }
 
@@ -345,7 +344,7 @@ func errBookmark(s string) error {
 	}
 	return &Error{
 		Code:   CodeInvalidRequest,
-		Detail: fmt.Sprintf("%q is no place to go on from", s),
+		Detail: fmt.Sprintf("invalid bookmark %q", s),
 		Hint:   "use the text that came with the last record, such as 1f0c6a3e.7:41,0,12, unchanged",
 	}
 }
@@ -355,11 +354,11 @@ func unauthorized(detail, hint string) *Error {
 }
 
 func needsKey() *Error {
-	return unauthorized("an API key is needed", "send it as Authorization: Bearer KEY, or give it to seb as SEB_KEY; whoever runs this Seb creates one with `seb key create`")
+	return unauthorized("an API key is needed", "send it as Authorization: Bearer KEY, or give it to seb as SEB_KEY; an operator creates one with `seb key create`")
 }
 
 func malformedKey() *Error {
-	return unauthorized("that is no API key", "a key is seb_, a number, _ and 64 hex digits, as `seb key create` showed it")
+	return unauthorized("malformed API key", "a key is seb_, a number, _ and 64 hex digits, as `seb key create` showed it")
 }
 
 func expired(a Access) *Error { return expiredAt(a.caller().signed, a.Until) }

@@ -18,40 +18,40 @@ const (
 type FetchOptions struct {
 	// Limit is the number of records at most; 0 means 1,000.
 	Limit int
-	// MaxBytes is a bound of keys, values and headers together; 0 means 1 MiB.
-	// It is soft: one record is returned whatever its size.
+	// MaxBytes bounds keys, values and headers together; 0 means 1 MiB.
+	// A fetch returns at least one record, whatever its size.
 	MaxBytes int64
 	// Wait is how long to wait for the first record at the end of the partition.
 	Wait time.Duration
-	// TopicTag is that of the topic which is meant, as [Fetched] has it: when another
-	// one has the name, that is CodeTopicRecreated. "" means whichever has it.
+	// TopicTag is the tag of the expected topic, see [Fetched]. If the name belongs to
+	// another topic, the fetch returns CodeTopicRecreated. "" accepts any topic.
 	TopicTag string
-	// Reserve, if there is one, is called before records are read, with how many of them
-	// there are, within Limit, and how many bytes at most, within MaxBytes. What it
-	// returns instead bounds the read: no more than that.
+	// Reserve, unless it is nil, is called before records are read, with the number of
+	// records, within Limit, and an upper bound of their bytes, within MaxBytes. It returns
+	// the bounds of the read, which may be lower.
 	Reserve func(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error)
 }
 
 // Fetched is what a fetch found.
 type Fetched struct {
-	// TopicTag tells the topic that was read from one that is created later under
-	// its name, see [Broker.TopicTag]. Who keeps an offset should keep it too.
+	// TopicTag tells the topic from one that is created later under its name, see
+	// [Broker.TopicTag]. A reader that stores an offset should store it too.
 	TopicTag string
-	// Records are contiguous. What they point to is shared with the broker's
-	// cache: it must not be changed.
+	// Records are contiguous. They share memory with the broker's cache: don't
+	// change what they point to.
 	Records []Record
-	// Next is the offset to go on from.
+	// Next is the offset to continue from.
 	Next Offset
 	// Start and End bound the partition at the time of the answer.
 	Start, End Offset
 }
 
-// Fetch returns the records of a partition from a position on, as many as opts
-// allow and are there: none, and no error, at the end of the partition. Where they have
-// to come from the store there may be fewer, those that came within about a second of
-// the first: go on from [Fetched.Next] until it is [Fetched.End]. A position
-// outside of it is CodeOffsetOutOfRange. What was read before ctx ended or the
-// store failed is returned without an error.
+// Fetch returns the records of a partition from a position on, within the bounds of
+// opts. At the end of the partition it returns no records and no error. It may return
+// fewer records than there are, since it waits for the store for about a second after
+// the first: continue from [Fetched.Next] until it is [Fetched.End]. For a position
+// outside of the partition it returns CodeOffsetOutOfRange. If ctx ends or the store
+// fails after some records were read, it returns these without an error.
 func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (_ Fetched, err error) {
 	defer reads(&err)
 	def(&opts.Limit, fetchRecordsDefault)
@@ -74,8 +74,8 @@ func (b *Broker) fetch(ctx context.Context, topic string, partition int32, from 
 	return c.fetch(ctx, opts)
 }
 
-// recreated tells whether err is that a topic was deleted, when a new one of its
-// name has turned up in the same look at the log.
+// recreated tells whether err says that a topic was deleted although a topic of that name
+// exists: the same sync has found both.
 func (b *Broker) recreated(topic string, err error) bool {
 	if CodeOf(err) != CodeTopicNotFound {
 		return false
@@ -102,7 +102,7 @@ func (b *Broker) cursor(ctx context.Context, topic string, want string, partitio
 	if err := b.usable(); err != nil {
 		return nil, err
 	}
-	id, count, err := b.lookUpThe(ctx, topic, want)
+	id, count, err := b.findTagged(ctx, topic, want)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +128,8 @@ func (b *Broker) cursor(ctx context.Context, topic string, want string, partitio
 	return c, err
 }
 
-// between returns the offset that p means in a partition; that of a time is only
-// where to begin to look for it.
+// between returns the offset that p means in a partition; for a time it is where the
+// search begins.
 func (p Position) between(start, end int64) int64 {
 	switch p.kind {
 	case fromLatest:
@@ -194,14 +194,14 @@ func (c *cursor) fetch(ctx context.Context, opts FetchOptions) (Fetched, error) 
 		}
 		f, err := c.read(ctx, opts, start, end)
 		if c.floats && CodeOf(err) == CodeOffsetOutOfRange {
-			continue // the start has passed it since: await moves it up
+			continue // the start has moved past it: await moves it up
 		}
 		return f, err
 	}
 }
 
-// reserve tells the caller what the batches that were found come to, and finds those that
-// it has memory for.
+// reserve asks the caller for the memory of the batches that were found, and keeps those that
+// fit into it.
 func (c *cursor) reserve(ctx context.Context, opts *FetchOptions, start, end int64) (int64, int64, error) {
 	if opts.Reserve == nil || len(c.locations) == 0 {
 		return start, end, nil
@@ -244,12 +244,12 @@ func (c *cursor) read(ctx context.Context, opts FetchOptions, start, end int64) 
 	return f, err
 }
 
-// await finds the batches at the cursor. At the end of the partition it looks
-// whether that is still the end, and then waits for as long as it may.
+// await finds the batches at the cursor. At the end of the partition it syncs, and then
+// waits for new records within opts.Wait.
 func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64, err error) {
 	var (
 		timeout <-chan time.Time
-		looked  bool
+		synced  bool
 	)
 	for {
 		next := c.b.waiters.channel(c.key())
@@ -260,10 +260,10 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 		if n := len(c.locations); n > 0 {
 			last := c.locations[n-1]
 			// Up to the end, as far as is known here: is it still the end?
-			if atEnd := last.Base+last.Count == end; looked || !atEnd || c.b.fresh() {
+			if atEnd := last.Base+last.Count == end; synced || !atEnd || c.b.fresh() {
 				return start, end, nil
 			}
-			looked = true
+			synced = true
 			if err := c.b.syncIfOld(ctx); err != nil {
 				return 0, 0, err
 			}
@@ -274,8 +274,8 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 			continue
 		}
 		if c.offset < start || c.offset > end {
-			if c.offset > end && !looked {
-				looked = true
+			if c.offset > end && !synced {
+				synced = true
 				if err := c.b.syncNow(ctx, false); err != nil {
 					return 0, 0, err
 				}
@@ -283,8 +283,8 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 			}
 			return 0, 0, outOfRange(c.topic, c.partition, c.offset, start, end)
 		}
-		if !looked {
-			looked = true
+		if !synced {
+			synced = true
 			if !c.b.fresh() {
 				if err := c.b.syncIfOld(ctx); err != nil {
 					return 0, 0, err

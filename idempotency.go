@@ -275,8 +275,8 @@ func waitedTooLong() *Error {
 }
 
 func keysFull(limit int) *Error {
-	e := limited(CodeIdempotencyKeysFull, limit, "%d idempotency keys are remembered already, which is the most", limit)
-	e.Hint = "go on without a key, or wait: each is forgotten after 24 hours"
+	e := limited(CodeIdempotencyKeysFull, limit, "the log remembers %d idempotency keys, and no more are allowed", limit)
+	e.Hint = "send no key, or wait: each key is forgotten after 24 hours"
 	e.RetryAfter = keysFullRetry
 	return e
 }

@@ -5,31 +5,31 @@ import (
 	"iter"
 )
 
-// ListOptions say which part of a list is wanted. The zero value means all of it. Whoever wants
-// a page stops the iteration, and passes the last name as After to get the next page.
+// ListOptions select a part of a list. The zero value selects all of it. To get pages, a caller stops
+// the iteration, and passes the last name as After to get the next page.
 type ListOptions struct {
-	// After is a name: the list begins with the first one that follows it.
+	// After is a name: the list begins with the first name that follows it.
 	After string
-	// May tells which names the caller may see; nil means all. The others cost no memory.
+	// May tells which names the caller may see; nil means all. Names that it refuses cost no memory.
 	May func(name string) bool
-	// Reserve reserves the memory of an item for its turn; nil means [Broker.ReserveMore]. An adapter whose
-	// client reads an item during its turn reserves from a share: see [Broker.NewReservation].
+	// Reserve reserves the memory of a listed value for its turn; nil means [Broker.ReserveMore]. An adapter
+	// whose client reads the value during its turn reserves from a share: see [Broker.NewReservation].
 	Reserve func(ctx context.Context, bytes int64) (release func(), err error)
 }
 
 func (o ListOptions) may(name string) bool { return o.May == nil || o.May(name) }
 
-// listStep is how many items are looked up under one stay in the state's lock.
+// listStep is how many keys are read while the state is locked once.
 const listStep = 256
 
 type reserveFunc = func(ctx context.Context, bytes int64) (release func(), err error)
 
-// listing describes items T of the state, which are known by K. Its functions are called with the
+// listing describes values T of the state by their keys K. Its functions are called with the
 // state locked.
 type listing[K, T any] struct {
 	// next returns what follows a key, in order; nothing at the end.
 	next func(after K) []K
-	// bytes returns the memory that the description takes; ok is false if the item is gone.
+	// bytes returns the memory that the description takes; ok is false if the value is gone.
 	bytes    func(k K) (n int64, ok bool)
 	describe func(k K) T
 }
@@ -53,8 +53,8 @@ func (l listing[K, T]) keys(b *Broker, after K) iter.Seq[K] {
 	}
 }
 
-// list iterates over the items that follow a key and that may be seen, each as it is when its turn comes. The
-// memory of an item is reserved during its turn, by reserve unless that is nil.
+// list iterates over the values that follow a key and that the caller may see, each as it is when its turn
+// comes. It reserves the memory of a value during its turn, by reserve unless that is nil.
 func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K) bool, reserve reserveFunc) iter.Seq2[T, error] {
 	if reserve == nil {
 		reserve = b.ReserveMore
@@ -73,12 +73,12 @@ func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K)
 			if !may(k) {
 				continue
 			}
-			item, release, ok, err := l.item(ctx, b, k, reserve)
+			value, release, ok, err := l.value(ctx, b, k, reserve)
 			if err != nil {
 				yield(none, err)
 				return
 			}
-			more := !ok || yield(item, nil)
+			more := !ok || yield(value, nil)
 			release()
 			if !more {
 				return
@@ -87,43 +87,43 @@ func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K)
 	}
 }
 
-// item describes an item, with its memory reserved until release is called. ok is false if the item is gone.
-func (l listing[K, T]) item(ctx context.Context, b *Broker, k K, reserve reserveFunc) (item T, release func(), ok bool, _ error) {
+// value describes the value of a key, with its memory reserved until release is called. ok is false if it is gone.
+func (l listing[K, T]) value(ctx context.Context, b *Broker, k K, reserve reserveFunc) (value T, release func(), ok bool, _ error) {
 	b.live.RLock()
 	n, ok := l.bytes(k)
 	b.live.RUnlock()
 	for ok {
 		release, err := reserve(ctx, n)
 		if err != nil {
-			return item, nil, false, err
+			return value, nil, false, err
 		}
 		b.live.RLock()
 		now, still := l.bytes(k)
 		described := still && now <= n
 		if described {
-			item = l.describe(k)
+			value = l.describe(k)
 		}
 		b.live.RUnlock()
 		if described {
-			return item, release, true, nil
+			return value, release, true, nil
 		}
 		release()
 		n, ok = now, still // it has grown since
 	}
-	return item, func() {}, false, nil
+	return value, func() {}, false, nil
 }
 
-// names returns the names of items.
-func names[T any](items []T, name func(T) string) []string {
-	list := make([]string, len(items))
-	for i, x := range items {
+// names returns the names of values.
+func names[T any](values []T, name func(T) string) []string {
+	list := make([]string, len(values))
+	for i, x := range values {
 		list[i] = name(x)
 	}
 	return list
 }
 
 // PartitionCount returns how many partitions a topic has as far as this broker knows, 0 if
-// there is no such topic. An adapter reserves memory by it before it asks for what grows with partitions.
+// there is no such topic. An adapter uses it to reserve memory before a request whose answer grows with partitions.
 func (b *Broker) PartitionCount(topic string) int {
 	b.live.RLock()
 	defer b.live.RUnlock()
@@ -133,14 +133,14 @@ func (b *Broker) PartitionCount(topic string) int {
 	return 0
 }
 
-// Collect returns all items of a list, or the error that ends it.
+// Collect returns all values of a list, or the error that ends it.
 func Collect[T any](list iter.Seq2[T, error]) ([]T, error) {
-	var items []T
+	var values []T
 	for x, err := range list {
 		if err != nil {
 			return nil, err
 		}
-		items = append(items, x)
+		values = append(values, x)
 	}
-	return items, nil
+	return values, nil
 }

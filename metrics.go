@@ -121,7 +121,7 @@ func (b *Broker) stateMetrics() []metric.Family {
 func (b *Broker) memoryMetrics() []metric.Family {
 	used := metric.Family{Name: "seb_memory_share_used_bytes", Help: "Memory taken by what clients send or read: small requests, bodies of requests, and answers.",
 		Kind: metric.Gauge, Labels: []string{"share"}}
-	limit := metric.Family{Name: "seb_memory_share_limit_bytes", Help: "Memory that each of these may take; past it callers wait, then are pushed back.",
+	limit := metric.Family{Name: "seb_memory_share_limit_bytes", Help: "Memory that each share may take; past it requests wait, then are refused.",
 		Kind: metric.Gauge, Labels: []string{"share"}}
 	for s := range shareCount {
 		bytes, most := b.ShareBytes(s)
@@ -148,7 +148,7 @@ func (b *Broker) logMetrics() []metric.Family {
 	stats := b.log.Stats()
 	return []metric.Family{
 		gauge("seb_applied_slot", "Last slot of the log that this broker has applied.", applied),
-		metric.One(metric.Gauge, "seb_follow_age_seconds", "Time since this broker last saw the end of the log.", b.tail.age().Seconds()),
+		metric.One(metric.Gauge, "seb_follow_age_seconds", "Time since this broker last synced with the log.", b.tail.age().Seconds()),
 		gauge("seb_follow_lag_slots", "Slots that are known to exist and not applied yet.", b.log.Lag()),
 		counter("seb_lost_races_total", "Slots that another broker won.", stats.LostRaces.Load()),
 		counter("seb_unknown_creates_total", "Creates of commits whose outcome the store did not tell.", stats.UnknownCreates.Load()),

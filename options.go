@@ -13,32 +13,32 @@ import (
 
 // Options configure a [Broker]. The zero value of every field means its default.
 type Options struct {
-	// Batching decides when the records that wait are committed. Default:
+	// Batching decides when waiting records are committed. Default:
 	// Timed(10ms, 4 MiB).
 	Batching Batching
 	// AppendTimeout bounds how long an append waits for its commit. Default 30 s.
 	AppendTimeout time.Duration
 	// CheckpointCommits is the number of commits between two checkpoints, 1
-	// to 1,024. Default 1,000. There are more between checkpoints of over 1 MiB if
-	// these would otherwise take more than an eighth of the time.
+	// to 1,024. Default 1,000. The broker writes checkpoints of over 1 MiB less often
+	// if they would take more than an eighth of the time.
 	CheckpointCommits int
 	// NoAutoCreate makes appends to unknown topics fail instead of creating them.
 	NoAutoCreate bool
-	// StaleMax is how old the broker's last look at the log may be when it
+	// StaleMax is how old the broker's last sync with the log may be when it
 	// answers where the log ends, or hands out a queue's records. Default 1 s.
 	StaleMax time.Duration
 
 	// Memory bounds the buffers of requests, open batches and the cache
 	// together, in bytes. Default 128 MiB, at least 8 MiB.
 	Memory int64
-	// StateMemory bounds what the broker knows about the log, in bytes. What would grow it
-	// further is refused. The last sixteenth is a reserve: appends and new topics are
-	// refused before consumers are, those before answers of workers, and these before API
-	// keys. Default 256 MiB.
+	// StateMemory bounds what the broker knows about the log, in bytes. The broker refuses
+	// requests that would exceed it. The last sixteenth is a reserve: it refuses appends and
+	// new topics first, then consumers, then answers of workers, and API keys last.
+	// Default 256 MiB.
 	StateMemory int64
-	// CacheDir holds a cache of what was read from the store. It may be
-	// deleted at any time. It has to belong to the user that runs this process,
-	// and nobody else may write to it, or Open fails. Default "": none.
+	// CacheDir holds a cache of what the broker read from the store. It may be
+	// deleted at any time. Open fails unless it belongs to the user that runs this
+	// process, and no other user may write to it. Default "": no disk cache.
 	CacheDir string
 	// CacheBytes bounds CacheDir. Default 1 GiB.
 	CacheBytes int64
@@ -49,7 +49,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Address is where other brokers reach this one, as a URL such as http://10.0.0.5:8080:
-	// they pass on to it what only the owner of a queue can answer. Default "": they can't.
+	// they forward requests to it that only the owner of a queue can answer. Default "": they can't.
 	Address string
 
 	// PushNetworks are networks that records may be pushed to although their addresses are

@@ -68,7 +68,7 @@ func (b *Broker) probeOnce(ctx context.Context) (err error) {
 		}
 	}
 	if winners > 1 {
-		return noConditions(errBroken, "%d of %d racing creates of one object were told that they won", winners, probeRacers)
+		return noConditions(errBroken, "%d of %d racing creates of one object got the answer that they won", winners, probeRacers)
 	}
 	o, held, err := b.readProbe(ctx, key, func(body []byte) bool {
 		if len(body) != 1 || int(body[0]) >= probeRacers {
@@ -81,7 +81,7 @@ func (b *Broker) probeOnce(ctx context.Context) (err error) {
 	case err != nil:
 		return err
 	case !held && winners == 0: // or who won was told so by an answer that went astray
-		return noConditions(nil, "none of %d racing creates of one object was told that it won", probeRacers)
+		return noConditions(nil, "none of %d racing creates of one object got the answer that it won", probeRacers)
 	case !held:
 		return noConditions(nil, "the object does not hold what the winner of racing creates wrote")
 	case o.Time.IsZero():
@@ -134,7 +134,7 @@ func (r *racer) run(ctx context.Context, store objstore.Store, key string, body 
 func noConditions(cause error, format string, args ...any) error {
 	return &Error{
 		Code:   CodeStoreUnusable,
-		Detail: "the store does not keep the promises that the log stands on: " + fmt.Sprintf(format, args...),
+		Detail: "the store does not keep the promises that the log relies on: " + fmt.Sprintf(format, args...),
 		Hint:   "use a store with conditional writes (If-None-Match: *); seb doctor tells what a store can do",
 		Err:    cause,
 	}

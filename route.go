@@ -86,7 +86,7 @@ func (o appendOptions) check(records int, now time.Time) error {
 	switch {
 	case records == 0:
 		e := refused(CodeInvalidRequest, "the append has no records")
-		e.Hint = "append one or more, or nothing"
+		e.Hint = "append at least one record"
 		return e
 	case o.conditional && o.ifOffset < 0:
 		return refused(CodeInvalidRequest, "no partition has the next offset %d", o.ifOffset)
@@ -104,7 +104,7 @@ func (o appendOptions) check(records int, now time.Time) error {
 func (o appendOptions) checkNew(topic string) error {
 	if checkPartitions(topic, o, 1) != nil {
 		e := refused(CodePartitionNotFound, "there is no topic %q, and an append would create it with partition 0 alone", topic)
-		e.Hint = "create it with as many partitions as are needed, or append to no other than 0"
+		e.Hint = "create the topic with more partitions, or append to partition 0"
 		return e
 	}
 	if o.ifOffset > 0 {
@@ -138,9 +138,9 @@ func (b *Broker) delayRoom() error {
 	if n < b.opts.Limits.Delayed {
 		return nil
 	}
-	e := limited(CodeTooManyDelayed, b.opts.Limits.Delayed, "%d appends wait for their time already", n)
+	e := limited(CodeTooManyDelayed, b.opts.Limits.Delayed, "%d delayed appends are not due yet, and no more are allowed", n)
 	e.RetryAfter = time.Minute
-	e.Hint = "append it when it is due, or raise the limit (--delayed-max)"
+	e.Hint = "append the records when they are due, or raise the limit (--delayed-max)"
 	return e
 }
 
@@ -151,7 +151,7 @@ func (b *Broker) checkCondition(ctx context.Context, r *request, a *topicAppend)
 	p := a.partition(0)
 	for i := range a.records {
 		if a.partition(i) != p {
-			return refused(CodeInvalidRequest, "the records go to several partitions, of which each has an end of its own")
+			return refused(CodeInvalidRequest, "a condition on the offset needs all records in one partition")
 		}
 	}
 	end := func() int64 {

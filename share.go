@@ -316,7 +316,7 @@ func (b *budget) takeBackFor(waiter *Reservation) {
 			if unfair {
 				s.confine(v.holder)
 			}
-			v.ended = overMemory(fmt.Sprintf("the memory for %s is full, %d of %d bytes, and others wait for what the request holds", s.name.what(), s.used, s.limit), s.limit)
+			v.ended = overMemory(fmt.Sprintf("the memory for %s is full, %d of %d bytes, and other requests wait for the memory of this one", s.name.what(), s.used, s.limit), s.limit)
 			s.leaving += v.held
 			delete(s.holding, v)
 			if v.wants > 0 {
@@ -352,7 +352,7 @@ func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
 
 // what says for what a share is.
 func (s Share) what() string {
-	return [...]string{"small requests", "requests that come", "answers that are read"}[s]
+	return [...]string{"small requests", "large requests", "large answers"}[s]
 }
 
 func (s *share) refusal(n int64) error {

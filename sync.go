@@ -9,28 +9,28 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// How often a broker syncs for other brokers' commits while readers wait: often
-// while they come, and less and less so when they don't.
+// A broker syncs while readers wait: often while other brokers commit, and less and
+// less often while they don't.
 const (
 	followIntervalMin = 250 * time.Millisecond
 	followIntervalMax = 10 * time.Second
 )
 
 // tail keeps what the broker knows of the end of the log: when it was last
-// proven, who wants it proven anew, and how often to look while readers wait.
+// proven, which callers wait for a sync, and how often to sync while readers wait.
 type tail struct {
 	wake chan struct{} // of the commit loop
 
 	mu       sync.Mutex
 	syncs    []*syncRequest
 	waiting  int           // readers at the end of the log
-	leftAt   time.Time     // when the last of them did
+	leftAt   time.Time     // when the last of them left
 	provenAt time.Time     // last proof: a covered 404, or a commit of our own
 	triedAt  time.Time     // last attempt
 	interval time.Duration // between syncs while readers wait
 }
 
-// look is one caller's wish to have the end of the log read after it asked.
+// syncRequest is one caller's request to read the log to its end as it is after the request.
 type syncRequest struct {
 	relist bool
 	done   chan error // has room for the answer
@@ -48,9 +48,9 @@ func (t *tail) wakeLoop() {
 	}
 }
 
-func (t *tail) ask(l *syncRequest) {
+func (t *tail) ask(r *syncRequest) {
 	t.mu.Lock()
-	t.syncs = append(t.syncs, l)
+	t.syncs = append(t.syncs, r)
 	t.mu.Unlock()
 	t.wakeLoop()
 }
@@ -58,14 +58,14 @@ func (t *tail) ask(l *syncRequest) {
 func (t *tail) takeSyncs() []*syncRequest {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ls := t.syncs
+	taken := t.syncs
 	t.syncs = nil
-	return ls
+	return taken
 }
 
 // wait counts a reader at the end of the log until the returned function is called.
-// The first for some time begins the intervals anew: that nothing came while nobody
-// waited says nothing. Who waits again and again is not made out to be new.
+// After a pause without readers the interval starts at its minimum again: it only grew
+// because nobody waited. A reader that waits repeatedly does not reset it.
 func (t *tail) wait() (leave func()) {
 	t.mu.Lock()
 	if t.waiting == 0 && time.Since(t.leftAt) > followIntervalMax {
@@ -82,17 +82,17 @@ func (t *tail) wait() (leave func()) {
 	}
 }
 
-// nextPoll returns how long until the next look that nobody asked for: for the
-// readers that wait, or because the store is failing, so that a broker without
-// requests learns when it is back. ok is false when there is no need for one.
+// nextPoll returns how long to wait until the next sync that no caller requested: for
+// waiting readers, or because the store fails, so that a broker without requests learns
+// when it is back. ok is false when no sync is needed.
 func (t *tail) nextPoll(now time.Time, failing bool) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return max(0, t.interval-now.Sub(t.triedAt)), t.waiting > 0 || failing
 }
 
-// looked notes a proof of the end by a look that began then; foreign tells
-// whether commits of other brokers were found on the way.
+// synced notes a proof of the end by a sync that began then; foreign tells whether it
+// found commits of other brokers.
 func (t *tail) synced(begun time.Time, foreign bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,7 +133,7 @@ func (t *tail) age() time.Duration {
 	return time.Since(t.provenAt)
 }
 
-// provenAfter tells whether the end of the log was proven by what began after then.
+// provenAfter tells whether a sync or commit that began after then has proven the end of the log.
 func (t *tail) provenAfter(then time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,22 +142,22 @@ func (t *tail) provenAfter(then time.Time) bool {
 
 const syncTimeout = 10 * time.Second
 
-// lookNow has the log followed to its end as it is after the call. With relist,
-// the lease on the past is renewed before that, whatever its age.
+// syncNow reads the log to its end as it is after the call. With relist, it first
+// renews the lease on the past, whatever its age.
 func (b *Broker) syncNow(ctx context.Context, relist bool) error {
 	if err := b.usable(); err != nil {
 		return err
 	}
-	l := &syncRequest{relist: relist, done: make(chan error, 1)}
-	b.tail.ask(l)
+	r := &syncRequest{relist: relist, done: make(chan error, 1)}
+	b.tail.ask(r)
 	timer := time.NewTimer(syncTimeout)
 	defer timer.Stop()
 	select {
-	case err := <-l.done:
+	case err := <-r.done:
 		return err
 	case <-b.loopDone:
 		select {
-		case err := <-l.done:
+		case err := <-r.done:
 			return err
 		default:
 			return errClosed()
@@ -169,14 +169,14 @@ func (b *Broker) syncNow(ctx context.Context, relist bool) error {
 	}
 }
 
-// fresh tells whether the last look is recent enough to answer where the log ends.
+// fresh tells whether the last sync is recent enough to answer where the log ends.
 func (b *Broker) fresh() bool { return b.tail.age() <= b.opts.StaleMax }
 
-// freshen syncs unless the last look is recent enough. While the store fails
-// the broker goes on with what it knows, which is true, only not new.
+// syncIfOld syncs unless the last sync is recent enough. While the store fails the
+// broker goes on with what it knows, which is true but may be old.
 func (b *Broker) syncIfOld(ctx context.Context) error { return b.syncIfOlder(ctx, b.opts.StaleMax) }
 
-// freshenTo is freshen for who can do with a look that is as old as ageMax.
+// syncIfOlder is syncIfOld with another bound than StaleMax.
 func (b *Broker) syncIfOlder(ctx context.Context, ageMax time.Duration) error {
 	if b.tail.age() <= ageMax || b.storeFails() {
 		return nil
@@ -188,8 +188,8 @@ func (b *Broker) syncIfOlder(ctx context.Context, ageMax time.Duration) error {
 	return err
 }
 
-// confirmed syncs unless the last look is recent enough, for who acts on what the broker
-// knows, and does not merely tell it: while the store fails that is CodeStoreUnavailable.
+// syncedState is syncIfOld for callers that act on the state and don't merely report it: while
+// the store fails it returns CodeStoreUnavailable.
 func (b *Broker) syncedState(ctx context.Context) error {
 	if err := b.usable(); err != nil || b.fresh() {
 		return err
@@ -206,8 +206,8 @@ type waiters struct {
 
 func (w *waiters) init() { w.m = map[partitionKey]chan struct{}{} }
 
-// channel returns what is closed by the next commit to the partition. Take it
-// before looking at the state.
+// channel returns a channel that the next commit to the partition closes. Take it before
+// reading the state.
 func (w *waiters) channel(k partitionKey) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -245,8 +245,8 @@ func (w *waiters) applying([]format.Entry, logTime) {}
 
 // applied implements observer.
 func (w *waiters) applied(_ *state.State, entries []format.Entry, _ logTime) {
-	for _, it := range entries {
-		switch x := it.(type) {
+	for _, entry := range entries {
+		switch x := entry.(type) {
 		case *format.Batch:
 			w.notify(partitionKey{x.Topic, int32(x.Partition)})
 			w.notify(partitionKey{x.Topic, AllPartitions})

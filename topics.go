@@ -15,8 +15,7 @@ import (
 
 // Topic is a topic as it is at one moment.
 type Topic struct {
-	// ID is never used again, also not for a topic created later under the
-	// same name.
+	// ID is never used again, not even for a later topic of the same name.
 	ID         uint64
 	Name       string
 	Created    time.Time
@@ -24,8 +23,8 @@ type Topic struct {
 	Partitions []Partition
 }
 
-// TopicConfig says how long records are kept. It is stored and shown; nothing is
-// deleted by it yet. Zero means no limit.
+// TopicConfig says how long records are kept. It is stored and shown; the broker
+// does not delete records by it yet. Zero means no limit.
 type TopicConfig struct {
 	// Retention is the age after which records may go; whole milliseconds count.
 	Retention time.Duration
@@ -43,14 +42,14 @@ func (c TopicConfig) kept() string {
 		limits = append(limits, fmt.Sprintf("a retention of %d bytes", c.RetentionBytes))
 	}
 	if len(limits) == 0 {
-		return "no limit of retention"
+		return "no retention limit"
 	}
 	return strings.Join(limits, " and ")
 }
 
 func (c TopicConfig) check() error {
 	if c.Retention < 0 || c.RetentionBytes < 0 || c.Retention%time.Millisecond != 0 {
-		e := refused(CodeInvalidRequest, "a retention of %v and %d bytes is none", c.Retention, c.RetentionBytes)
+		e := refused(CodeInvalidRequest, "invalid retention: %v, %d bytes", c.Retention, c.RetentionBytes)
 		e.Hint = "give whole milliseconds, such as 168h, and bytes, or 0 for no limit"
 		return e
 	}
@@ -70,28 +69,28 @@ func configOf(c format.TopicConfig) TopicConfig {
 // Partition is one ordered log of a topic's records.
 type Partition struct {
 	Partition int32
-	// Start is the first offset it holds, End the next one to be given.
+	// Start is the first offset that the partition holds, End the next one to be assigned.
 	Start, End Offset
-	// Bytes is what its batches take in the store.
+	// Bytes is the size of its batches in the store.
 	Bytes int64
-	// LastTimestamp is the largest of its last batch; zero if there was none.
+	// LastTimestamp is the largest timestamp of its last batch; zero if it never had one.
 	LastTimestamp time.Time
 }
 
 // PartitionBytes is the memory that a [Partition] takes.
 const PartitionBytes = int64(unsafe.Sizeof(Partition{}))
 
-// TopicOptions say how a topic is to be created.
+// TopicOptions are the options of a new topic.
 type TopicOptions struct {
-	// Partitions is their number; 0 means 1.
+	// Partitions is the number of partitions; 0 means 1.
 	Partitions int32
 	Config     TopicConfig
 }
 
-// TopicUpdate says what is to change about a topic; a nil field stays as it is.
+// TopicUpdate says what to change about a topic; nil leaves a value as it is.
 type TopicUpdate struct {
-	// Partitions is their number from now on, which can't fall. Records with
-	// keys that come later may go to other partitions than those before.
+	// Partitions is the new number of partitions, which can't be lower than the old
+	// one. Later records may go to other partitions than earlier ones with the same key.
 	Partitions     *int32
 	Retention      *time.Duration // see TopicConfig
 	RetentionBytes *int64
@@ -112,7 +111,7 @@ const (
 	namesHint         = "use 1 to 249 of a-z, A-Z, 0-9, ., _ and -, but not . or .."
 )
 
-// CheckTopicName returns why no topic may have that name, nil if one may.
+// CheckTopicName returns an error unless a topic may have that name.
 // Names are Kafka's: 1 to 249 of a-z, A-Z, 0-9, ".", "_" and "-", but not "." and "..".
 func CheckTopicName(name string) (err error) {
 	defer writes(&err)
@@ -125,16 +124,16 @@ func checkTopicName(name string) error {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-')
 	}
 	if !ok {
-		e := refused(CodeInvalidTopicName, "%.300q is no topic name", name)
+		e := refused(CodeInvalidTopicName, "%.300q is not a valid topic name", name)
 		e.Hint = namesHint
 		return e
 	}
 	return nil
 }
 
-// CreateTopic creates a topic. created is false if there was one of that name with
-// as many partitions already, and with the same config where opts gives one; if it
-// differs, that is CodeTopicExists.
+// CreateTopic creates a topic. created is false if a topic of that name exists with
+// as many partitions, and with the same config where opts gives one. If it
+// differs, CreateTopic returns CodeTopicExists.
 func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions) (_ Topic, created bool, err error) {
 	defer writes(&err)
 	def(&opts.Partitions, 1)
@@ -168,7 +167,7 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 	return t, creates, err
 }
 
-// differs refuses to create a topic that exists otherwise.
+// differs refuses to create a topic that exists with other options.
 func differs(name string, opts TopicOptions, partitions uint32, config TopicConfig) *Error {
 	want := opts.Config
 	def(&want.Retention, config.Retention)
@@ -213,8 +212,8 @@ func (b *Broker) DeleteTopic(ctx context.Context, name string) (err error) {
 type QueueName struct{ Topic, Queue string }
 
 // DeadLetteredTo returns the queues whose dead-letter topic has that name, as far as this
-// broker knows, the oldest first. When such a topic is deleted they go on: the next record that
-// is parked creates the topic again or, with [Options.NoAutoCreate], is parked without a copy.
+// broker knows, the oldest first. These queues outlive the topic: the next dead
+// letter creates it again or, with [Options.NoAutoCreate], gets no copy.
 func (b *Broker) DeadLetteredTo(topic string) (names []QueueName) {
 	b.live.RLock()
 	defer b.live.RUnlock()
@@ -224,7 +223,7 @@ func (b *Broker) DeadLetteredTo(topic string) (names []QueueName) {
 	return names
 }
 
-// UpdateTopic changes a topic: all that u names, or nothing.
+// UpdateTopic makes all changes of u to a topic, or none.
 func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (_ Topic, err error) {
 	defer writes(&err)
 	if u.Partitions != nil {
@@ -244,7 +243,7 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (_
 		if u.Partitions != nil && uint32(*u.Partitions) != n {
 			if uint32(*u.Partitions) < n {
 				e := refused(CodeInvalidRequest, "topic %q has %d partitions; their number can't be reduced to %d", name, n, *u.Partitions)
-				e.Hint = "leave it as it is, or copy the records to a new topic that has fewer"
+				e.Hint = "keep the number, or copy the records to a new topic that has fewer partitions"
 				return nil, e
 			}
 			entries = append(entries, &format.PartitionsAdded{Topic: id, Partitions: uint32(*u.Partitions)})
@@ -260,9 +259,9 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (_
 	return b.describeChanged(name)
 }
 
-// DeleteRecords moves the start of a partition up to before: the records below it
-// are gone for readers. A start that is there already stays; before must not be
-// beyond the end of the partition.
+// DeleteRecords moves the start of a partition up to before: readers no longer see
+// the records below it. A start at or above before stays; before must not be beyond
+// the end of the partition.
 func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int32, before Offset) (_ Partition, err error) {
 	defer writes(&err)
 	if err := checkTopicName(topic); err != nil {
@@ -280,7 +279,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 		end, _ := d.End(id, uint32(partition))
 		if before < 0 || int64(before) > end {
 			e := outOfRange(topic, partition, int64(before), start, end)
-			e.Hint = fmt.Sprintf("give the first offset to keep: %d keeps all that there is, %d none of it", start, end)
+			e.Hint = fmt.Sprintf("give the first offset to keep: %d keeps all records, %d keeps none", start, end)
 			return nil, e
 		}
 		if int64(before) <= start {
@@ -332,9 +331,8 @@ func (b *Broker) Topic(ctx context.Context, name string) (_ Topic, err error) {
 	return t, err
 }
 
-// Topics iterates over the topics, by name, each as it is when its turn comes. The memory of a
-// topic is reserved from Options.Memory during its turn, see [ListOptions]. An error ends the iteration, and
-// comes with no topic.
+// Topics iterates over the topics, by name, each as it is when its turn comes. It reserves the memory of a
+// topic from Options.Memory during its turn, see [ListOptions]. An error ends the iteration, with a zero Topic.
 func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, error] {
 	l := listing[string, Topic]{
 		next: func(after string) []string {
@@ -352,8 +350,8 @@ func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, err
 	return reading(l.list(ctx, b, o.After, o.may, o.Reserve))
 }
 
-// change has a request about topics committed. It looks at the log first: the
-// request may be refused on any state from here on, but not on an older one.
+// change commits a change of topics. It syncs first: a state from before the call
+// must not decide on a refusal.
 func (b *Broker) change(ctx context.Context, f func(*state.Draft) ([]format.Entry, *Error)) error {
 	if err := b.usable(); err != nil {
 		return err
@@ -364,12 +362,12 @@ func (b *Broker) change(ctx context.Context, f func(*state.Draft) ([]format.Entr
 	return b.join(ctx, &request{change: f, synced: true})
 }
 
-// lookUp finds a topic, after a look at the log if it isn't known here.
+// findTopic finds a topic, after a sync if this broker does not know it.
 func (b *Broker) findTopic(ctx context.Context, name string) (id uint64, partitions int, err error) {
 	if err := checkTopicName(name); err != nil {
 		return 0, 0, err
 	}
-	for looked := false; ; looked = true {
+	for synced := false; ; synced = true {
 		b.live.RLock()
 		t := b.live.State.Topic(name)
 		if t != nil {
@@ -379,7 +377,7 @@ func (b *Broker) findTopic(ctx context.Context, name string) (id uint64, partiti
 		if t != nil {
 			return id, partitions, nil
 		}
-		if looked {
+		if synced {
 			return 0, 0, topicNotFound(name)
 		}
 		if err := b.syncNow(ctx, false); err != nil {
@@ -388,15 +386,15 @@ func (b *Broker) findTopic(ctx context.Context, name string) (id uint64, partiti
 	}
 }
 
-// lookUpThe finds the topic of that name whose tag is want, if that isn't empty, after
-// a look at the log if another has the name: perhaps it is want that isn't known here.
-func (b *Broker) lookUpThe(ctx context.Context, name, want string) (id uint64, partitions int, err error) {
-	for looked := false; ; looked = true {
+// findTagged finds the topic of that name whose tag is want, if that isn't empty. It syncs if
+// the topic has another tag: this broker may not know the topic with the tag yet.
+func (b *Broker) findTagged(ctx context.Context, name, want string) (id uint64, partitions int, err error) {
+	for synced := false; ; synced = true {
 		id, partitions, err = b.findTopic(ctx, name)
 		switch {
 		case err != nil || want == "" || b.TopicTag(id) == want:
 			return id, partitions, err
-		case looked:
+		case synced:
 			return 0, 0, topicRecreated(name)
 		}
 		if err := b.syncNow(ctx, false); err != nil {

@@ -111,7 +111,7 @@ func (b *Broker) putObject(o *dataObject) {
 			b.end()
 			return
 		}
-		b.logger.Warn("uploading a data object", "key", o.ref.Key(), "tries", tries+1, "err", err)
+		b.logger.Warn("could not upload a data object; trying again", "key", o.ref.Key(), "attempt", tries+1, "err", err)
 		pause(b.life, tries)
 	}
 }

@@ -50,7 +50,7 @@ type RetryIn struct {
 // Error returns the text of the cause.
 func (e *RetryIn) Error() string {
 	if e.Err == nil {
-		return "to be tried again"
+		return "the handler asked for a retry"
 	}
 	return e.Err.Error()
 }
@@ -76,7 +76,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Concurrency < 0 || c.Source == nil || c.Handle == nil {
-		return refused(CodeInvalidRequest, "a worker needs a source, a handler and at least one place")
+		return refused(CodeInvalidRequest, "a worker needs a source, a handler and a concurrency of at least 1")
 	}
 	if err := checkLease(c.Lease); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (w *Worker) run(ctx context.Context) error {
 		case !passes(err):
 			return err
 		default:
-			w.Logger.Warn("no records can be had; trying again", "err", err)
+			w.Logger.Warn("could not receive records; trying again", "err", err)
 			wait.For(ctx, pause/2+rand.N(pause/2))
 			pause = min(2*pause, workerRetryMax)
 		}
@@ -205,7 +205,7 @@ func (w *Worker) answer(ctx context.Context, m Message, failure error) {
 			return
 		}
 		if !passes(err) && OutcomeOf(err) != Unknown || ctx.Err() != nil {
-			w.Logger.Warn("a record's work is not known to the queue", "offset", m.Offset, "partition", m.Partition, "attempt", m.Attempt, "err", err)
+			w.Logger.Warn("could not tell the queue the outcome of a record", "offset", m.Offset, "partition", m.Partition, "attempt", m.Attempt, "err", err)
 			return
 		}
 		wait.For(ctx, pause)

@@ -211,7 +211,7 @@ func TestOriginalAppendRefuses(t *testing.T) {
 		{"size past 32 bits", originalPost("/records?topic-name=t", formBody("[4294967296]", "a")), 400, "0 to 4294967295"},
 		{"sizes below", originalPost("/records?topic-name=t", formBody("[1,1]", "abc")), 400, "adds up to 2 bytes"},
 		{"sizes above", originalPost("/records?topic-name=t", formBody("[4294967295,4294967295]", "abc")), 400, "adds up to 8589934590 bytes"},
-		{"unusable name", originalPost("/records?topic-name=a%2Fb", good), 400, "no topic name"},
+		{"unusable name", originalPost("/records?topic-name=a%2Fb", good), 400, "not a valid topic name"},
 		{"record too large", originalPost("/records?topic-name=t", formBody("[1025]", strings.Repeat("x", 1025))), 413, "1024"},
 		{"body too large", originalPost("/records?topic-name=t", formBody("[65536]", strings.Repeat("x", 65536))), 413, "65536"},
 		{"too many records", originalPost("/records?topic-name=t", formBody("[0"+strings.Repeat(",0", 1000)+"]", "")), 413, "records"},

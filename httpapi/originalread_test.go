@@ -82,7 +82,7 @@ func TestOriginalReadsRefuse(t *testing.T) {
 		{"record without topic-name", "/record?offset=0", "", 400, "topic-name"},
 		{"record without offset", "/record?topic-name=orders", "", 400, "offset"},
 		{"topic without topic-name", "/topic", "", 400, "topic-name"},
-		{"unusable name", "/topic?topic-name=a%2Fb", "", 400, "no topic name"},
+		{"unusable name", "/topic?topic-name=a%2Fb", "", 400, "not a valid topic name"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := s.exchange(originalGet(test.path, test.accept))

@@ -97,7 +97,7 @@ func TestExitCodesTellUsageFromFailure(t *testing.T) {
 		{"key that expired", []string{"key", "create", "a", "--scope", "read", "--expires-in", "-1h"}, exitUsage, "--expires-in"},
 		{"URL without a key", []string{"url", "--topic", "t"}, exitUsage, "SEB_KEY"},
 		{"URL without a topic", []string{"url", "--key", "k"}, exitUsage, "--topic"},
-		{"URL with no key", []string{"url", "--topic", "t", "--key", "k"}, exitRefused, "that is no API key"},
+		{"URL with no key", []string{"url", "--topic", "t", "--key", "k"}, exitRefused, "malformed API key"},
 		{"URL of no time", []string{"url", "--topic", "t", "--key", "k", "--ttl", "0s"}, exitUsage, "--ttl"},
 		{"URL for ever", []string{"url", "--topic", "t", "--key", "k", "--ttl", "9000h"}, exitUsage, "--ttl"},
 		{"URL from somewhere", []string{"url", "--topic", "t", "--key", "k", "--from", "there"}, exitUsage, "--from"},
