@@ -98,7 +98,7 @@ func (c *Consumer) mayCommit(d *state.Draft, ps []format.Position, o commitOptio
 		return 0, consumerNotFound(c.topic, c.name)
 	}
 	if version := versionOf(id, d.ConsumerVersion(id)); o.version != "" && o.version != version {
-		e := refused(CodePositionConflict, "consumer %q of topic %q has version %s, not %s: somebody else has moved it", c.name, c.topic, version, o.version)
+		e := refused(CodePositionConflict, "consumer %q of topic %q has version %s, not %s: another commit or reset has moved it", c.name, c.topic, version, o.version)
 		e.Hint = "read the consumer's version again; perhaps another reader uses the same consumer"
 		return 0, e
 	}
@@ -107,7 +107,7 @@ func (c *Consumer) mayCommit(d *state.Draft, ps []format.Position, o commitOptio
 			return 0, partitionNotFound(c.topic, int32(p.Partition), int(partitions))
 		}
 		if at := d.ConsumerPosition(id, p.Partition); at != p.Offset {
-			e := refused(CodePositionConflict, "consumer %q of topic %q is at offset %d of partition %d, not at %d: somebody else has moved it", c.name, c.topic, at, p.Partition, p.Offset)
+			e := refused(CodePositionConflict, "consumer %q of topic %q is at offset %d of partition %d, not at %d: another commit or reset has moved it", c.name, c.topic, at, p.Partition, p.Offset)
 			e.Hint = "go on from the consumer's position; perhaps another reader uses the same consumer"
 			return 0, e
 		}

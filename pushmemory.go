@@ -38,7 +38,7 @@ func (m *pushMemory) give(n int64) {
 	m.share.give(forBatches, n)
 }
 
-// options returns options to receive at most so many records, and the memory that is taken
+// options returns options to receive at most that many records, and the memory that is taken
 // before any is received: less than half of the share, so that two pushers fit in it.
 func (m *pushMemory) options(most int) (o ReceiveOptions, ahead int64) {
 	quarter := m.share.limit / 4

@@ -171,7 +171,7 @@ func (r *receiver) take(ctx context.Context, d *dispatch.Dispatcher) (got []Mess
 	return r.takeNow(ctx, d, most)
 }
 
-// takeNow takes at most so many records, once admit and Reserve have let it.
+// takeNow takes up to most records; admit and Reserve have been called.
 func (r *receiver) takeNow(ctx context.Context, d *dispatch.Dispatcher, most int) (_ []Message, turn chan struct{}, _ error) {
 	for {
 		got := d.Take(time.Now(), dispatch.Want{Max: r.opts.Max, Lease: r.opts.Lease, InFlight: r.opts.InFlight.inner(), Admitted: most})

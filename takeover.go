@@ -18,7 +18,7 @@ import (
 // it take it for lost.
 const ownerSilence = 30 * time.Second
 
-// dispatcher returns the queue's dispatcher, to a caller that wants at most so many records. If
+// dispatcher returns the queue's dispatcher, to a caller that wants up to most records. If
 // another broker owns the queue, it fails with CodeQueueElsewhere; if none does, this broker
 // takes the queue over. It syncs before it refuses a queue that this broker does not know.
 func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher, error) {
@@ -218,7 +218,7 @@ func (x *takeovers) end(ctx context.Context, tasks *sync.WaitGroup) {
 	}
 }
 
-// commitOwner commits this broker as the next owner, for a caller that wants at most so many
+// commitOwner commits this broker as the next owner, for a caller that wants up to most
 // records. The commit opens the queue's dispatcher.
 func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 	b := q.b
