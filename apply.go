@@ -11,7 +11,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// observer is told of changes of the state. The commit loop calls it without holding a lock.
+// observer learns of changes of the state. The commit loop calls it without holding a lock.
 type observer interface {
 	// loaded is called after a checkpoint took the place of the state.
 	loaded(s *state.State)
@@ -23,7 +23,7 @@ type observer interface {
 
 // rider adds entries to commits that are made anyway.
 type rider interface {
-	// Ride returns entries for a commit that has those entries, as the draft has.
+	// Ride returns entries for a commit that has these entries, which the draft has applied.
 	Ride(d *state.Draft, entries []format.Entry) []format.Entry
 }
 
@@ -89,8 +89,8 @@ func (f *fold) Apply(c *format.Commit, object []byte) error {
 // rememberOwn puts the batches of this broker's own commit into the cache, as they were built.
 func (f *fold) rememberOwn(c *format.Commit) {
 	in := make(map[*format.Batch]bool, len(c.Entries))
-	for _, it := range c.Entries {
-		if x, ok := it.(*format.Batch); ok {
+	for _, entry := range c.Entries {
+		if x, ok := entry.(*format.Batch); ok {
 			in[x] = true
 		}
 	}
@@ -109,8 +109,8 @@ func (f *fold) rememberRead(c *format.Commit, object []byte) {
 	if object == nil {
 		return
 	}
-	for _, it := range c.Entries {
-		x, ok := it.(*format.Batch)
+	for _, entry := range c.Entries {
+		x, ok := entry.(*format.Batch)
 		if !ok || x.Object != 0 {
 			continue
 		}

@@ -29,7 +29,7 @@ type batch struct {
 	parts   []*batchShare
 	only    *request // whose records alone it holds, since a commit may have to leave them out; nil if it is shared
 
-	// Set when the group is sealed.
+	// Set when the batch set is sealed.
 	bytes   []byte
 	count   uint32
 	maxTime int64
@@ -38,42 +38,42 @@ type batch struct {
 	row format.Batch
 }
 
-// part is an append's share of a batch.
+// batchShare is an append's share of a batch.
 type batchShare struct {
 	request *request
-	piece   *topicAppend
+	append  *topicAppend
 	batch   *batch
 	first   int // index of its first record in the batch
 	count   int
 }
 
-// request is one caller's wish that a commit is to fulfil: all of it, or nothing.
+// request is what one caller wants committed: all of it, or nothing.
 type request struct {
-	appends []*topicAppend // none of a change alone
+	appends []*topicAppend // empty for a change alone
 	bytes   int64          // taken from the budget
 	began   time.Time
 	boot    time.Duration // the boot-time clock then
-	came    int64         // the log's time then, of a request with appends
+	came    int64         // the log's time then; set for a request with appends
 	wall    int64         // the wall clock then, in milliseconds since 1970: it dates records without a timestamp
 
-	// change, if there is one, returns its entries for the commit: none if there is
-	// nothing to do, or the refusal. It must not delete what the request appends to.
+	// change, unless it is nil, returns its entries for the commit, which may be empty, or
+	// the refusal. It must not delete what the request appends to.
 	change func(d *state.Draft) ([]format.Entry, *Error)
 	synced bool // the end of the log was read after the request came
 	urgent bool // it is committed without linger
 
-	// by are the callers on whose behalf it is made; none if it is the program's own. One
-	// whose access still holds is enough. refusal is set while that of none does: nobody
-	// else shares the request then. Guarded by gather.mu: see [gather.allowed].
+	// by are the callers on whose behalf it is made; empty if it is the program's own. One
+	// whose access still holds is enough. refusal is set while no access of theirs holds: no
+	// other caller shares the request then. Guarded by batcher.mu: see [batcher.allowed].
 	by      []caller
 	refusal *Error
 
-	key      *idempotencyKey // nil if it has none
-	settled  bool            // by the commit loop, before a commit took it: results or err are set
-	doubtful bool            // settled by what is known of its key here; see confirm
+	key      *idempotencyKey // nil if the request has no key
+	settled  bool            // by the commit loop, without a commit: results or err are set
+	doubtful bool            // settled by what this broker knows of its key; see confirm
 
-	// Guarded by gather.mu until the group is sealed, then unchanging.
-	holders   int // callers that wait for it, less those who gave up
+	// Guarded by batcher.mu until the batch set is sealed, then unchanging.
+	holders   int // callers that still wait for it
 	withdrawn bool
 	sealed    bool
 
@@ -89,7 +89,7 @@ func (r *request) whole() bool {
 }
 
 // first returns the batch of a request's first record. If the request is whole, all
-// of its batches stand behind each other in their group, and this one before them.
+// of its batches are adjacent in their batch set, and this is the first of them.
 func (r *request) first() *batch { return r.appends[0].parts[0].batch }
 
 // batches returns the batches of a request that is whole.
@@ -104,29 +104,29 @@ func (r *request) batches() (bs []*batch) {
 	return bs
 }
 
-// group is what waits for a commit together.
+// batchSet is the requests that wait for one commit together.
 type batchSet struct {
 	requests []*request
 	batches  []*batch
 	filling  map[partitionKey]*batch // the batches that still take records
 	bytes    int64
 	began    time.Time
-	urgent   bool // holds a request that no linger is worth
-	alone    bool // takes no more requests, and shares its commit with no other group
+	urgent   bool // holds a request that is committed without linger
+	alone    bool // takes no more requests, and shares its commit with no other batch set
 
-	// A group whose records go into data objects. upload and uploaded are
-	// guarded by gather.mu; objects is set before uploaded.
+	// Set when the records go into data objects. upload and uploaded are
+	// guarded by batcher.mu; objects is set before uploaded.
 	upload, uploaded bool
 	objects          []*dataObject
-	changed          bool // since it was uploaded: records were taken out
+	changed          bool // records were taken out since the upload
 }
 
-// gather collects requests into sets. The newest group is open; those queued
+// batcher collects requests into batch sets. The newest is open; those queued
 // before it wait for their uploads, or for their turn.
 type batcher struct {
 	batching Batching
 	wake     chan struct{}        // of the commit loop
-	put      func(*batchSet) bool // uploads a sealed group; true when its objects are there, false when the broker ends
+	put      func(*batchSet) bool // uploads a sealed batch set; true when its objects are there, false when the broker ends
 	uploads  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -144,7 +144,7 @@ func (g *batcher) notify() {
 	}
 }
 
-// admitLocked returns the open group, after it has begun a new one if that is due.
+// admitLocked returns the open batch set, after it has begun a new one if that is due.
 func (g *batcher) admitLocked(now time.Time) *batchSet {
 	if o := g.open; o != nil && len(o.requests) > 0 && !g.batching.Admits(o.fill(now)) {
 		o.alone = true
@@ -161,13 +161,13 @@ func (g *batchSet) fill(now time.Time) Fill {
 	return Fill{Requests: len(g.requests), Bytes: g.bytes, Age: now.Sub(g.began)}
 }
 
-// join adds a request to the open group, with its records, which it copies. It
+// join adds a request to the open batch set, with its records, which it copies. It
 // returns the request to wait for: r, or the undecided one of the same idempotency
 // key, unless the access of all its callers has ended. It fails when the broker is
 // closing, and when that key is another request's.
 //
-// A change alone whose caller has looked at the log is committed without linger too: it is
-// rare, and has waited for the look already.
+// A request whose caller has synced is committed without linger too: it is rare, and
+// has waited for the sync already.
 func (g *batcher) join(r *request) (*request, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -204,9 +204,9 @@ func (g *batcher) join(r *request) (*request, error) {
 	return r, nil
 }
 
-// allowed returns why nobody may have a request committed on whose behalf it is made, nil
-// if it is the program's own, or an access of one of them holds. A refusal stands once another
-// request has taken the idempotency key: a commit can't have two of one key.
+// allowed returns nil if a request is the program's own, or if the access of one of its callers
+// still holds; else the refusal. A refusal is final once another request has taken the
+// idempotency key: a commit can't have two requests of one key.
 func (g *batcher) allowed(r *request, in keyring, now time.Time) *Error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -226,7 +226,7 @@ func (g *batcher) allowed(r *request, in keyring, now time.Time) *Error {
 func (o *batchSet) add(r *request, a *topicAppend) {
 	var (
 		cur     *batchShare
-		mine    map[partitionKey]*batchShare // of several partitions, this request's last part in each
+		mine    map[partitionKey]*batchShare // with several partitions, this append's last share in each
 		headers []record.Header
 		now     = r.wall
 	)
@@ -246,7 +246,7 @@ func (o *batchSet) add(r *request, a *topicAppend) {
 		}
 		switch {
 		case cur == nil:
-			cur = o.part(r, a, key)
+			cur = o.share(r, a, key)
 			if a.spread == 1 {
 				cur.batch.builder.Grow(int(min(a.bytes, batchBytes)))
 			}
@@ -258,17 +258,17 @@ func (o *batchSet) add(r *request, a *topicAppend) {
 			cur = mine[key]
 		}
 		if cur == nil || cur.batch.builder.Size() >= batchBytes {
-			cur = o.part(r, a, key)
+			cur = o.share(r, a, key)
 		}
 		cur.batch.builder.Append(&enc)
 		cur.count++
 	}
-	a.records, a.partition = nil, nil // they are the caller's again
+	a.records, a.partition = nil, nil // the caller may reuse them
 }
 
-// part begins an append's share of the batch that takes a partition's records. What a
+// share begins an append's share of the batch that takes a partition's records. A request that a
 // commit may have to leave out gets batches of its own.
-func (o *batchSet) part(r *request, a *topicAppend, key partitionKey) *batchShare {
+func (o *batchSet) share(r *request, a *topicAppend, key partitionKey) *batchShare {
 	var only *request
 	if r.whole() {
 		only = r
@@ -279,15 +279,15 @@ func (o *batchSet) part(r *request, a *topicAppend, key partitionKey) *batchShar
 		o.filling[key] = b
 		o.batches = append(o.batches, b)
 	}
-	p := &batchShare{request: r, piece: a, batch: b, first: b.builder.Count()}
+	p := &batchShare{request: r, append: a, batch: b, first: b.builder.Count()}
 	b.parts = append(b.parts, p)
 	a.parts = append(a.parts, p)
 	return p
 }
 
-// withdraw takes a request out of the group it waits in, once all who wait for it
-// have given up. It returns false when others still wait, or when that is too
-// late, since the group was sealed.
+// withdraw takes a request out of its batch set, once all callers that wait for it have
+// given up. It returns false when others still wait, or when the batch set is sealed
+// already.
 func (g *batcher) withdraw(r *request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -310,8 +310,8 @@ func (g *batcher) decided(r *request) {
 	}
 }
 
-// uploadOpenLocked seals the open group and uploads its records as data objects
-// while the slot is still being waited for.
+// uploadOpenLocked seals the open batch set and uploads its records as data objects
+// while an earlier commit is still under way.
 func (g *batcher) uploadOpenLocked() {
 	o := g.open
 	g.open = nil
@@ -338,7 +338,7 @@ func sealLocked(o *batchSet) {
 }
 
 // due returns how long to wait until a commit should begin; ok is false when
-// nothing waits that could be committed.
+// nothing can be committed.
 func (g *batcher) due(now time.Time) (wait time.Duration, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -356,9 +356,9 @@ func (g *batcher) due(now time.Time) (wait time.Duration, ok bool) {
 	return max(0, g.batching.Wait(o.fill(now))), true
 }
 
-// takeGroups returns the sets that the next commit is made of, sealed, in the order in
-// which they came; none if they have to be uploaded first. Inline payload
-// beyond inlineMax is uploaded instead.
+// takeSets returns the batch sets of the next commit, sealed, in the order in which they
+// came, and an empty list if they have to be uploaded first. Inline payload beyond
+// inlineMax is uploaded instead.
 func (g *batcher) takeSets(inlineMax int64) []*batchSet {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -382,7 +382,7 @@ func (g *batcher) takeSets(inlineMax int64) []*batchSet {
 			break
 		}
 		if len(g.queued) == 0 && g.open != nil && g.open.bytes <= inlineMax && g.batching.Admits(g.open.fill(time.Now())) {
-			// All that came before goes along, so this may too, at no cost.
+			// All earlier sets are in this commit, so this one joins it at no cost.
 			g.queued = append(g.queued, g.open)
 			g.open = nil
 		}
@@ -391,8 +391,8 @@ func (g *batcher) takeSets(inlineMax int64) []*batchSet {
 	return taken
 }
 
-// putBack returns sets that could not be committed to the head of the queue;
-// those whose data objects can't be used are uploaded anew.
+// putBack returns sets that could not be committed to the head of the queue, and uploads
+// those again whose data objects can't be used.
 func (g *batcher) putBack(sets []*batchSet, useless func(*batchSet) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -419,7 +419,7 @@ func (g *batcher) close() {
 	g.notify()
 }
 
-// drain takes everything that waits, to be refused.
+// drain takes all batch sets, so that the caller refuses their requests.
 func (g *batcher) drain() []*batchSet {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -441,17 +441,17 @@ func (g *batcher) empty() bool {
 	return len(g.queued) == 0 && (g.open == nil || len(g.open.requests) == 0)
 }
 
-// finish turns the group's records into batches, without those of requests
-// that were withdrawn. The group is sealed: nobody else touches it.
+// finish turns the records into batches, without those of withdrawn requests.
+// The batch set is sealed: nobody else touches it.
 func (o *batchSet) finish() {
 	if o.filling == nil {
-		return // it was finished for a commit that did not come about
+		return // finished already, for a commit that was not made
 	}
 	o.filling = nil
 	o.batches = slices.DeleteFunc(o.batches, func(b *batch) bool { return !b.finish() })
 }
 
-// takeOut takes the records of settled requests out of a finished group.
+// takeOut takes the records of settled requests out of a finished batch set.
 func (o *batchSet) takeOut() {
 	settled := func(p *batchShare) bool { return p.request.settled }
 	o.batches = slices.DeleteFunc(o.batches, func(b *batch) bool {
@@ -461,8 +461,8 @@ func (o *batchSet) takeOut() {
 }
 
 // finish completes a batch, without the records of requests that won't be in the
-// commit; false means that none are left. It may be called again when there are
-// more of those.
+// commit; false means that it is empty. It may be called again when there are
+// more such requests.
 func (b *batch) finish() bool {
 	var (
 		gone  []record.Span
@@ -482,7 +482,7 @@ func (b *batch) finish() bool {
 	if len(gone) > 0 {
 		b.builder = *b.builder.Without(gone)
 	}
-	whole := b.builder // which stays, since more may have to be taken out
+	whole := b.builder // a copy: more records may have to be taken out later
 	b.bytes = whole.Finish()
 	if b.bytes == nil {
 		return false

@@ -2,35 +2,35 @@ package seb
 
 import "time"
 
-// Fill tells how full the open batch is.
+// Fill says how full the open batch is.
 type Fill struct {
-	Requests int           // appends that wait in it
+	Requests int           // appends in it
 	Bytes    int64         // their records' bytes, as encoded
 	Age      time.Duration // since the first of them arrived
 }
 
-// Batching decides when the open batch, which holds the records of all topics
-// that wait to be committed, becomes a commit. While a commit is under way the
-// next batch gathers, whatever Batching says.
+// Batching decides when the open batch, which holds the waiting records of all
+// topics, becomes a commit. While a commit is under way the next batch fills up,
+// whatever Batching says.
 type Batching interface {
-	// Wait returns how much longer the open batch may gather; 0 or less
-	// commits it as soon as the log is free. It is asked again whenever an
-	// append joins. It must not block.
+	// Wait returns how much longer the open batch stays open; 0 or less
+	// commits it as soon as the log is free. The broker calls it again whenever
+	// an append joins. It must not block.
 	Wait(open Fill) time.Duration
 
 	// Admits tells whether one more append may join an open batch that holds
-	// at least one. An append that may not joins the commit after it.
+	// at least one. Otherwise the append joins the next commit.
 	Admits(open Fill) bool
 }
 
-// Timed waits linger after the first record, or until bytes have gathered: few
-// commits, so few requests to pay for, at the price of linger's latency.
+// Timed waits for linger after the first record, or until the batch has that many
+// bytes: few commits, so few requests to pay for, at the price of linger's latency.
 func Timed(linger time.Duration, bytes int64) Batching { return timed{linger, bytes} }
 
-// Immediate commits at once; what arrives during a commit forms the next one.
+// Immediate commits at once; appends that arrive during a commit form the next one.
 func Immediate() Batching { return immediate{} }
 
-// Each makes one commit per append. It is for tests and costs a request each.
+// Each makes one commit per append, so each append costs a request. It is for tests.
 func Each() Batching { return each{} }
 
 type timed struct {

@@ -44,9 +44,9 @@ func objectKey(o state.Object) string {
 }
 
 // readWaitsFor is how long a read waits for more once its first batch is there. Its caller
-// gets what came by then and goes on behind it: all that it asked for may take longer
-// than anything between it and the broker waits. In the end no more batches are asked for:
-// for as long as the first one took, and readLast at least.
+// gets the batches that came by then and continues after them: all of them may take longer
+// than a proxy between it and the broker waits. Toward the end of that time, for as long as
+// the first batch took and at least readLast, the read begins no more requests.
 const (
 	readWaitsFor = time.Second
 	readLast     = readWaitsFor / 4
@@ -58,14 +58,14 @@ const (
 // a thousand round trips.
 func (b *Broker) readBatches(ctx context.Context, c *cursor) ([][]byte, error) {
 	if len(c.locations) == 0 {
-		return nil, nil // at the end: a context would stay with ctx for as long as the caller waits there
+		return nil, nil // at the end: a context would stay registered with ctx while the caller waits
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
 		raws   = make([][]byte, len(c.locations))
 		errs   = make([]error, len(c.locations))
-		failed atomic.Bool // what comes behind is of no use
+		failed atomic.Bool // later batches are of no use
 		begun  = len(raws) // those before it were asked for
 		first  = firstBatch{began: time.Now(), giveUp: cancel}
 		wg     sync.WaitGroup
@@ -166,7 +166,7 @@ func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]
 		case b.life.Err() != nil:
 			return nil, errClosed()
 		case CodeOf(err) == CodeOverMemoryBudget:
-			return nil, err // after a long wait
+			return nil, err // take has waited already
 		case errors.Is(err, errMoved):
 			if l, loads, err = c.relocate(l); err != nil {
 				return nil, err
@@ -174,7 +174,7 @@ func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]
 			r = rangeOf(l)
 			try++
 		case err != nil:
-			// What came back bent counts as damage only if it always did.
+			// A corrupt answer counts as damage only if every attempt got one.
 			if last == nil || lost(last) || errors.Is(err, objstore.ErrNotFound) {
 				last = err
 			}
@@ -190,10 +190,10 @@ func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]
 	return nil, &Error{Code: CodeStoreUnavailable, Detail: fmt.Sprintf("offset %d could not be read", l.Base), Err: last, RetryAfter: retryMax}
 }
 
-// errMoved: the state has been loaded anew since it told where to read. What was
-// read may live elsewhere now, and the lease of the new state says nothing about
+// errMoved: a checkpoint has replaced the state since it told where to read. The batch
+// may be elsewhere now, and the lease of the new state says nothing about
 // where the old one looked.
-var errMoved = errors.New("the state was loaded anew")
+var errMoved = errors.New("a checkpoint has replaced the state")
 
 // lost tells whether err says that an object isn't what the log says it is. Every
 // batch of the log had the magic that is known here when it was committed.
@@ -212,7 +212,7 @@ func (b *Broker) dataLost(l state.Location, err error) error {
 	}
 }
 
-// relocate finds the batch of l as the state is now, which is after so many loads.
+// relocate finds the batch of l in the current state, and returns how many loads that has seen.
 func (c *cursor) relocate(l state.Location) (now state.Location, loads uint64, err error) {
 	c.b.live.RLock()
 	defer c.b.live.RUnlock()

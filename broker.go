@@ -6,12 +6,12 @@
 //
 // What it promises: an append that returned without an error is in the store and
 // in every later recovery; offsets are dense per partition and never used again;
-// a reader sees only what is committed, and every broker sees a prefix of the
-// same log. An append that failed tells by its [Outcome] whether its records may
-// be there all the same.
+// a reader sees only committed records, and every broker sees a prefix of the
+// same log. The [Outcome] of a failed append tells whether its records may be in the
+// log.
 //
-// A broker lets its embedder do everything. Who serves others checks them with
-// [Broker.Authenticate] against API keys that [Broker.CreateKey] made.
+// A broker does not restrict the program that embeds it. A program that serves others
+// checks them with [Broker.Authenticate] against API keys from [Broker.CreateKey].
 //
 // It is the engine behind the seb command and its HTTP API, which use nothing
 // but what is exported here. All methods of a Broker are safe for concurrent use.
@@ -27,21 +27,21 @@
 //
 // An append returns when the store has its records: all of them, or none. Appends
 // of all callers share commits, as [Options].Batching says, since each commit
-// costs a request and the time that the store takes. A caller that goes on
-// meanwhile uses [Broker.AppendAsync].
+// costs a request and the time that the store takes. A caller that does not want to
+// wait uses [Broker.AppendAsync].
 //
 // # Reading
 //
 // [Broker.Read] iterates to the end, [Broker.Follow] goes on from there, and
-// [Broker.Fetch] returns a page and where the next one begins. Nothing is kept of
-// readers: a consumer stores the offset after the last record that it has dealt
-// with, best where it stores what it did.
+// [Broker.Fetch] returns a page and where the next one begins. The broker
+// keeps nothing about such readers: each stores the offset after the last record that it
+// has processed, best together with its results.
 //
 // # Errors
 //
 // Every error is an [*Error] with a [Code] that programs may compare ([CodeOf]).
-// If a write failed, [OutcomeOf] tells whether it is certainly not in the log or
-// may be; with an [IdempotencyKey] it can then be sent again.
+// If a write failed, [OutcomeOf] tells whether it is certainly not in the log, or
+// may be; a caller that used an [IdempotencyKey] can then send it again.
 //
 // # Ending
 //
@@ -98,7 +98,7 @@ type Broker struct {
 	session  session
 	accesses accessWatches
 	pushes   *push.Supervisor
-	// observers are told of commits in this order: waiters last.
+	// observers learn of commits in this order: waiters last.
 	observers []observer
 	rider     rider
 
@@ -123,15 +123,15 @@ type Broker struct {
 	recovery       recovery // until recovered
 	lastCheckpoint format.Seq
 	checkpointing  atomic.Bool
-	nextCheckpoint time.Time     // a checkpoint that is due before waits until then; owned by who is checkpointing
-	sound          atomic.Uint64 // the slot up to which no hole was found when one was last looked for
+	nextCheckpoint time.Time     // a checkpoint that is due before waits until then; owned by the checkpoint under way
+	sound          atomic.Uint64 // the last search found no hole up to this slot
 	contendedUntil time.Time
 }
 
 // Open recovers the log in store and serves it. An empty bucket is set up
-// first; a bucket that holds anything but a log is refused, and so is a store
-// that does not keep the promise of conditional creates, which Open tries out.
-// ctx bounds Open alone.
+// first. Open refuses a bucket that holds anything but a log, and a store without
+// working conditional creates, which it tests.
+// ctx bounds only Open itself.
 func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, err error) {
 	defer reads(&err)
 	opts, err = opts.withDefaults()
@@ -216,13 +216,13 @@ func (b *Broker) open(ctx context.Context) error {
 	return nil
 }
 
-// unsafeCache refuses options with a cache directory that others may write to, which no restart mends.
+// unsafeCache refuses a cache directory that others may write to: a restart does not help.
 func unsafeCache(err error) error {
 	return &Error{Code: CodeInvalidRequest, Detail: "CacheDir", Err: err}
 }
 
-// openError says what to do about the errors that a bucket can meet Open with.
-// damage is what may be said about the log itself.
+// openError returns the error of a step of Open, with a hint. damage is the error of the
+// log itself, if there is one.
 func openError(doing string, err, damage error) error {
 	e := &Error{Code: CodeStoreUnavailable, Detail: doing, Err: err, RetryAfter: time.Second}
 	if hint := damageHint(damage); hint != "" {
@@ -231,8 +231,7 @@ func openError(doing string, err, damage error) error {
 	return e
 }
 
-// damageHint tells what to do about a log that can't be believed; "" if err is
-// not about that.
+// damageHint tells what to do about a damaged log; "" if err is about something else.
 func damageHint(err error) string {
 	switch {
 	case errors.Is(err, format.ErrVersion):
@@ -255,7 +254,7 @@ func damageHint(err error) string {
 	return ""
 }
 
-// observe takes note of every store request.
+// observe counts every store request, and learns from it whether the store answers.
 func (b *Broker) observe(op objstore.Op) {
 	b.metrics.storeRequest(op)
 	b.use.add(op)
@@ -266,7 +265,7 @@ func (b *Broker) observe(op objstore.Op) {
 		// Nothing that is under way or waits can succeed any more.
 		b.stop(op.Err)
 		b.end()
-	case !errors.Is(op.Err, context.Canceled): // else it was the caller who ended it
+	case !errors.Is(op.Err, context.Canceled): // else the caller ended the request
 		if b.storeErr.Swap(&op.Err) == nil {
 			b.tail.wakeLoop()
 		}
@@ -335,8 +334,8 @@ func (b *Broker) Close() (err error) {
 }
 
 // Shutdown refuses new requests, commits what waits, writes a checkpoint and
-// ends. When ctx ends first, what is left is given up: its callers learn
-// whether it may have been committed. Calls after the first wait for it.
+// ends. When ctx ends first, it gives up the remaining requests: their callers
+// learn whether they may be committed. Later calls wait for the first.
 func (b *Broker) Shutdown(ctx context.Context) (err error) {
 	defer reads(&err)
 	stop := context.AfterFunc(ctx, b.end)

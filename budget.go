@@ -27,7 +27,7 @@ type budget struct {
 	shares  [shareCount]share
 }
 
-// budgetClass says how far up a taker may fill the budget.
+// budgetClass says how far a caller may fill the budget.
 type budgetClass int
 
 const (
@@ -174,7 +174,7 @@ func (b *budget) inUse() int64 {
 }
 
 // Reserve takes n bytes of the memory budget for an adapter's own buffers, which no
-// client can make it hold for long: for what a client sends or reads see
+// client can make it hold for long. For what a client sends or reads see
 // [Broker.NewReservation]. It waits some seconds for room, then returns
 // CodeOverMemoryBudget. release gives the bytes back; only its first call counts.
 func (b *Broker) Reserve(ctx context.Context, n int64) (release func(), err error) {
@@ -183,7 +183,7 @@ func (b *Broker) Reserve(ctx context.Context, n int64) (release func(), err erro
 }
 
 // ReserveMore is [Broker.Reserve] for a request that holds a reservation
-// already. It finds room where Reserve has none left, so that requests which
+// already. It may take memory that Reserve may not, so that requests which
 // have begun can end, and don't wait for each other's memory.
 func (b *Broker) ReserveMore(ctx context.Context, n int64) (release func(), err error) {
 	defer writes(&err)

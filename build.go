@@ -16,8 +16,8 @@ type building struct {
 	sets    []*batchSet
 	commit  *format.Commit
 	refusal map[*request]error
-	// promised is what the state is to take for requests that are in the commit, of entries that
-	// come behind all batches.
+	// promised is the memory that the state needs for entries of these requests that come after all
+	// batches.
 	promised int64
 }
 
@@ -97,8 +97,8 @@ func (b *Broker) build(next commitlog.Next) (*format.Commit, [][]byte) {
 		return nil, nil
 	}
 	if b.rider != nil {
-		for _, it := range b.rider.Ride(d, c.Entries) {
-			b.take(c, d, it)
+		for _, entry := range b.rider.Ride(d, c.Entries) {
+			b.take(c, d, entry)
 		}
 	}
 	return c, payload
@@ -121,13 +121,13 @@ func (b *Broker) buildChange(c *format.Commit, d *state.Draft, r *request) {
 		b.building.refusal[r] = refusal
 		return
 	}
-	for _, it := range entries {
-		b.take(c, d, it)
+	for _, entry := range entries {
+		b.take(c, d, entry)
 	}
 }
 
 // buildShared refuses all appends of a batch set that share batches, if the state has no room for
-// these.
+// these batches.
 func (b *Broker) buildShared(d *state.Draft, g *batchSet) {
 	var requests []*request
 	for _, r := range g.requests {
@@ -174,8 +174,8 @@ func (b *Broker) buildWhole(c *format.Commit, d *state.Draft, r *request) {
 		b.building.refusal[r] = refusal
 		return
 	}
-	for _, it := range entries {
-		b.take(c, d, it)
+	for _, entry := range entries {
+		b.take(c, d, entry)
 	}
 }
 
@@ -201,15 +201,15 @@ func checkEnds(d *state.Draft, r *request) error {
 }
 
 // take adds an entry to the draft and to the commit.
-func (b *Broker) take(c *format.Commit, d *state.Draft, it format.Entry) {
-	if err := d.Take(it); err != nil {
+func (b *Broker) take(c *format.Commit, d *state.Draft, entry format.Entry) {
+	if err := d.Take(entry); err != nil {
 		panic("seb: " + err.Error())
 	}
-	c.Entries = append(c.Entries, it)
+	c.Entries = append(c.Entries, entry)
 }
 
 // buildBatch assigns offsets to a batch. It refuses the requests of the batch, and returns false,
-// if their topic was deleted or another part of them was refused.
+// if their topic was deleted or something else in them was refused.
 func (b *Broker) buildBatch(c *format.Commit, d *state.Draft, t *batch) bool {
 	if r := t.only; r != nil {
 		if t == r.first() {
@@ -218,13 +218,13 @@ func (b *Broker) buildBatch(c *format.Commit, d *state.Draft, t *batch) bool {
 		if b.building.refusal[r] != nil {
 			return false
 		}
-	} else if b.building.refusal[t.parts[0].request] != nil { // then those of the others too: see buildShared
+	} else if b.building.refusal[t.parts[0].request] != nil { // buildShared has refused all requests of the batch
 		return false
 	}
 	end, ok := d.End(t.key.topic, uint32(t.key.partition))
 	if !ok {
 		for _, p := range t.parts {
-			b.building.refusal[p.request] = topicDeleted(p.piece.topic)
+			b.building.refusal[p.request] = topicDeleted(p.append.topic)
 		}
 		return false
 	}
@@ -239,8 +239,8 @@ func (b *Broker) buildKeyed(c *format.Commit, d *state.Draft, r *request) {
 	if r.key == nil || r.withdrawn || r.settled || b.building.refusal[r] != nil {
 		return
 	}
-	for _, it := range keyedEntries(r) {
-		b.take(c, d, it)
+	for _, entry := range keyedEntries(r) {
+		b.take(c, d, entry)
 	}
 }
 

@@ -18,10 +18,10 @@ import (
 // most about 1/checkpointShare of the time: one that is due too early waits.
 const checkpointShare = 8
 
-// maybeCheckpoint looks for holes and writes a checkpoint beside the commit loop
-// when one is due. Of several brokers, the one that won a slot divisible by
-// CheckpointCommits does; when that one died over it, whoever wins once twice as
-// many have passed.
+// maybeCheckpoint searches for holes and writes a checkpoint, concurrently with the commit
+// loop, when one is due. Of several brokers, the one that won a slot divisible by
+// CheckpointCommits does it. If that broker fails, the next broker that wins a slot does it
+// once twice as many commits have passed.
 func (b *Broker) maybeCheckpoint(won format.Seq) {
 	every := format.Seq(b.opts.CheckpointCommits)
 	if won%every != 0 && won < b.lastCheckpoint+2*every || b.stopped.Load() != nil {
@@ -34,7 +34,7 @@ func (b *Broker) maybeCheckpoint(won format.Seq) {
 	view, hash := b.snapshot()
 	b.tasks.Go(func() {
 		defer b.checkpointing.Store(false)
-		for tries := 0; b.life.Err() == nil; tries++ {
+		for attempt := 0; b.life.Err() == nil; attempt++ {
 			err := b.findHole(b.life, view.Seq())
 			if err == nil && time.Now().Before(b.nextCheckpoint) {
 				return
@@ -63,8 +63,8 @@ func (b *Broker) maybeCheckpoint(won format.Seq) {
 				b.logger.Error("a checkpoint can't be written", "slot", uint64(view.Seq()), "err", err, "hint", damageHint(err))
 				return
 			}
-			b.logger.Warn("could not write a checkpoint; trying again", "slot", uint64(view.Seq()), "attempt", tries+1, "err", err)
-			pause(b.life, tries)
+			b.logger.Warn("could not write a checkpoint; trying again", "slot", uint64(view.Seq()), "attempt", attempt+1, "err", err)
+			pause(b.life, attempt)
 		}
 	})
 }
@@ -106,8 +106,7 @@ func contradicts(err error) bool {
 	return errors.Is(err, commitlog.ErrFork) || errors.Is(err, commitlog.ErrRolledBack)
 }
 
-// errOtherState: somebody wrote another state for the same slot, which trying
-// again won't change.
+// errOtherState: a broker wrote another state for the same slot, so a retry does not help.
 var errOtherState = errors.New("it is not the state as of its slot")
 
 // findHole returns an error if slots up to s are gone that this broker has
@@ -115,7 +114,7 @@ var errOtherState = errors.New("it is not the state as of its slot")
 func (b *Broker) findHole(ctx context.Context, s format.Seq) error {
 	sound := format.Seq(b.sound.Load())
 	if window := 2 * format.Seq(b.opts.CheckpointCommits); s > window {
-		sound = max(sound, s-window) // others have looked below that
+		sound = max(sound, s-window) // others have searched below that
 	}
 	if err := b.log.FindHole(ctx, sound+1, s); err != nil {
 		return err

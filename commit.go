@@ -10,9 +10,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Commit is what is to be done together: all of it, or nothing. So a worker that
-// reads, computes and writes deals with each record exactly once: what it wrote and
-// how far it has read, or that its work is done, are in the log together.
+// Commit is a set of changes that the broker makes together, or not at all. So a worker
+// that reads, computes and writes processes each record exactly once: the log has its
+// results together with its positions or acknowledgements, or neither.
 type Commit struct {
 	Appends   []CommitAppend
 	Positions []CommitPositions
@@ -28,48 +28,47 @@ type CommitAppend struct {
 }
 
 // CommitPositions moves a consumer, as [Consumer.Commit] does. No other part of the
-// commit may move the same one.
+// commit may move the same consumer.
 type CommitPositions struct {
 	Topic, Consumer string
 	// Expect is where the consumer must be: else the commit fails with
-	// CodePositionConflict. Of two workers that have read the same records, one writes
-	// what it made of them. Empty is anywhere.
+	// CodePositionConflict. So of two workers that have read the same records, only one
+	// writes its results. Expect does not check partitions that it does not name.
 	Expect Offsets
-	// Version is what [ConsumerInfo.Version] must be, unless it is empty: then nobody
-	// else has moved the consumer at all. Who writes what depends on the records of all
-	// partitions, such as a sum, needs that: each partition that Expect does not name
-	// may be anywhere.
+	// Version, unless it is empty, is what [ConsumerInfo.Version] must be: then no other
+	// worker has moved the consumer at all. A worker needs it if its results depend on the
+	// records of all partitions, such as a sum.
 	Version string
 	Offsets Offsets
 }
 
-// CommitAcks says that the work on a queue's records is done, as [Queue.Ack] does; but one
-// token that is refused refuses the whole commit, and so does one of a record that is done
-// already. No other part may be of the same queue.
+// CommitAcks acknowledges a queue's records, as [Queue.Ack] does. But if one token is
+// refused, or its record is done already, the whole commit is refused. No other part may
+// name the same queue.
 type CommitAcks struct {
 	Topic, Queue string
 	Tokens       []string
 }
 
-// Committed tells where the records of a commit stand.
+// Committed is the result of a commit: the offsets of its records.
 type Committed struct {
 	Appends []Appended // one for each of the commit's
 	// Versions are those of the consumers that it moved, in their order. A replayed
-	// answer has none.
+	// answer has no versions.
 	Versions []string
-	// Replayed tells that nothing was done: an earlier commit had the same idempotency
-	// key, and this is its answer.
+	// Replayed tells that nothing was done: this is the answer to an earlier commit with
+	// the same idempotency key.
 	Replayed bool
 }
 
-// Commit does all of c in one commit of the log, or nothing. It returns once the store
-// has it. If one part is refused the whole is, and [Error.Part] names the part. What is
-// to be checked is checked at the place in the log that the commit gets, so nothing
-// that others do can come between.
+// Commit makes all changes of c in one commit of the log, or none. It returns once the
+// store has the commit. If the broker refuses one part, it refuses the whole, and
+// [Error.Part] names the part. It checks all conditions at the commit's place in the log, so
+// no other change can come between.
 //
-// The only option is [IdempotencyKey], for the whole: of those who call with one API key
-// (see [WithAccess]), or without any, a commit of that key happens once. An append creates its topic as [Broker.Append] does, before the
-// commit: a topic that was created stays, also if the commit is refused.
+// The only option is [IdempotencyKey], for the whole commit. It is separate for each API
+// key (see [WithAccess]), and for callers without one. An append creates its topic as
+// [Broker.Append] does, before the commit: the topic stays even if the commit is refused.
 func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (_ Committed, err error) {
 	defer writes(&err)
 	p, err := b.CommitAsync(ctx, c, opts...)
@@ -116,7 +115,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if err := c.check(b.opts.Limits.CommitParts, o); err != nil {
 		return nil, err
 	}
-	each, pieces, err := b.pieces(c)
+	each, appends, err := b.commitAppends(c)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +127,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if err != nil {
 		return nil, err
 	}
-	r := b.newRequest(pieces...)
+	r := b.newRequest(appends...)
 	for _, m := range moves {
 		r.bytes += int64(len(m.to)+len(m.expect)) * moveBytes
 	}
@@ -148,11 +147,11 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if o.keyed {
 		by, _ := callerOf(ctx)
 		r.key = c.key(o.key, each, by)
-		if b.replay(r, b.logTimeNow()) { // which no later commit takes back
+		if b.replay(r, b.logTimeNow()) { // no later commit undoes the earlier one
 			return b.sendCommit(ctx, r, moves)
 		}
 	}
-	for i, a := range pieces {
+	for i, a := range appends {
 		if err := b.route(ctx, a, each[i]); err != nil {
 			if r.key != nil && b.replay(r, b.foldTime()) { // the topic may be gone since
 				return b.sendCommit(ctx, r, moves)
@@ -174,7 +173,7 @@ func (b *Broker) sendCommit(ctx context.Context, r *request, moves []consumerMov
 	return &PendingCommit{p, moves}, nil
 }
 
-// check refuses what is no commit, whatever its parts are.
+// check refuses an invalid commit; it does not look into its parts.
 func (c Commit) check(most int, o appendOptions) error {
 	parts := len(c.Appends) + len(c.Positions) + len(c.Acks)
 	for _, a := range c.Acks {
@@ -195,8 +194,8 @@ func (c Commit) check(most int, o appendOptions) error {
 	return o.checkKey()
 }
 
-// pieces returns the commit's appends, and the options of each.
-func (b *Broker) pieces(c Commit) (each []appendOptions, pieces []*topicAppend, _ error) {
+// commitAppends returns the commit's appends, and the options of each.
+func (b *Broker) commitAppends(c Commit) (each []appendOptions, appends []*topicAppend, _ error) {
 	for i, a := range c.Appends {
 		name := fmt.Sprintf("appends/%d", i)
 		o := newAppendOptions(a.Options)
@@ -210,12 +209,12 @@ func (b *Broker) pieces(c Commit) (each []appendOptions, pieces []*topicAppend, 
 			return nil, nil, ofPart(name, err)
 		}
 		p.name = name
-		each, pieces = append(each, o), append(pieces, p)
+		each, appends = append(each, o), append(appends, p)
 	}
-	return each, pieces, b.checkSize(pieces...)
+	return each, appends, b.checkSize(appends...)
 }
 
-// key returns how the log knows the commit again, which by asks for.
+// key returns how the log recognises the commit of a caller.
 func (c Commit) key(key string, each []appendOptions, by caller) *idempotencyKey {
 	k := &idempotencyKey{}
 	for i := range max(1, len(c.Appends)) {

@@ -16,7 +16,7 @@ type queueAck struct {
 	answers []*answer // one for each token
 }
 
-// acks returns what the commit does to queues.
+// acks returns the commit's acknowledgements, checked.
 func (b *Broker) acks(c Commit) ([]queueAck, error) {
 	acks := make([]queueAck, len(c.Acks))
 	first := map[Queue]string{}
@@ -47,11 +47,10 @@ func (b *Broker) acks(c Commit) ([]queueAck, error) {
 	return acks, nil
 }
 
-// token returns how a token of the part is named.
+// token returns the name of a token of the part.
 func (a *queueAck) token(index int) string { return fmt.Sprintf("%s/tokens/%d", a.name, index) }
 
-// acknowledge returns the entries that say that deliveries were done, or the refusal of the
-// first that can't be.
+// acknowledge returns the entries that acknowledge deliveries, or the first refusal.
 func acknowledge(d *state.Draft, acks []queueAck) (entries []format.Entry, _ *Error) {
 	for _, a := range acks {
 		topic, id, refusal := a.queue.find(d)

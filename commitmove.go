@@ -15,10 +15,10 @@ type consumerMove struct {
 	consumer   *Consumer
 	version    string
 	expect, to []format.Position
-	moved      string // its version behind the commit
+	moved      string // its version after the commit
 }
 
-// moves returns what the commit does to consumers.
+// moves returns the commit's moves of consumers, checked.
 func (b *Broker) moves(c Commit) ([]consumerMove, error) {
 	moves := make([]consumerMove, len(c.Positions))
 	first := map[Consumer]string{}
@@ -45,7 +45,7 @@ func (b *Broker) moves(c Commit) ([]consumerMove, error) {
 	return moves, nil
 }
 
-// move returns the entries that move consumers, or the refusal of the first that can't be.
+// move returns the entries that move consumers, or the first refusal.
 func move(d *state.Draft, moves []consumerMove) ([]format.Entry, *Error) {
 	entries := make([]format.Entry, len(moves))
 	for i := range moves {

@@ -16,21 +16,21 @@ const (
 	keysFullRetry          = time.Minute
 
 	// keyedPatience is how long an append with an idempotency key may wait for its
-	// commit. One that sleeps for longer, as its broker may, could come after the
+	// commit. If its broker sleeps for longer, the append could be committed after the
 	// log has forgotten that a retry through another broker was committed.
 	// [state.KeyedFor] leaves room for it.
 	keyedPatience = 50 * time.Minute
 )
 
-// IdempotencyKey makes a retry exact: the log remembers the append by key for at
-// least 24 hours, and whoever appends the same records to the same topic with the same key
-// meanwhile, through whichever broker, gets the first answer, with
-// [Appended.Replayed] set. Other records under the same key fail with
-// CodeIdempotencyKeyReused. So an append whose outcome is unknown can be sent again.
+// IdempotencyKey makes a retry safe. The log remembers the append by key for at
+// least 24 hours. A retry in that time, with the same records, topic and key, through any
+// broker, appends nothing and gets the first answer, with [Appended.Replayed] set. Other
+// records under the same key fail with CodeIdempotencyKeyReused. So a caller can send an
+// append with an unknown outcome again.
 //
-// A key has 1 to 255 bytes. [Limits.IdempotencyKeys] bounds how many are
-// remembered; past it new ones fail with CodeIdempotencyKeysFull, and none is
-// forgotten early.
+// A key has 1 to 255 bytes. [Limits.IdempotencyKeys] bounds how many the log
+// remembers. Beyond it, requests with new keys fail with CodeIdempotencyKeysFull; the log
+// forgets no key early.
 func IdempotencyKey(key string) AppendOption {
 	return func(o *appendOptions) { o.key, o.keyed = key, true }
 }
@@ -42,11 +42,11 @@ func (o appendOptions) checkKey() error {
 	return nil
 }
 
-// idempotencyKey is how the log knows a request again.
+// idempotencyKey is how the log recognises a request.
 type idempotencyKey struct {
 	// hashes are of topic and key; of a [Commit], of the key, the number of an append
-	// and the caller's API key, one for each append, and one if there is none. They are
-	// remembered in one commit of the log, so the first stands for all.
+	// and the caller's API key, one for each append, but at least one. One commit of the
+	// log has all of them, so the first stands for all.
 	hashes []format.Digest
 	// unscoped are what hashes would be without an API key, if the caller has one: so
 	// brokers remembered every commit before they told callers apart. One that is known so
@@ -83,7 +83,7 @@ type digester struct {
 }
 
 // append hashes an append's records and options. A timestamp that the broker is to
-// choose counts as none.
+// choose counts as no timestamp.
 func (d *digester) append(records []Record, o appendOptions) {
 	d.number(int64(o.partition))
 	d.number(o.ifOffset)
@@ -147,7 +147,7 @@ func (b *Broker) replay(r *request, at int64) bool {
 	if !known && len(r.key.unscoped) > 0 {
 		hashes = r.key.unscoped
 		first, known = b.live.State.Keyed(hashes[0], at)
-		known = known && first.Print == r.key.print // else it was somebody else's
+		known = known && first.Print == r.key.print // else it may be another caller's
 	}
 	if known && first.Print == r.key.print {
 		r.results = make([]Appended, len(r.appends))
@@ -177,11 +177,11 @@ func appendedBefore(topic string, ranges []format.KeyedRange) Appended {
 	return a
 }
 
-// confirm makes what was said of a request's key stand or fall by the end of the
-// log, which err says could not be read: a topic that was deleted takes its keys
-// along, and a key that there was no room for may be known there.
+// confirm checks, after a sync, how a request with a key was settled: a deleted topic
+// takes its keys along, and another broker may have committed a key that had no room here.
+// err is the error of the sync.
 //
-// A Commit keeps its answer whatever becomes of its topics: the rest of it was done too.
+// A Commit keeps its answer when its topics are deleted: its other parts were done too.
 func (b *Broker) confirm(r *request, err error) {
 	switch {
 	case err != nil:
@@ -209,14 +209,14 @@ func (b *Broker) foldTime() int64 {
 	return b.live.State.Time()
 }
 
-// settle answers those requests of groups, which are finished, that no later commit may
-// take: appends of callers whose access has ended, since an API key that is gone never
+// settle answers the requests of finished batch sets that no later commit may
+// take: appends of callers whose access has ended, since a revoked API key never
 // comes back; requests whose idempotency key another commit has used meanwhile; those
 // that have waited for too long; and those for whose key there is no room. A caller whose
 // access ends in this very commit still has its appends in it.
-func (b *Broker) settle(groups []*batchSet, at int64) {
+func (b *Broker) settle(sets []*batchSet, at int64) {
 	room := b.opts.Limits.IdempotencyKeys - b.live.State.KeyedCount(at)
-	for _, g := range groups {
+	for _, g := range sets {
 		changed := false
 		for _, r := range g.requests {
 			if len(r.appends) > 0 && !r.withdrawn && !r.settled {
@@ -245,7 +245,7 @@ func (b *Broker) settle(groups []*batchSet, at int64) {
 	}
 }
 
-// keyedEntries returns the facts by which the log remembers a request whose batches
+// keyedEntries returns the entries by which the log remembers a request whose batches
 // are in the commit.
 func keyedEntries(r *request) []*format.AppendKeyed {
 	entries := make([]*format.AppendKeyed, len(r.key.hashes))
@@ -261,8 +261,8 @@ func keyedEntries(r *request) []*format.AppendKeyed {
 	return entries
 }
 
-// waited returns how long ago a request came, by the clock that ran faster: those of the
-// machine may have stood still while it slept. at is the log's time, by which keys are forgotten.
+// waited returns how long ago a request came, by the clock that ran fastest: the machine's
+// clocks may have stood still while it slept. at is the log's time, by which keys are forgotten.
 func (b *Broker) waited(r *request, at int64) time.Duration {
 	return max(b.opts.boot()-r.boot, time.Since(r.began), time.Duration(at-r.came)*time.Microsecond)
 }

@@ -7,12 +7,12 @@ import (
 )
 
 // followWait is how long one fetch of Follow waits. It does not bound the iteration,
-// and each may cost a look at the log.
+// and each may cost a sync.
 const followWait = time.Hour
 
 // Read iterates over the records of a partition from a position to the end that
-// the partition has when the iteration begins. An error ends it, and comes with
-// no record. What records point to must not be changed.
+// the partition has when the iteration begins. An error ends it, with a
+// zero Record. Don't change what records point to.
 func (b *Broker) Read(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
 	return reading(func(yield func(Record, error) bool) {
 		c, end, err := b.upToNow(ctx, topic, partition, from)
@@ -41,7 +41,7 @@ func (b *Broker) Read(ctx context.Context, topic string, partition int32, from P
 // for more at its end, until ctx ends or the caller stops. Records appended
 // through this broker come at once, those appended through others within
 // 250 ms while they flow, and within 10 s after a pause. Records that are deleted
-// before they were read end it with CodeOffsetOutOfRange.
+// before they are read end it with CodeOffsetOutOfRange.
 func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
 	return reading(func(yield func(Record, error) bool) {
 		c, err := b.cursor(ctx, topic, "", partition, from)

@@ -14,7 +14,7 @@ const storeTimeError = time.Second
 // logTime is what the log's time was at a moment of this machine's monotonic clock.
 type logTime = dispatch.Time
 
-// logNow returns the log's time as it would be for a commit that is built now. the state's lock is held.
+// logNow returns the log's time as it would be for a commit that is built now. The caller holds the state's lock.
 func (b *Broker) logNow() int64 { return max(b.live.State.Time(), b.storeNow().UnixMicro()) }
 
 // logTimeNow is [Broker.logNow] for callers that don't hold the state's lock.
@@ -24,8 +24,7 @@ func (b *Broker) logTimeNow() int64 {
 	return b.logNow()
 }
 
-// storeNow returns the store's time, which decides where only a time can: when keys expire, and
-// what DeliverAt means.
+// storeNow returns the store's time, which decides when API keys expire and what DeliverAt means.
 func (b *Broker) storeNow() time.Time { return b.log.StoreNow() }
 
 // timeOf returns the log's time as a commit is applied. That is the commit's time, unless it was

@@ -19,7 +19,7 @@ var (
 	batchesBounds = histogram.Exponential(1, 2, 12)
 )
 
-// metrics are what the broker counts itself; the rest is read where it is when it is asked for.
+// metrics are what the broker counts itself; Metrics reads the rest where it is.
 type metrics struct {
 	commits, commitRecords, checkpoints, checkpointBytes, dataLost atomic.Int64
 	commitBytes, commitBatches, commitSeconds, checkpointSeconds   *histogram.Histogram
@@ -48,8 +48,8 @@ func newMetrics() *metrics {
 	}
 }
 
-// Metrics returns what the broker counts, as it is now. There are always the same families, in the same
-// order; a family may have no series. Package sebprom gives them to Prometheus.
+// Metrics returns the broker's metrics as they are now: always the same families, in the same
+// order; a family may have no series. Package sebprom exports them to Prometheus.
 func (b *Broker) Metrics() []metric.Family {
 	return slices.Concat(b.metrics.families(), b.stateMetrics(), b.memoryMetrics(), b.logMetrics(),
 		b.consumerMetrics(), b.queueMetrics(), b.metrics.push.Families())
@@ -102,7 +102,7 @@ func (m *metrics) storeFamilies() []metric.Family {
 	return []metric.Family{requests, seconds, bytes}
 }
 
-// stateMetrics tell how much the state knows.
+// stateMetrics tell how large the state is.
 func (b *Broker) stateMetrics() []metric.Family {
 	b.live.RLock()
 	defer b.live.RUnlock()
@@ -142,7 +142,7 @@ func (b *Broker) memoryMetrics() []metric.Family {
 	}
 }
 
-// logMetrics tell where the broker is in the log, and what it met there.
+// logMetrics tell how far the broker has applied the log.
 func (b *Broker) logMetrics() []metric.Family {
 	applied, _ := b.log.Position()
 	stats := b.log.Stats()
@@ -172,8 +172,8 @@ func (m *metrics) storeRequest(op objstore.Op) {
 
 func (m *metrics) commit(c *format.Commit, took time.Duration) {
 	var batches, records, bytes int64
-	for _, it := range c.Entries {
-		if x, ok := it.(*format.Batch); ok {
+	for _, entry := range c.Entries {
+		if x, ok := entry.(*format.Batch); ok {
 			batches++
 			records += int64(x.Count)
 			bytes += int64(x.Size)

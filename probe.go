@@ -19,10 +19,9 @@ const (
 	probeBytesMax = 16 // of which a probe has one
 )
 
-// probe has several creates race for one key: at most one may be told that it
-// won, and what stands there then must be the winner's. A store that fails that
-// can't order writers, and so can't keep a log. One that answers so that nothing
-// is proven is asked again.
+// probe has several creates race for one key: the store may tell at most one that it
+// won, and the object must be the winner's. A store that fails that can't order writers,
+// and so can't keep a log. If the answers prove nothing, probe tries again.
 func (b *Broker) probe(ctx context.Context) error {
 	var err error
 	for try := range probeTries {
@@ -74,13 +73,13 @@ func (b *Broker) probeOnce(ctx context.Context) (err error) {
 		if len(body) != 1 || int(body[0]) >= probeRacers {
 			return false
 		}
-		// If none was told that it won, it may be one whose reply was lost.
+		// If no racer got the answer that it won, the winner may be one whose reply was lost.
 		return int(body[0]) == winner || winners == 0 && racers[body[0]].unsure
 	})
 	switch {
 	case err != nil:
 		return err
-	case !held && winners == 0: // or who won was told so by an answer that went astray
+	case !held && winners == 0: // or the winner's answer was lost
 		return noConditions(nil, "none of %d racing creates of one object got the answer that it won", probeRacers)
 	case !held:
 		return noConditions(nil, "the object does not hold what the winner of racing creates wrote")
@@ -91,8 +90,8 @@ func (b *Broker) probeOnce(ctx context.Context) (err error) {
 }
 
 // readProbe reads the object that racers have created until it holds what it
-// should, some times: an answer may be bent on its way, and a store that is
-// refused for it would be refused for nothing.
+// should, a few times: a single answer may be corrupt, which is no reason to refuse
+// the store.
 func (b *Broker) readProbe(ctx context.Context, key string, should func(body []byte) bool) (o objstore.Object, held bool, err error) {
 	for try := range probeAnswers {
 		if try > 0 {
@@ -108,7 +107,7 @@ func (b *Broker) readProbe(ctx context.Context, key string, should func(body []b
 	return o, false, nil
 }
 
-// errBroken is the cause where no second try can show anything else.
+// errBroken is the cause where a retry can't change the verdict.
 var errBroken = errors.New("an object was created twice")
 
 // racer is one of the creates that race for a key.

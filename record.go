@@ -18,7 +18,7 @@ type Header struct {
 // Record is what a topic holds.
 type Record struct {
 	// Key chooses the partition, as Kafka's default partitioner does; nil
-	// means that there is none, which differs from an empty one.
+	// means no key, which differs from an empty key.
 	Key []byte
 	// Value may be empty. The log makes no difference between nil and empty
 	// on append; reads return nil for a null value that another client wrote.
@@ -33,7 +33,7 @@ type Record struct {
 	Offset    Offset
 }
 
-// bytes returns how many it has in key, value and headers.
+// bytes returns the size of key, value and headers.
 func (r *Record) bytes() int64 {
 	n := len(r.Key) + len(r.Value)
 	for _, h := range r.Headers {
@@ -69,11 +69,11 @@ var (
 // At is the record at offset o, or the end of the partition if o is its end.
 func At(o Offset) Position { return Position{fromOffset, int64(o)} }
 
-// AtOrAfter is the record at offset o, or, if the partition holds it no more, the
-// first one that it holds.
+// AtOrAfter is the record at offset o, or, if the partition no longer holds it, the
+// first record that it holds.
 func AtOrAfter(o Offset) Position { return Position{fromOffsetOn, int64(o)} }
 
-// Offset returns the offset that p insists on; ok is false if it is none of [At].
+// Offset returns the offset of a position made by [At]; ok is false for all others.
 func (p Position) Offset() (o Offset, ok bool) { return Offset(p.n), p.kind == fromOffset }
 
 // parsedTimeMax is the end of the year 9999, the last that RFC 3339 can write.
@@ -122,7 +122,7 @@ func ParsePosition(s string) (_ Position, err error) {
 	return At(Offset(n)), nil
 }
 
-// String returns what ParsePosition reads; that of [AtOrAfter] it does not.
+// String returns a text that ParsePosition reads, except for [AtOrAfter].
 func (p Position) String() string {
 	switch p.kind {
 	case fromLatest:

@@ -12,27 +12,27 @@ const (
 	headerOverheadBytes = 10
 )
 
-// piece is one append of a request: records for one topic.
+// topicAppend is one append of a request: records for one topic.
 type topicAppend struct {
-	name     string // what the caller of a [Broker.Commit] knows it by, else ""
+	name     string // of the part of a [Commit], else ""
 	topic    string
 	count    int
 	bytes    int64         // upper bound, as encoded
-	ifOffset int64         // the end offset that it insists on, -1 if on none
+	ifOffset int64         // the end offset that it requires, -1 if any
 	delay    time.Duration // how long after its commit queues may hand its records out
-	due      time.Time     // the same as a time by the store's clock; zero if it is not given so
+	due      time.Time     // the same as a time by the store's clock; zero if the caller gave no time
 
-	// Set when it is placed, in a topic, and its records each in a partition. They are
-	// the caller's, so they go when the piece has joined a group.
+	// Set by route. The records are the caller's, so the append drops them when it has joined
+	// a batch set.
 	id        uint64
 	records   []Record
 	partition func(i int) int32
-	spread    int // no more partitions than these
+	spread    int // upper bound of the partitions that the records go to
 
-	parts []*batchShare // set when it joins a group
+	parts []*batchShare // set when it joins a batch set
 }
 
-// newPiece returns an append that is sound by itself, to be placed.
+// newTopicAppend returns a valid append, which has no topic and partitions yet: see route.
 func (b *Broker) newTopicAppend(topic string, records []Record, o appendOptions) (*topicAppend, error) {
 	size, err := b.checkRecords(records)
 	if err != nil {
@@ -44,7 +44,7 @@ func (b *Broker) newTopicAppend(topic string, records []Record, o appendOptions)
 	return &topicAppend{topic: topic, records: records, count: len(records), bytes: size, ifOffset: o.ifOffset, delay: o.delay, due: o.due}, nil
 }
 
-// place finds the topic of a piece, which it may have to create, and chooses partitions.
+// route finds the topic of an append, or creates it, and chooses partitions.
 func (b *Broker) route(ctx context.Context, a *topicAppend, o appendOptions) error {
 	id, count, err := b.topicForAppend(ctx, a.topic, o)
 	if err != nil {
@@ -78,10 +78,10 @@ func (a *topicAppend) dueAt(commit int64) int64 {
 	return commit + a.delay.Microseconds()
 }
 
-// named returns err as that of the piece: who asked for several is to know which.
+// named returns err with the name of the append, if it is a part of a [Commit].
 func (a *topicAppend) named(err error) error { return ofPart(a.name, err) }
 
-// check refuses what no append of so many records can be; now is the store's time.
+// check refuses options that are invalid for that many records; now is the store's time.
 func (o appendOptions) check(records int, now time.Time) error {
 	switch {
 	case records == 0:
@@ -100,7 +100,7 @@ func (o appendOptions) check(records int, now time.Time) error {
 	return o.checkKey()
 }
 
-// checkNew refuses what can't be appended to a topic that it would have to create.
+// checkNew refuses an append that can't succeed on the new topic that it would create.
 func (o appendOptions) checkNew(topic string) error {
 	if checkPartitions(topic, o, 1) != nil {
 		e := refused(CodePartitionNotFound, "there is no topic %q, and an append would create it with partition 0 alone", topic)
@@ -114,8 +114,8 @@ func (o appendOptions) checkNew(topic string) error {
 }
 
 // checkConditions refuses a request with a delay that there is no room for, or with a
-// condition that can't hold any more, unless it settles it as a retry. Whether conditions
-// hold, its commit decides: what is to make them true may be under way.
+// condition that can never hold again, unless it settles the request as a retry. The commit
+// decides whether other conditions hold: an append that makes them true may be under way.
 func (b *Broker) checkConditions(ctx context.Context, r *request) error {
 	for _, a := range r.appends {
 		if a.delay > 0 || a.due.After(b.storeNow()) {
@@ -130,7 +130,7 @@ func (b *Broker) checkConditions(ctx context.Context, r *request) error {
 	return nil
 }
 
-// delayRoom refuses to delay more records than the broker should keep in mind.
+// delayRoom refuses a delay beyond the limit of delayed appends.
 func (b *Broker) delayRoom() error {
 	b.live.RLock()
 	n := b.live.State.DelayedCount(b.logNow())
@@ -165,11 +165,11 @@ func (b *Broker) checkCondition(ctx context.Context, r *request, a *topicAppend)
 	if end() <= a.ifOffset {
 		return nil
 	}
-	if err := b.syncNow(ctx, false); err != nil { // so that it is the real end which is told
+	if err := b.syncNow(ctx, false); err != nil { // so that the refusal has the current end
 		return err
 	}
 	if !b.hasTopic(a.id) || r.key != nil && b.replay(r, b.foldTime()) {
-		return nil // the commit tells; or it is an earlier try of this append that moved the end
+		return nil // the commit decides; or an earlier attempt of this append moved the end
 	}
 	return offsetConflict(a.topic, p, end(), a.ifOffset)
 }

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// Share is a part of the memory budget for what clients make a broker hold: it lasts for as
-// long as they send or read slowly.
+// Share is a part of the memory budget for what clients make a broker hold, for as long as
+// they send or read slowly.
 type Share int
 
 const (
 	// ShareSmall is for requests and answers that take little, so that large ones
 	// never keep them waiting.
 	ShareSmall Share = iota
-	// ShareBodies is for large requests while they come.
+	// ShareBodies is for large requests while the broker receives them.
 	ShareBodies
-	// ShareAnswers is for large answers while they are read.
+	// ShareAnswers is for large answers while clients read them.
 	ShareAnswers
 	shareCount
 )
 
-// String returns the share's name, as metrics and refusals have it.
+// String returns the share's name in metrics and refusals.
 func (s Share) String() string { return [...]string{"small", "bodies", "answers"}[s] }
 
-// Holder is on whose account memory is held: an API key's, or an address's where none was
-// shown. Many callers may share an address, such as a proxy's, so a key tells them apart better.
+// Holder is the account that memory is charged to: an API key, or the address of a caller
+// without one. Many callers may share an address, such as a proxy's; keys tell them apart.
 type Holder struct {
-	Key     uint64       // 0: none
-	Address netip.Prefix // zero: not known, or there is a key
+	Key     uint64       // 0: no key
+	Address netip.Prefix // zero: unknown, or Key is set
 }
 
 const (
@@ -90,9 +90,9 @@ func (s *share) setUp(name Share, limit int64) {
 }
 
 // NewReservation returns a reservation of a share, which holds nothing yet, for a request
-// of that holder. Others may need the memory more: then revoke is called, once, and the
-// request must end and give back what it has. It must not block. A nil revoke means that
-// what the request has can't be taken back.
+// of that holder. If others need the memory more, the broker calls revoke, once, and the
+// request must end and give back its memory. revoke must not block. A nil revoke means
+// that the broker can't take the memory back.
 func (b *Broker) NewReservation(s Share, of Holder, revoke func()) *Reservation {
 	if of.Key != 0 {
 		of.Address = netip.Prefix{}
@@ -107,12 +107,12 @@ func (b *Broker) ShareBytes(s Share) (used, limit int64) {
 	return b.budget.shares[s].used, b.budget.shares[s].limit
 }
 
-// ShareAlone returns how much of a share a holder may have while nobody else wants any of it. A
-// request that can do with less asks for no more, and leaves the rest to those who may come.
+// ShareAlone returns how much of a share a holder may have while no other holder wants any. A
+// request that can limit its use asks for no more, and leaves the rest to later ones.
 func (b *Broker) ShareAlone(s Share) int64 { return b.budget.shares[s].alone() }
 
-// Grow takes n bytes more. It waits some seconds for room, then returns
-// CodeOverMemoryBudget; what the reservation has it keeps.
+// Grow takes n more bytes. It waits some seconds for room, then returns
+// CodeOverMemoryBudget; the reservation keeps what it has.
 func (r *Reservation) Grow(ctx context.Context, n int64) (err error) {
 	defer writes(&err)
 	return r.grow(ctx, n, memoryWaitMax)
@@ -124,8 +124,8 @@ func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) (e
 	return r.grow(ctx, n, min(d, memoryWaitMax))
 }
 
-// GrowNow takes most bytes more, or as many as there is room for at once, and returns how many. It
-// takes nothing if those would be fewer than least, or if others wait for what they may have.
+// GrowNow takes up to most bytes, as many as there is room for now, and returns how many. It takes
+// nothing if there is room for fewer than least, or if other requests wait for room.
 func (r *Reservation) GrowNow(least, most int64) int64 {
 	b, s := r.b, r.share
 	b.mu.Lock()
@@ -236,7 +236,7 @@ func (r *Reservation) Shrink(n int64) {
 	b.serveLocked()
 }
 
-// Ended returns why the reservation was taken back, nil if it was not.
+// Ended returns why the broker has taken the reservation back, nil if it has not.
 func (r *Reservation) Ended() (err error) {
 	defer writes(&err)
 	r.b.mu.Lock()
@@ -297,8 +297,8 @@ func (s *share) next() *Reservation {
 	return best
 }
 
-// takeBackFor ends requests so that the one whose turn it is gets what it waits for. Of those that
-// wait only the first looks: each would look at all.
+// takeBackFor ends requests so that the one whose turn it is gets what it waits for. Of the
+// waiting requests only the first does this, since each would examine all.
 func (b *budget) takeBackFor(waiter *Reservation) {
 	b.mu.Lock()
 	s := waiter.share
@@ -350,7 +350,7 @@ func (s *share) victim(r *Reservation) (found *Reservation, unfair bool) {
 	return found, most > mine
 }
 
-// what says for what a share is.
+// what returns the purpose of a share, for refusals.
 func (s Share) what() string {
 	return [...]string{"small requests", "large requests", "large answers"}[s]
 }

@@ -6,9 +6,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/auth"
 )
 
-// SignRead returns a token with which anyone may read a topic until expires, as
-// long as the API key of that secret is good for it: [Credential] has it as Token.
-// No broker is needed to make one.
+// SignRead returns a token for [Credential].Token, with which anyone may read a topic until
+// expires, as long as the API key allows it. It needs no broker.
 func SignRead(apiKey, topic string, expires time.Time) (_ string, err error) {
 	defer reads(&err)
 	s, ok := auth.ParseSecret(apiKey)

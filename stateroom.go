@@ -10,24 +10,24 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// stateUse is what part of [Options.StateMemory] something may fill, the smallest part
-// first. The last bytes are a reserve: a log that is full can still be read by consumers,
-// worked off, and locked.
+// stateUse is a use of the state, which may fill a part of [Options.StateMemory], the smallest
+// part first. The last bytes are a reserve: in a full log consumers can still read, workers can
+// still answer, and operators can still create keys.
 type stateUse int
 
 const (
 	forRecords   stateUse = iota // appends, topics, queues, push targets
 	forConsumers                 // consumers and their positions
-	forWork                      // what became of records that a queue has handed out
+	forWork                      // answers about records that a queue has handed out
 	forKeys                      // API keys
-	// forOwners is not bounded: a broker that can't own a queue can't empty it either. It takes 64
-	// bytes for each partition of a queue, once.
+	// forOwners has no bound: a broker that can't own a queue can't empty it either. It takes 64
+	// bytes once for each partition of a queue.
 	forOwners
 )
 
 var stateUseNames = [...]string{"appends, topics and queues", "consumers", "answers of workers", "API keys", "owners of queues"}
 
-// Of small bounds, as tests have them, the reserve is a larger part.
+// stateReserveMin makes the reserve a larger part of small bounds, as tests set them.
 const stateReserveMin = 64 << 10
 
 // stateLimit returns up to where a use may fill the state.
@@ -48,8 +48,8 @@ func (o Options) stateLimit(use stateUse) int64 {
 }
 
 // useOf returns what an entry uses the state for.
-func useOf(it format.Entry) stateUse {
-	switch it.(type) {
+func useOf(entry format.Entry) stateUse {
+	switch entry.(type) {
 	case *format.ConsumerCreated, *format.PositionsMoved:
 		return forConsumers
 	case *format.RecordsDone, *format.RecordPutBack, *format.RecordsAttempted, *format.RecordsRedriven, *format.QueuePurged:
@@ -64,11 +64,11 @@ func useOf(it format.Entry) stateUse {
 }
 
 // roomForEntries refuses the entries of a request that appends nothing if the state has no room
-// for them. What adds nothing, such as a deletion, always has room.
+// for them. An entry that adds nothing, such as a deletion, always has room.
 func (b *Broker) roomForEntries(d *state.Draft, r *request, entries []format.Entry) *Error {
 	use := forOwners
-	for _, it := range entries {
-		use = min(use, useOf(it))
+	for _, entry := range entries {
+		use = min(use, useOf(entry))
 	}
 	if r.key != nil {
 		use = forRecords
@@ -86,7 +86,7 @@ func (b *Broker) roomForAppends(d *state.Draft, batches []*batch, requests []*re
 }
 
 // room refuses requests whose entries would grow the state beyond what their use may take;
-// else it promises them room for what comes behind all batches.
+// else it promises them room for their entries after all batches.
 func (b *Broker) room(d *state.Draft, use stateUse, growth int64, requests ...*request) *Error {
 	later := int64(0)
 	for _, r := range requests {
@@ -101,7 +101,7 @@ func (b *Broker) room(d *state.Draft, use stateUse, growth int64, requests ...*r
 	return nil
 }
 
-// remembered returns what the state takes at most for a request's idempotency key and delays.
+// remembered returns how much memory a request's idempotency key and delays take in the state at most.
 func (r *request) remembered() (bytes int64) {
 	if r.key != nil {
 		bytes += int64(len(r.key.hashes)) * state.KeyedMemory(0)
@@ -118,8 +118,8 @@ func (r *request) remembered() (bytes int64) {
 }
 
 // stateRoom refuses an append early, before it takes memory, if the state has no room for
-// any: as of a look that is no older than [Options.StaleMax], since another broker may have
-// made room. Whether there is room for this one is decided when its commit is built.
+// appends. It syncs if the last sync is older than [Options.StaleMax], since another broker may
+// have made room. [Broker.build] decides whether there is room for this append.
 func (b *Broker) stateRoom(ctx context.Context) error {
 	limit := b.opts.stateLimit(forRecords)
 	if b.stateUsed() < limit {
@@ -134,7 +134,7 @@ func (b *Broker) stateRoom(ctx context.Context) error {
 	return nil
 }
 
-// stateUsed returns what the state takes, without what the next commit makes it forget.
+// stateUsed returns the memory of the state, without what the next commit makes it forget.
 func (b *Broker) stateUsed() int64 {
 	b.live.RLock()
 	defer b.live.RUnlock()

@@ -31,7 +31,7 @@ type dataObject struct {
 	parts   [][]byte // head and batches
 }
 
-// put uploads a sealed group as data objects, side by side. It returns true when
+// put uploads a sealed batch set as data objects, in parallel. It returns true when
 // all of them are in the store, and false only when the broker is ending: no
 // commit may refer to them then.
 func (b *Broker) put(g *batchSet) bool {
@@ -96,9 +96,9 @@ func (b *Broker) address(o *dataObject) {
 	o.ref.Size = h.PayloadSize + format.DataPayloadStart
 }
 
-// putObject sends an object again and again until it is there or the broker ends.
+// putObject retries an upload until the store has the object or the broker ends.
 func (b *Broker) putObject(o *dataObject) {
-	for tries := 0; b.life.Err() == nil; tries++ {
+	for attempt := 0; b.life.Err() == nil; attempt++ {
 		err := b.tryPut(o)
 		if err == nil {
 			return
@@ -111,8 +111,8 @@ func (b *Broker) putObject(o *dataObject) {
 			b.end()
 			return
 		}
-		b.logger.Warn("could not upload a data object; trying again", "key", o.ref.Key(), "attempt", tries+1, "err", err)
-		pause(b.life, tries)
+		b.logger.Warn("could not upload a data object; trying again", "key", o.ref.Key(), "attempt", attempt+1, "err", err)
+		pause(b.life, attempt)
 	}
 }
 
@@ -140,16 +140,16 @@ func (b *Broker) tryPut(o *dataObject) error {
 	return nil
 }
 
-// storeContext bounds a request that moves so many bytes.
+// storeContext bounds a request that transfers size bytes.
 func storeContext(ctx context.Context, size int64) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, storeTimeout+time.Duration(size)*time.Second/storeBandwidthMin)
 }
 
-// pause waits after so many failed tries, or until ctx ends.
-func pause(ctx context.Context, tries int) {
+// pause waits before the next attempt, longer after each failed one, or until ctx ends.
+func pause(ctx context.Context, failed int) {
 	d := retryMax
-	if tries < 8 {
-		d = min(d, retryMin<<tries)
+	if failed < 8 {
+		d = min(d, retryMin<<failed)
 	}
 	wait.For(ctx, d)
 }

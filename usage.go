@@ -7,34 +7,33 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// StoreUse counts requests to a store, whatever became of them, and the bytes of
-// their bodies.
+// StoreUse counts requests to a store, failed ones too, and the bytes of their bodies.
 type StoreUse struct {
 	Creates, Gets, Lists, Deletes int64
 	// SentBytes are those of Creates, ReceivedBytes those of Gets.
 	SentBytes, ReceivedBytes int64
 }
 
-// Usage is what a broker has asked of its store, and what its log keeps there.
+// Usage counts a broker's requests to its store, and what its log keeps there.
 type Usage struct {
 	// Since is when [Open] began.
 	Since time.Time
 	// Store counts all requests since then.
 	Store StoreUse
-	// Opening is the part of Store that Open took: so much costs a start, however
-	// long the broker runs after it.
+	// Opening is the part of Store that Open took: the cost of a start, however long
+	// the broker runs after it.
 	Opening StoreUse
 	// Serving is the time since Open was done, in which all other requests were sent.
 	Serving time.Duration
 
 	// StoredObjects are the objects of the store that hold records, whichever broker
-	// wrote them, and StoredBytes their sizes. Objects of which no record is left are
-	// among them as long as they are not deleted. The few others are not: commits that
-	// brought no records, checkpoints, the bucket's seb.json.
+	// wrote them, and StoredBytes their sizes. They include objects without
+	// remaining records until these are deleted. They exclude the few other objects: commits
+	// without records, checkpoints, the bucket's seb.json.
 	StoredObjects, StoredBytes int64
 }
 
-// Usage tells what the broker has asked of its store, and what its log keeps there
+// Usage returns the broker's requests to its store, and what its log keeps there
 // as far as the broker knows. It sends no request.
 func (b *Broker) Usage() Usage {
 	b.live.RLock()
@@ -46,7 +45,7 @@ func (b *Broker) Usage() Usage {
 	}
 }
 
-// storeUse is a StoreUse that goes on counting.
+// storeUse is a running count.
 type storeUse struct {
 	creates, gets, lists, deletes atomic.Int64
 	sent, received                atomic.Int64

@@ -13,7 +13,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/wait"
 )
 
-// WorkSource hands out records to be worked on: a [Queue], or a client of one.
+// WorkSource hands out records to workers: a [Queue], or a client of one.
 type WorkSource interface {
 	Receive(ctx context.Context, o ReceiveOptions) ([]Message, error)
 	Ack(ctx context.Context, tokens ...string) error
@@ -21,27 +21,27 @@ type WorkSource interface {
 	Extend(ctx context.Context, lease time.Duration, tokens ...string) (time.Time, error)
 }
 
-// Worker works on the records of a queue. While a handler runs its lease is extended, so a
-// slow one keeps its record, and the record of a worker that is killed is with another
-// within one lease.
+// Worker processes the records of a queue. While a handler runs, the worker extends its
+// lease, so a slow handler keeps its record. If a worker is killed, another one gets its
+// records within one lease.
 type Worker struct {
 	Source WorkSource
-	// Handle does the work of one record. nil acknowledges it; an error puts it back with the
-	// error's text as the reason, for as long as a [RetryIn] among its causes says, else as the
-	// queue's backoff does. ctx ends with the cause CodeLeaseLost when the record goes to another
-	// worker: what is done from then on does not count. It does not end with the worker's.
-	// A panic is not caught: it ends the process.
+	// Handle processes one record. If it returns nil, the worker acknowledges the record; if it
+	// returns an error, the worker puts the record back with the error's text as the reason, for
+	// the delay of a [RetryIn] among its causes, else for the queue's backoff. ctx ends with the
+	// cause CodeLeaseLost when the record goes to another worker: the handler's result does not
+	// count then. ctx does not end with that of Run. A panic ends the process.
 	Handle func(ctx context.Context, m Message) error
 	// Concurrency is how many handlers run at a time. Default 1.
 	Concurrency int
-	// Lease is for how long a record stays with a worker that is killed. Default 30 s.
+	// Lease is how long a record stays with a worker that is killed. Default 30 s.
 	Lease time.Duration
-	// Logger is told what the worker can't return. Default: discarded.
+	// Logger receives errors that the worker can't return. Default: discarded.
 	Logger *slog.Logger
 }
 
-// RetryIn puts a record back for a time of the handler's choice: see [Worker]. Of a time that
-// has passed already that is none, and it is 366 days at most.
+// RetryIn is an error with which a handler chooses the delay until the next attempt: see
+// [Worker]. Delay is clamped to 0..366 days.
 type RetryIn struct {
 	Delay time.Duration
 	Err   error
@@ -60,14 +60,14 @@ func (e *RetryIn) Unwrap() error { return e.Err }
 
 const (
 	workerWait     = 20 * time.Second
-	workerExtends  = QueueLeaseDefault / 3 // or sooner: after its broker was lost a record has no more than the queue's lease
+	workerExtends  = QueueLeaseDefault / 3 // at most: after its broker is lost a record has only the queue's lease
 	workerRetryMin = 100 * time.Millisecond
 	workerRetryMax = 5 * time.Second
 )
 
-// Run works until ctx ends, waits for the handlers under way, and returns nil; or it
-// returns why it can't go on, such as that the queue was deleted. It asks for records only
-// as handlers are free.
+// Run processes records until ctx ends, waits for the handlers under way, and returns nil.
+// It returns an error if it can't go on, for example because the queue was deleted. It
+// receives only as many records as handlers are free.
 func (w *Worker) Run(ctx context.Context) error {
 	c := *w
 	def(&c.Concurrency, 1)
@@ -98,7 +98,7 @@ func (w *Worker) run(ctx context.Context) error {
 		}
 		ms, err := w.Source.Receive(ctx, ReceiveOptions{Max: min(free, receiveMax), Wait: workerWait, Lease: w.Lease})
 		for range free - len(ms) {
-			<-places // which nobody needs yet
+			<-places // not needed yet
 		}
 		switch {
 		case err == nil:
@@ -121,7 +121,7 @@ func (w *Worker) run(ctx context.Context) error {
 	}
 }
 
-// free waits for a place and takes all that are; none when ctx has ended.
+// free waits for a free place and takes all free places; it returns 0 when ctx has ended.
 func (w *Worker) free(ctx context.Context, places chan struct{}) (n int) {
 	select {
 	case places <- struct{}{}:
@@ -140,13 +140,13 @@ func (w *Worker) free(ctx context.Context, places chan struct{}) (n int) {
 	}
 }
 
-// passes tells whether what failed may go well later.
+// passes tells whether a retry may succeed later.
 func passes(err error) bool {
 	var e *Error
 	return !errors.As(err, &e) || e.RetryAfter > 0 || e.Code == CodeQueueElsewhere || e.Code == CodeStoreUnavailable
 }
 
-// handle has one record worked on, and answers for it.
+// handle calls the handler for one record, and answers with its result.
 func (w *Worker) handle(ctx context.Context, m Message) {
 	ctx = context.WithoutCancel(ctx)
 	work, lose := context.WithCancelCause(ctx)
@@ -188,14 +188,14 @@ func (w *Worker) keep(work context.Context, m Message, lose context.CancelCauseF
 			lose(err)
 			return
 		default:
-			// It may still be ours: who takes it is told of by the next answer.
+			// The record may still be ours: if it is not, the next answer says so.
 			w.Logger.Warn("a lease was not extended; trying again", "err", err, "left", time.Until(ends).Round(time.Millisecond))
 			pause = min(w.Lease/10, time.Second)
 		}
 	}
 }
 
-// answer says what became of a record, again and again until that is known.
+// answer acknowledges a record or puts it back, and retries until the source has confirmed it.
 func (w *Worker) answer(ctx context.Context, m Message, failure error) {
 	ctx, cancel := context.WithTimeout(ctx, w.Lease)
 	defer cancel()
