@@ -179,7 +179,7 @@ func appendedBefore(topic string, ranges []format.KeyedRange) Appended {
 
 // confirm checks, after a sync, how a request with a key was settled: a deleted topic
 // takes its keys along, and another broker may have committed a key that had no room here.
-// err is the error of the sync.
+// err is the error of the sync or commit that should have read the log to its end.
 //
 // A Commit keeps its answer when its topics are deleted: its other parts were done too.
 func (b *Broker) confirm(r *request, err error) {

@@ -9,7 +9,7 @@ import (
 )
 
 // seek moves the cursor to the first record, from where it stands on, whose
-// timestamp is at least ms since 1970, or to the partition's end if there is none.
+// timestamp is at least ms since 1970, or to the partition's end if no record has.
 //
 // The state knows the largest timestamp of each batch, so that as a rule one
 // batch is read. It takes more only where the record with that timestamp stands
@@ -35,8 +35,8 @@ func (c *cursor) seek(ctx context.Context, ms int64) error {
 	}
 }
 
-// locateTime finds the first batch from the cursor on that reaches ms. If there
-// is none it moves the cursor to the end.
+// locateTime finds the first batch from the cursor on that reaches ms. If no
+// batch does, it moves the cursor to the end.
 func (c *cursor) locateTime(ms int64) (l state.Location, found bool, err error) {
 	c.b.live.RLock()
 	defer c.b.live.RUnlock()

@@ -41,10 +41,10 @@ const (
 	confinedMax = 4096
 )
 
-// share is what its holders compete for. While there is room everybody gets
-// what they ask for. When there is none, the holder that has least is served first, and
-// after shareWaitMin memory is taken from whoever has more than that one would have: the
-// request is ended. Among equals those that wait too, and began later, are ended. So some
+// share is what its holders compete for. While there is room, all holders
+// get what they ask for. When the share is full, the holder that has least is served first,
+// and after shareWaitMin the share takes memory from a holder that has more than that one
+// would have: it ends a request. Among equals those that wait too, and began later, are ended. So some
 // are always able to end, and nobody has to wait for a client that does not go on.
 type share struct {
 	name    Share
