@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -150,18 +149,6 @@ func (a *answer) putBack(queue uint64, o NackOptions, now int64) *format.RecordP
 		Queue: queue, Partition: uint32(a.partition), Attempt: format.Attempt{Offset: a.offset, Number: a.attempt},
 		NotBefore: now + delay.Microseconds(), DeadLetter: a.isLast(), Reason: o.Reason,
 	}
-}
-
-// backoff returns how long a record waits after its attempts have failed.
-func (c QueueConfig) backoff(attempts int) time.Duration {
-	d := c.BackoffMin
-	for range attempts - 1 {
-		if d = 2 * d; d >= c.BackoffMax {
-			break
-		}
-	}
-	d = min(d, c.BackoffMax)
-	return d - rand.N(d/2+1)
 }
 
 // answer commits the entries of those deliveries among tokens that may be answered.
