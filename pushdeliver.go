@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
@@ -40,14 +41,16 @@ type PushOptions struct {
 func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) (err error) {
 	defer reads(&err)
 	ctx, end := context.WithCancel(ctx)
-	defer end()
-	b.tasks.Go(func() {
+	var watch sync.WaitGroup
+	watch.Go(func() {
 		select {
 		case <-b.loopDone:
 			end()
 		case <-ctx.Done():
 		}
 	})
+	defer watch.Wait()
+	defer end()
 	err = b.pushes.Run(ctx, func(q push.Pushed) (push.Queue, push.Options) {
 		return pushQueue{b.Queue(q.Topic, q.Name), func() bool { return b.pushesStill(q) }}, push.Options{
 			Topic: q.Topic, TopicID: q.TopicID, Queue: q.Name, Networks: b.pushNetworks(),

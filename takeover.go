@@ -95,8 +95,8 @@ func (q *Queue) ownedHere() (*dispatch.Dispatcher, owner, error) {
 // must not take a queue from each other in turn: a broker that lost it waits until the owner
 // has been silent for ownerSilence.
 func (b *Broker) mayTake(o owner, deaf bool) error {
-	if !o.owned {
-		return nil
+	if !o.owned || o.session == b.session.public {
+		return nil // nobody's, or this broker's own, which is about to have its dispatcher
 	}
 	mute := o.mute(b)
 	// The log need not hear of an owner that can be asked.

@@ -407,7 +407,7 @@ func TestWorkerOutlivesAnOutageOfTheStore(t *testing.T) {
 		t.Fatalf("it ended with %d:\n%s", code, w.stderr)
 	}
 	for line := range strings.Lines(w.stderr.String()) { // what commits nothing has no outcome
-		if strings.Contains(line, "outcome") && !strings.Contains(line, "a record's work") {
+		if strings.Contains(line, "outcome") && !strings.Contains(line, "the outcome of a record") {
 			t.Errorf("it says %s", line)
 		}
 	}
