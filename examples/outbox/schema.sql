@@ -1,5 +1,5 @@
 -- The outbox: an application inserts its events here, in the transaction that
--- changes its data. A row is not changed after that, and whoever drains deletes it.
+-- changes its data. A row is not changed after that; the drain deletes it.
 CREATE TABLE outbox (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     topic   text NOT NULL CHECK (topic ~ '^[a-zA-Z0-9._-]{1,249}$' AND topic NOT IN ('.', '..')),
@@ -20,7 +20,7 @@ CREATE TABLE outbox_batches (
     created timestamptz NOT NULL DEFAULT now()
 );
 
--- Wakes the program at once. Without it, it looks every second.
+-- Wakes the program at once. Without it, the program polls every second.
 CREATE FUNCTION outbox_notify() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NOTIFY outbox;
