@@ -61,11 +61,20 @@ func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 		retry, unknown = max(retry, e.RetryAfter), e.Unknown // a full state has no room a second later
 	}
 	for _, x := range claims {
-		if err == nil {
-			d.table.Unneeded(x)
-		} else {
+		if err != nil {
 			d.table.Unclaimed(x.Place, time.Now().Add(retry), unknown)
 		}
+	}
+	if err == nil {
+		// A claim that is not in the log leaves the rest in the table: its record may have been
+		// put back meanwhile, and be claimed again by now.
+		d.view(func(_ *state.Topic, q *state.Queue) {
+			for _, x := range claims {
+				if a, _ := q.Last(x.Partition, x.Offset); a.DeadLetter || q.NextUndone(x.Partition, x.Offset) != x.Offset {
+					d.table.Unneeded(x)
+				}
+			}
+		})
 	}
 	d.wakeLocked()
 }

@@ -28,6 +28,10 @@ type fake struct {
 	live       state.Live
 	seq        format.Seq
 
+	// before and after, if they are set, are called once by the next call of Commit.
+	hooks         sync.Mutex
+	before, after func()
+
 	dead  []string // dead letters, as offset#attempt
 	tasks sync.WaitGroup
 }
@@ -86,6 +90,21 @@ func (f *fake) open() *dispatch.Dispatcher {
 
 // Commit implements dispatch.Broker.
 func (f *fake) Commit(_ context.Context, c dispatch.Change) error {
+	f.hooks.Lock()
+	before, after := f.before, f.after
+	f.before, f.after = nil, nil
+	f.hooks.Unlock()
+	if before != nil {
+		before()
+	}
+	err := f.decide(c)
+	if after != nil {
+		after()
+	}
+	return err
+}
+
+func (f *fake) decide(c dispatch.Change) error {
 	f.committing.Lock()
 	defer f.committing.Unlock()
 	now := time.Now()
@@ -214,6 +233,31 @@ func TestAttemptsAreCountedBeforeRecordsGoOutAgain(t *testing.T) {
 		if got := strings.Join(f.dead, " "); got != "0#2" {
 			t.Errorf("dead letters: %q, want the second attempt of offset 0", got)
 		}
+	})
+}
+
+// A worker says twice that it failed, and the second time comes between the claim of the next
+// attempt and its commit. The next receiver claims it again before the first claim is settled.
+func TestRecordThatIsPutBackDuringItsClaimGoesOutAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		f.append("a")
+		d := f.open()
+		wantTaken(t, d, 1, "0#1")
+		putBack := &format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Number: 1}, NotBefore: time.Now().UnixMicro()}
+		f.commit(putBack)
+		f.before = func() { f.commit(putBack) }
+		f.after = func() {
+			f.hooks.Lock()
+			f.before = func() { time.Sleep(time.Millisecond) } // the next claim comes after this one is settled
+			f.hooks.Unlock()
+			if got := d.Take(time.Now(), dispatch.Want{Max: 5, Admitted: 5}); got.Turn != nil {
+				d.GiveTurn(got.Turn)
+			}
+		}
+		wantTaken(t, d, 1, "")
+		time.Sleep(time.Millisecond)
+		wantTaken(t, d, 1, "0#2")
 	})
 }
 
