@@ -188,6 +188,9 @@ func (b *Broker) send(ctx context.Context, r *request) (*Pending, error) {
 		close(r.done)
 		return b.pending(r, r.began), nil
 	}
+	if ctx.Err() != nil {
+		return nil, canceled(ctx) // before a commit could take it
+	}
 	if r.bytes > 0 {
 		if err := b.budget.take(ctx, forBatches, r.bytes); err != nil {
 			return nil, err

@@ -113,7 +113,7 @@ var outcomes = []struct {
 		_, err := v.b.Append(ctx, v.topic, values("x"))
 		return err
 	}},
-	{"Broker.AppendAsync", "not not ok not not ok ok ok", func(ctx context.Context, v *victim) error {
+	{"Broker.AppendAsync", "not not not not not ok ok ok", func(ctx context.Context, v *victim) error {
 		_, err := v.b.AppendAsync(ctx, v.topic, values("x"))
 		return err
 	}},
@@ -129,7 +129,7 @@ var outcomes = []struct {
 		_, err := v.b.Commit(ctx, seb.Commit{Acks: []seb.CommitAcks{{Topic: v.topic, Queue: "q", Tokens: []string{v.token}}}})
 		return err
 	}},
-	{"Broker.CommitAsync", "not not ok not not ok ok ok", func(ctx context.Context, v *victim) error {
+	{"Broker.CommitAsync", "not not not not not ok ok ok", func(ctx context.Context, v *victim) error {
 		_, err := v.b.CommitAsync(ctx, seb.Commit{Appends: []seb.CommitAppend{{Topic: v.topic, Records: values("x")}}})
 		return err
 	}},
