@@ -28,7 +28,7 @@ const otherServer = "is --server (SEB_SERVER) the URL of a broker? If so, the br
 // ofRequests matches hints that name HTTP requests, which are of no use in a shell.
 var ofRequests = regexp.MustCompile(`\b(GET|HEAD|PUT|POST|PATCH|DELETE|Retry-After|Authorization|Accept|Allow|Content-Type)\b|/v1/`)
 
-// shellHint returns the hint to show in a shell for a broker's hint; "" if there is none.
+// shellHint returns the hint to show in a shell for a broker's hint; it may be "".
 func shellHint(code seb.Code, hint string) string {
 	if ofRequests.MatchString(hint) {
 		return shellHints[code]

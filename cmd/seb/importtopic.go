@@ -243,7 +243,7 @@ func (t *topicImport) notOurs(why, hint string) error {
 	return codedError{hinted(fmt.Errorf("%w: %s", errNotOurs, why), hint), exitRefused}
 }
 
-// readEnd returns where the topic in Seb ends: 0 if there is none.
+// readEnd returns where the topic in Seb ends: 0 if it does not exist.
 func (t *topicImport) readEnd(ctx context.Context) (end int64, _ error) {
 	var info topicInfo
 	_, err := t.broker.call(ctx, http.MethodGet, t.broker.url(nil, "topics", t.Topic), nil, &info)

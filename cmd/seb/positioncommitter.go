@@ -44,7 +44,7 @@ type commitError struct{ error }
 func (e commitError) Error() string { return "commit: " + e.error.Error() }
 func (e commitError) Unwrap() error { return e.error }
 
-// open creates the consumer if there is none, and returns where it is.
+// open creates the consumer if it does not exist, and returns its position.
 func (c *positionCommitter) open(ctx context.Context) (consumerInfo, error) {
 	var info consumerInfo
 	_, header, err := c.broker.exchange(ctx, http.MethodPut, c.broker.url(nil, "topics", c.topic, "consumers", c.name), nil, &info)

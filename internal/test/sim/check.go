@@ -12,13 +12,19 @@ import (
 // check compares the history with the log that is left in the end.
 func (s *simulation) check(final *log) {
 	x := &checker{sim: s, history: s.history, final: final, at: map[string][]position{}, lives: map[string]uint64{}}
+	keyed := map[string]bool{}
+	for _, o := range s.history.ops {
+		for _, id := range o.values {
+			keyed[id] = keyed[id] || o.kind == appends && o.key != ""
+		}
+	}
 	for _, topic := range slices.Sorted(maps.Keys(final.all)) {
 		in := final.all[topic]
 		for p := range in.partitions {
 			for i, id := range in.partitions[p].ids {
-				// A copy of a request that was long on its way may come when its topic, and the
-				// idempotency key with it, was deleted, and another has its name.
-				if first, ok := x.lives[id]; ok && first != topic && final.all[first].name == in.name {
+				// A retried request that the network delays may arrive after its topic, and the
+				// idempotency key with it, was deleted and another topic got the name.
+				if first, ok := x.lives[id]; ok && keyed[id] && first != topic && final.all[first].name == in.name {
 					continue
 				}
 				x.at[id] = append(x.at[id], position{place{in.name, p}, seb.Offset(i)})
