@@ -80,17 +80,17 @@ func (b *Broker) Consumers(ctx context.Context, topic string, o ListOptions) ite
 
 func (b *Broker) consumersOf(topic uint64) listing[string, ConsumerInfo] {
 	return listing[string, ConsumerInfo]{
-		next: func(after string) []string {
-			return names(b.live.State.ConsumersAfter(topic, after, listStep), func(c *state.Consumer) string { return c.Name })
+		next: func(s *state.State, after string) []string {
+			return names(s.ConsumersAfter(topic, after, listStep), func(c *state.Consumer) string { return c.Name })
 		},
-		bytes: func(name string) (int64, bool) {
-			if b.live.State.Consumer(topic, name) == nil {
+		bytes: func(s *state.State, name string) (int64, bool) {
+			if s.Consumer(topic, name) == nil {
 				return 0, false
 			}
-			return int64(len(b.live.State.TopicByID(topic).Partitions)) * ConsumerPositionBytes, true
+			return int64(len(s.TopicByID(topic).Partitions)) * ConsumerPositionBytes, true
 		},
-		describe: func(name string) ConsumerInfo {
-			return describeConsumer(b.live.State.TopicByID(topic), b.live.State.Consumer(topic, name))
+		describe: func(s *state.State, name string) ConsumerInfo {
+			return describeConsumer(s.TopicByID(topic), s.Consumer(topic, name))
 		},
 	}
 }
@@ -118,18 +118,24 @@ func (c *Consumer) Describe(ctx context.Context) (_ ConsumerInfo, err error) {
 	return info, err
 }
 
-func (c *Consumer) describe() (ConsumerInfo, error) {
-	c.b.live.RLock()
-	defer c.b.live.RUnlock()
-	t := c.b.live.State.Topic(c.topic)
-	if t == nil {
-		return ConsumerInfo{}, topicNotFound(c.topic)
-	}
-	found := c.b.live.State.Consumer(t.ID, c.name)
-	if found == nil {
-		return ConsumerInfo{}, consumerNotFound(c.topic, c.name)
-	}
-	return describeConsumer(t, found), nil
+func (c *Consumer) describe() (info ConsumerInfo, err error) {
+	err = c.view(func(t *state.Topic, found *state.Consumer) { info = describeConsumer(t, found) })
+	return info, err
+}
+
+// view is [Broker.view] of the consumer and its topic. It fails if one of them does not exist.
+func (c *Consumer) view(f func(t *state.Topic, found *state.Consumer)) (err error) {
+	c.b.view(func(s *state.State) {
+		t := s.Topic(c.topic)
+		if t == nil {
+			err = topicNotFound(c.topic)
+		} else if found := s.Consumer(t.ID, c.name); found == nil {
+			err = consumerNotFound(c.topic, c.name)
+		} else {
+			f(t, found)
+		}
+	})
+	return err
 }
 
 func describeConsumer(t *state.Topic, c *state.Consumer) ConsumerInfo {

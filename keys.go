@@ -69,12 +69,16 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 	if err != nil {
 		return Key{}, "", err
 	}
-	b.live.RLock()
-	defer b.live.RUnlock()
-	if k := b.live.State.Key(s.ID); k != nil {
-		return describeKey(k), s.Text(), nil
+	var created Key
+	b.view(func(in *state.State) {
+		if k := in.Key(s.ID); k != nil {
+			created = describeKey(k)
+		}
+	})
+	if created.ID == 0 {
+		return Key{}, "", keyNotFound(s.ID).with(Unknown) // revoked since
 	}
-	return Key{}, "", keyNotFound(s.ID).with(Unknown) // revoked since
+	return created, s.Text(), nil
 }
 
 func (b *Broker) mayCreateKey(d *state.Draft, opts KeyOptions) *Error {
@@ -145,15 +149,15 @@ func (o KeyOptions) entry() *format.KeyCreated {
 // error ends the iteration, and comes without a key.
 func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
 	l := listing[uint64, Key]{
-		next: func(after uint64) []uint64 { return b.live.State.KeysAfter(after, listStep) },
-		bytes: func(id uint64) (int64, bool) {
-			k := b.live.State.Key(id)
+		next: func(s *state.State, after uint64) []uint64 { return s.KeysAfter(after, listStep) },
+		bytes: func(s *state.State, id uint64) (int64, bool) {
+			k := s.Key(id)
 			if k == nil {
 				return 0, false
 			}
 			return int64(len(k.Topics)) * int64(unsafe.Sizeof("")), true
 		},
-		describe: func(id uint64) Key { return describeKey(b.live.State.Key(id)) },
+		describe: func(s *state.State, id uint64) Key { return describeKey(s.Key(id)) },
 	}
 	return reading(l.list(ctx, b, after, func(uint64) bool { return true }, nil))
 }

@@ -3,6 +3,8 @@ package seb
 import (
 	"context"
 	"iter"
+
+	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // ListOptions select a part of a list. The zero value selects all of it. To get pages, a caller stops
@@ -24,23 +26,21 @@ const listStep = 256
 
 type reserveFunc = func(ctx context.Context, bytes int64) (release func(), err error)
 
-// listing describes values T of the state by their keys K. Its functions are called with the
-// state locked.
+// listing describes values T of the state by their keys K.
 type listing[K, T any] struct {
 	// next returns what follows a key, in order; nothing at the end.
-	next func(after K) []K
+	next func(s *state.State, after K) []K
 	// bytes returns the memory that the description takes; ok is false if the value is gone.
-	bytes    func(k K) (n int64, ok bool)
-	describe func(k K) T
+	bytes    func(s *state.State, k K) (n int64, ok bool)
+	describe func(s *state.State, k K) T
 }
 
 // keys iterates over what follows a key.
 func (l listing[K, T]) keys(b *Broker, after K) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		for {
-			b.live.RLock()
-			ks := l.next(after)
-			b.live.RUnlock()
+			var ks []K
+			b.view(func(s *state.State) { ks = l.next(s, after) })
 			for _, k := range ks {
 				if after = k; !yield(k) {
 					return
@@ -89,26 +89,26 @@ func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K)
 
 // value describes the value of a key, with its memory reserved until release is called. ok is false if it is gone.
 func (l listing[K, T]) value(ctx context.Context, b *Broker, k K, reserve reserveFunc) (value T, release func(), ok bool, _ error) {
-	b.live.RLock()
-	n, ok := l.bytes(k)
-	b.live.RUnlock()
+	var n int64
+	b.view(func(s *state.State) { n, ok = l.bytes(s, k) })
 	for ok {
 		release, err := reserve(ctx, n)
 		if err != nil {
 			return value, nil, false, err
 		}
-		b.live.RLock()
-		now, still := l.bytes(k)
-		described := still && now <= n
-		if described {
-			value = l.describe(k)
-		}
-		b.live.RUnlock()
+		described := false
+		b.view(func(s *state.State) {
+			var now int64
+			now, ok = l.bytes(s, k)
+			if described = ok && now <= n; described {
+				value = l.describe(s, k)
+			}
+			n = now
+		})
 		if described {
 			return value, release, true, nil
 		}
-		release()
-		n, ok = now, still // it has grown since
+		release() // it has grown since
 	}
 	return value, func() {}, false, nil
 }
@@ -124,13 +124,13 @@ func names[T any](values []T, name func(T) string) []string {
 
 // PartitionCount returns how many partitions a topic has as far as this broker knows, 0 if
 // there is no such topic. An adapter uses it to reserve memory before a request whose answer grows with partitions.
-func (b *Broker) PartitionCount(topic string) int {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	if t := b.live.State.Topic(topic); t != nil {
-		return len(t.Partitions)
-	}
-	return 0
+func (b *Broker) PartitionCount(topic string) (count int) {
+	b.view(func(s *state.State) {
+		if t := s.Topic(topic); t != nil {
+			count = len(t.Partitions)
+		}
+	})
+	return count
 }
 
 // Collect returns all values of a list, or the error that ends it.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // storeTimeError is by how much two brokers may differ about the store's time although its clock
@@ -14,14 +15,13 @@ const storeTimeError = time.Second
 // logTime is what the log's time was at a moment of this machine's monotonic clock.
 type logTime = dispatch.Time
 
-// logNow returns the log's time as it would be for a commit that is built now. The caller holds the state's lock.
-func (b *Broker) logNow() int64 { return max(b.live.State.Time(), b.storeNow().UnixMicro()) }
+// logNowIn returns the log's time as it would be for a commit that is built on the state now.
+func (b *Broker) logNowIn(s *state.State) int64 { return max(s.Time(), b.storeNow().UnixMicro()) }
 
-// logTimeNow is [Broker.logNow] for callers that don't hold the state's lock.
-func (b *Broker) logTimeNow() int64 {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	return b.logNow()
+// logTimeNow is [Broker.logNowIn] for callers that have no view of the state.
+func (b *Broker) logTimeNow() (us int64) {
+	b.view(func(s *state.State) { us = b.logNowIn(s) })
+	return us
 }
 
 // storeNow returns the store's time, which decides when API keys expire and what DeliverAt means.

@@ -9,6 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/histogram"
 	"github.com/simple-event-broker/seb/internal/push"
+	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/metric"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -103,18 +104,19 @@ func (m *metrics) storeFamilies() []metric.Family {
 }
 
 // stateMetrics tell how large the state is.
-func (b *Broker) stateMetrics() []metric.Family {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	return []metric.Family{
-		gauge("seb_state_bytes", "Memory taken by what the broker knows about the log.", b.live.State.Memory()),
-		gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused a sixteenth before that.", b.opts.StateMemory),
-		gauge("seb_topics", "Topics.", b.live.State.TopicCount()),
-		gauge("seb_consumers", "Consumers of all topics.", b.live.State.ConsumerCount()),
-		gauge("seb_queues", "Queues of all topics.", b.live.State.QueueCount()),
-		gauge("seb_delayed_appends", "Appends with a delay whose time has not come.", b.live.State.DelayedCount(b.logNow())),
-		gauge("seb_batches", "Batches that the state knows.", b.live.State.Batches()),
-	}
+func (b *Broker) stateMetrics() (families []metric.Family) {
+	b.view(func(s *state.State) {
+		families = []metric.Family{
+			gauge("seb_state_bytes", "Memory taken by what the broker knows about the log.", s.Memory()),
+			gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused a sixteenth before that.", b.opts.StateMemory),
+			gauge("seb_topics", "Topics.", s.TopicCount()),
+			gauge("seb_consumers", "Consumers of all topics.", s.ConsumerCount()),
+			gauge("seb_queues", "Queues of all topics.", s.QueueCount()),
+			gauge("seb_delayed_appends", "Appends with a delay whose time has not come.", s.DelayedCount(b.logNowIn(s))),
+			gauge("seb_batches", "Batches that the state knows.", s.Batches()),
+		}
+	})
+	return families
 }
 
 // memoryMetrics tell of the memory budget and of the cache, which has the rest of it.

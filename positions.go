@@ -188,26 +188,21 @@ func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, er
 }
 
 // bookmark returns the consumer's position; false if the consumer or the partition does not exist.
-func (c *Consumer) bookmark(partition int32) (Bookmark, bool) {
-	c.b.live.RLock()
-	defer c.b.live.RUnlock()
-	t := c.b.live.State.Topic(c.topic)
-	if t == nil {
-		return Bookmark{}, false
+func (c *Consumer) bookmark(partition int32) (m Bookmark, ok bool) {
+	if partition < AllPartitions {
+		return m, false
 	}
-	found := c.b.live.State.Consumer(t.ID, c.name)
-	if found == nil || partition < AllPartitions {
-		return Bookmark{}, false
-	}
-	m := Bookmark{Cluster: c.b.clusterTag(), Topic: t.ID, Partition: partition}
-	if partition != AllPartitions {
-		m.Offsets = []Offset{Offset(found.Position(partition))}
-		return m, true
-	}
-	for p := range t.Partitions {
-		m.Offsets = append(m.Offsets, Offset(found.Position(int32(p))))
-	}
-	return m, true
+	err := c.view(func(t *state.Topic, found *state.Consumer) {
+		m = Bookmark{Cluster: c.b.clusterTag(), Topic: t.ID, Partition: partition}
+		if partition != AllPartitions {
+			m.Offsets = []Offset{Offset(found.Position(partition))}
+			return
+		}
+		for p := range t.Partitions {
+			m.Offsets = append(m.Offsets, Offset(found.Position(int32(p))))
+		}
+	})
+	return m, err == nil
 }
 
 // Follow iterates over the records of all partitions that the consumer has not committed, and

@@ -89,23 +89,17 @@ func (q *Queue) Push(ctx context.Context) (_ PushInfo, err error) {
 	if err := cmp.Or(q.check(), q.b.syncNow(ctx, false)); err != nil {
 		return PushInfo{}, err
 	}
-	b := q.b
-	b.live.RLock()
-	defer b.live.RUnlock()
-	t := b.live.State.Topic(q.topic)
-	if t == nil {
-		return PushInfo{}, topicNotFound(q.topic)
-	}
-	found := b.live.State.Queue(t.ID, q.name)
-	switch {
-	case found == nil:
-		return PushInfo{}, queueNotFound(q.topic, q.name)
-	case found.Push == nil:
-		return PushInfo{}, q.pushNotFound()
-	}
-	info := pushInfo(found.Push)
-	info.Blocked = b.pushes.Blocked(found.ID)
-	return info, nil
+	var info PushInfo
+	var missing error
+	err = q.view(func(_ *state.State, _ *state.Topic, found *state.Queue) {
+		if found.Push == nil {
+			missing = q.pushNotFound()
+			return
+		}
+		info = pushInfo(found.Push)
+		info.Blocked = q.b.pushes.Blocked(found.ID)
+	})
+	return info, cmp.Or(err, missing)
 }
 
 // RemovePush removes the queue's push target. The records wait for [Queue.Receive].

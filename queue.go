@@ -404,24 +404,21 @@ func (q *Queue) mustExist(ctx context.Context) error {
 	return err
 }
 
-func (q *Queue) exists() error {
-	q.b.live.RLock()
-	defer q.b.live.RUnlock()
-	_, _, err := q.inState()
-	return err
-}
+func (q *Queue) exists() error { return q.view(func(*state.State, *state.Topic, *state.Queue) {}) }
 
-// inState returns the queue and its topic in the state, whose lock the caller holds.
-func (q *Queue) inState() (*state.Topic, *state.Queue, error) {
-	t := q.b.live.State.Topic(q.topic)
-	if t == nil {
-		return nil, nil, topicNotFound(q.topic)
-	}
-	found := q.b.live.State.Queue(t.ID, q.name)
-	if found == nil {
-		return nil, nil, queueNotFound(q.topic, q.name)
-	}
-	return t, found, nil
+// view is [Broker.view], with the queue and its topic. It fails if one of them does not exist.
+func (q *Queue) view(f func(s *state.State, t *state.Topic, found *state.Queue)) (err error) {
+	q.b.view(func(s *state.State) {
+		t := s.Topic(q.topic)
+		if t == nil {
+			err = topicNotFound(q.topic)
+		} else if found := s.Queue(t.ID, q.name); found == nil {
+			err = queueNotFound(q.topic, q.name)
+		} else {
+			f(s, t, found)
+		}
+	})
+	return err
 }
 
 func (q *Queue) describe() (QueueInfo, error) {
@@ -431,20 +428,16 @@ func (q *Queue) describe() (QueueInfo, error) {
 }
 
 // known returns what the state has of the queue, and its dispatcher if there is one here.
-func (q *Queue) known() (QueueInfo, *dispatch.Dispatcher, error) {
-	b := q.b
-	b.live.RLock()
-	defer b.live.RUnlock()
-	t, found, err := q.inState()
-	if err != nil {
-		return QueueInfo{}, nil, err
-	}
-	return b.describeQueue(t, found), b.dispatchers.Of(found.ID), nil
+func (q *Queue) known() (info QueueInfo, d *dispatch.Dispatcher, err error) {
+	err = q.view(func(s *state.State, t *state.Topic, found *state.Queue) {
+		info, d = q.b.describeQueue(s, t, found), q.b.dispatchers.Of(found.ID)
+	})
+	return info, d, err
 }
 
-// describeQueue returns what the state has of a queue, as of now. The caller holds the state's lock.
-func (b *Broker) describeQueue(t *state.Topic, q *state.Queue) QueueInfo {
-	now := b.logNow()
+// describeQueue returns what the state has of a queue, as of now.
+func (b *Broker) describeQueue(s *state.State, t *state.Topic, q *state.Queue) QueueInfo {
+	now := b.logNowIn(s)
 	info := QueueInfo{
 		Topic: t.Name, Name: q.Name, Created: time.UnixMicro(q.Created).UTC(), Config: queueConfigOf(q.Config), Epoch: q.Epoch,
 	}
@@ -456,13 +449,13 @@ func (b *Broker) describeQueue(t *state.Topic, q *state.Queue) QueueInfo {
 		info.Dead += c.DeadLetters
 		info.Delayed += c.Later
 		info.Ready += c.Left - c.DeadLetters
-		if ms, ok := b.live.State.TimeAt(t, int32(i), c.First); ok && c.Left > c.DeadLetters {
+		if ms, ok := s.TimeAt(t, int32(i), c.First); ok && c.Left > c.DeadLetters {
 			if at := time.UnixMilli(ms).UTC(); info.Oldest.IsZero() || at.Before(info.Oldest) {
 				info.Oldest = at
 			}
 		}
 	}
-	for d := range b.live.State.DelayedOf(t.ID) {
+	for d := range s.DelayedOf(t.ID) {
 		if d.Due > now {
 			info.Delayed += int64(d.Count) - q.DoneCount(d)
 		}
@@ -480,8 +473,8 @@ func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.S
 			yield(QueueInfo{}, err)
 			return
 		}
-		l := listing[string, QueueInfo]{next: func(after string) []string {
-			return names(b.live.State.QueuesAfter(id, after, listStep), func(q *state.Queue) string { return q.Name })
+		l := listing[string, QueueInfo]{next: func(s *state.State, after string) []string {
+			return names(s.QueuesAfter(id, after, listStep), func(q *state.Queue) string { return q.Name })
 		}}
 		for name := range l.keys(b, o.After) {
 			if ctx.Err() != nil { // describing a queue takes long if the topic has many delays

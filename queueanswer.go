@@ -220,21 +220,14 @@ func (q *Queue) syncUnlessLast(ctx context.Context, answers []*answer) error {
 	return q.b.syncNow(ctx, false)
 }
 
-func (q *Queue) allLast(answers []*answer) bool {
-	q.b.live.RLock()
-	defer q.b.live.RUnlock()
-	t := q.b.live.State.Topic(q.topic)
-	if t == nil {
-		return false
-	}
-	found := q.b.live.State.Queue(t.ID, q.name)
-	if found == nil {
-		return false
-	}
-	return !slices.ContainsFunc(answers, func(a *answer) bool {
-		return a.queue != found.ID || int(a.partition) >= len(t.Partitions) || a.offset >= t.Partitions[a.partition].End ||
-			!found.IsLast(a.partition, a.offset, a.attempt)
+func (q *Queue) allLast(answers []*answer) (all bool) {
+	err := q.view(func(_ *state.State, t *state.Topic, found *state.Queue) {
+		all = !slices.ContainsFunc(answers, func(a *answer) bool {
+			return a.queue != found.ID || int(a.partition) >= len(t.Partitions) || a.offset >= t.Partitions[a.partition].End ||
+				!found.IsLast(a.partition, a.offset, a.attempt)
+		})
 	})
+	return err == nil && all
 }
 
 // answerable returns the answers to deliveries that are their record's last, sorted, and sets

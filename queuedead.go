@@ -108,22 +108,22 @@ func (q *Queue) readDead(ctx context.Context, topic uint64, run []DeadMessage, b
 // deadLetters returns up to limit dead letters from a place on, sorted, without their contents,
 // and the id of their topic.
 func (q *Queue) deadLetters(from Place, limit int) (topic uint64, list []DeadMessage) {
-	q.b.live.RLock()
-	defer q.b.live.RUnlock()
-	t, found, err := q.inState()
+	err := q.view(func(_ *state.State, t *state.Topic, found *state.Queue) {
+		topic = t.ID
+		for at, a := range found.DeadLetters(uint32(from.Partition), int64(from.Offset)) {
+			if len(list) == limit {
+				break
+			}
+			list = append(list, DeadMessage{
+				Record:   Record{Partition: int32(at.Partition), Offset: Offset(at.Offset)},
+				Attempts: int(a.Used()), Reason: a.Reason, Parked: time.UnixMicro(a.NotBefore).UTC(),
+			})
+		}
+	})
 	if err != nil {
 		return 0, nil // deleted since
 	}
-	for at, a := range found.DeadLetters(uint32(from.Partition), int64(from.Offset)) {
-		if len(list) == limit {
-			break
-		}
-		list = append(list, DeadMessage{
-			Record:   Record{Partition: int32(at.Partition), Offset: Offset(at.Offset)},
-			Attempts: int(a.Used()), Reason: a.Reason, Parked: time.UnixMicro(a.NotBefore).UTC(),
-		})
-	}
-	return t.ID, list
+	return topic, list
 }
 
 // RedriveOptions are the options of [Queue.Redrive].
@@ -180,14 +180,11 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err 
 }
 
 // deadCount returns how many dead letters there are; 0 if the queue was deleted.
-func (q *Queue) deadCount() int64 {
-	q.b.live.RLock()
-	defer q.b.live.RUnlock()
-	_, found, err := q.inState()
-	if err != nil {
+func (q *Queue) deadCount() (count int64) {
+	if err := q.view(func(_ *state.State, _ *state.Topic, found *state.Queue) { count = found.DeadLetterCount() }); err != nil {
 		return 0
 	}
-	return found.DeadLetterCount()
+	return count
 }
 
 // toRedrive returns the places of the dead letters that o selects, sorted.

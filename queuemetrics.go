@@ -2,6 +2,7 @@ package seb
 
 import (
 	"github.com/simple-event-broker/seb/internal/dispatch"
+	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/metric"
 )
 
@@ -53,20 +54,19 @@ func (b *Broker) shownQueues() (infos []QueueInfo) {
 }
 
 func (b *Broker) oldestQueues() (ids []uint64) {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	for _, q := range b.live.State.OldestQueues(queuesShown) {
-		ids = append(ids, q.ID)
-	}
+	b.view(func(s *state.State) {
+		for _, q := range s.OldestQueues(queuesShown) {
+			ids = append(ids, q.ID)
+		}
+	})
 	return ids
 }
 
 func (b *Broker) describeByID(id uint64) (info QueueInfo, d *dispatch.Dispatcher, ok bool) {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	q := b.live.State.QueueByID(id)
-	if q == nil {
-		return QueueInfo{}, nil, false
-	}
-	return b.describeQueue(b.live.State.TopicByID(q.Topic), q), b.dispatchers.Of(id), true
+	b.view(func(s *state.State) {
+		if q := s.QueueByID(id); q != nil {
+			info, d, ok = b.describeQueue(s, s.TopicByID(q.Topic), q), b.dispatchers.Of(id), true
+		}
+	})
+	return info, d, ok
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/internal/state"
 )
 
 const (
@@ -132,9 +133,8 @@ func (b *Broker) checkConditions(ctx context.Context, r *request) error {
 
 // delayRoom refuses a delay beyond the limit of delayed appends.
 func (b *Broker) delayRoom() error {
-	b.live.RLock()
-	n := b.live.State.DelayedCount(b.logNow())
-	b.live.RUnlock()
+	var n int
+	b.view(func(s *state.State) { n = s.DelayedCount(b.logNowIn(s)) })
 	if n < b.opts.Limits.Delayed {
 		return nil
 	}
@@ -154,13 +154,13 @@ func (b *Broker) checkCondition(ctx context.Context, r *request, a *topicAppend)
 			return refused(CodeInvalidRequest, "a condition on the offset needs all records in one partition")
 		}
 	}
-	end := func() int64 {
-		b.live.RLock()
-		defer b.live.RUnlock()
-		if t := b.live.State.TopicByID(a.id); t != nil {
-			return t.Partitions[p].End
-		}
-		return 0
+	end := func() (end int64) {
+		b.view(func(s *state.State) {
+			if t := s.TopicByID(a.id); t != nil {
+				end = t.Partitions[p].End
+			}
+		})
+		return end
 	}
 	if end() <= a.ifOffset {
 		return nil

@@ -68,23 +68,14 @@ func ownerOf(q *state.Queue) owner {
 }
 
 // ownedHere returns the queue's owner, and the dispatcher if that is this broker.
-func (q *Queue) ownedHere() (*dispatch.Dispatcher, owner, error) {
-	b := q.b
-	b.live.RLock()
-	defer b.live.RUnlock()
-	t := b.live.State.Topic(q.topic)
-	if t == nil {
-		return nil, owner{}, topicNotFound(q.topic)
-	}
-	found := b.live.State.Queue(t.ID, q.name)
-	if found == nil {
-		return nil, owner{}, queueNotFound(q.topic, q.name)
-	}
-	d := b.dispatchers.Of(found.ID)
-	if d != nil && (d.Epoch() != found.Epoch || !found.Owned) {
-		d = nil // the commit loop is about to close it
-	}
-	return d, ownerOf(found), nil
+func (q *Queue) ownedHere() (d *dispatch.Dispatcher, o owner, err error) {
+	err = q.view(func(_ *state.State, _ *state.Topic, found *state.Queue) {
+		d, o = q.b.dispatchers.Of(found.ID), ownerOf(found)
+		if d != nil && (d.Epoch() != found.Epoch || !found.Owned) {
+			d = nil // the commit loop is about to close it
+		}
+	})
+	return d, o, err
 }
 
 // mayTake returns nil if this broker may take a queue over, else an error that names the owner.

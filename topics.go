@@ -215,11 +215,11 @@ type QueueName struct{ Topic, Queue string }
 // broker knows, the oldest first. These queues outlive the topic: the next dead
 // letter creates it again or, with [Options.NoAutoCreate], gets no copy.
 func (b *Broker) DeadLetteredTo(topic string) (names []QueueName) {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	for _, q := range b.live.State.DeadLetteredTo(topic) {
-		names = append(names, QueueName{b.live.State.TopicByID(q.Topic).Name, q.Name})
-	}
+	b.view(func(s *state.State) {
+		for _, q := range s.DeadLetteredTo(topic) {
+			names = append(names, QueueName{s.TopicByID(q.Topic).Name, q.Name})
+		}
+	})
 	return names
 }
 
@@ -335,19 +335,27 @@ func (b *Broker) Topic(ctx context.Context, name string) (_ Topic, err error) {
 // topic from Options.Memory during its turn, see [ListOptions]. An error ends the iteration, with a zero Topic.
 func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, error] {
 	l := listing[string, Topic]{
-		next: func(after string) []string {
-			return names(b.live.State.TopicsAfter(after, listStep), func(t *state.Topic) string { return t.Name })
+		next: func(s *state.State, after string) []string {
+			return names(s.TopicsAfter(after, listStep), func(t *state.Topic) string { return t.Name })
 		},
-		bytes: func(name string) (int64, bool) {
-			t := b.live.State.Topic(name)
+		bytes: func(s *state.State, name string) (int64, bool) {
+			t := s.Topic(name)
 			if t == nil {
 				return 0, false
 			}
 			return int64(len(t.Partitions)) * PartitionBytes, true
 		},
-		describe: func(name string) Topic { return describe(b.live.State.Topic(name)) },
+		describe: func(s *state.State, name string) Topic { return describe(s.Topic(name)) },
 	}
 	return reading(l.list(ctx, b, o.After, o.may, o.Reserve))
+}
+
+// view calls f with the state, which stays as it is meanwhile. f must not call view.
+func (b *Broker) view(f func(s *state.State)) { b.live.View(f) }
+
+// viewLoads is [Broker.view], with the number of checkpoints that were loaded.
+func (b *Broker) viewLoads(f func(s *state.State, loads uint64)) {
+	b.view(func(s *state.State) { f(s, b.loads) })
 }
 
 // change commits a change of topics. It syncs first: a state from before the call
@@ -368,13 +376,13 @@ func (b *Broker) findTopic(ctx context.Context, name string) (id uint64, partiti
 		return 0, 0, err
 	}
 	for synced := false; ; synced = true {
-		b.live.RLock()
-		t := b.live.State.Topic(name)
-		if t != nil {
-			id, partitions = t.ID, len(t.Partitions)
-		}
-		b.live.RUnlock()
-		if t != nil {
+		found := false
+		b.view(func(s *state.State) {
+			if t := s.Topic(name); t != nil {
+				id, partitions, found = t.ID, len(t.Partitions), true
+			}
+		})
+		if found {
 			return id, partitions, nil
 		}
 		if synced {
@@ -422,14 +430,15 @@ func (b *Broker) topicForAppend(ctx context.Context, name string, o appendOption
 	return id, partitions, err
 }
 
-func (b *Broker) describe(name string) (Topic, error) {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	t := b.live.State.Topic(name)
-	if t == nil {
-		return Topic{}, topicNotFound(name)
-	}
-	return describe(t), nil
+func (b *Broker) describe(name string) (described Topic, err error) {
+	b.view(func(s *state.State) {
+		if t := s.Topic(name); t != nil {
+			described = describe(t)
+		} else {
+			err = topicNotFound(name)
+		}
+	})
+	return described, err
 }
 
 // describeChanged describes a topic after a change of it was committed. It may
