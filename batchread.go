@@ -1,6 +1,7 @@
 package seb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -214,18 +215,18 @@ func (b *Broker) dataLost(l state.Location, err error) error {
 
 // relocate finds the batch of l in the current state, and returns how many loads that has seen.
 func (c *cursor) relocate(l state.Location) (now state.Location, loads uint64, err error) {
-	c.b.live.RLock()
-	defer c.b.live.RUnlock()
-	p, err := c.partitionLocked()
-	if err != nil {
-		return l, 0, err
-	}
-	// The partition may begin in the middle of the batch.
-	ls := c.b.live.State.Locate(nil, c.b.live.State.TopicByID(c.id), c.partition, max(l.Base, p.Start), 1, 1)
-	if len(ls) == 0 || ls[0].Base != l.Base {
-		return l, 0, outOfRange(c.topic, c.partition, max(l.Base, c.offset), p.Start, p.End)
-	}
-	return ls[0], c.b.loads, nil
+	now = l
+	var moved error
+	err = c.view(func(s *state.State, seen uint64, t *state.Topic, p *state.Partition) {
+		// The partition may begin in the middle of the batch.
+		ls := s.Locate(nil, t, c.partition, max(l.Base, p.Start), 1, 1)
+		if len(ls) == 0 || ls[0].Base != l.Base {
+			moved = outOfRange(c.topic, c.partition, max(l.Base, c.offset), p.Start, p.End)
+			return
+		}
+		now, loads = ls[0], seen
+	})
+	return now, loads, cmp.Or(err, moved)
 }
 
 // fetchBatch reads a batch from the store, and with it those that stand around

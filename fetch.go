@@ -76,13 +76,11 @@ func (b *Broker) fetch(ctx context.Context, topic string, partition int32, from 
 
 // recreated tells whether err says that a topic was deleted although a topic of that name
 // exists: the same sync has found both.
-func (b *Broker) recreated(topic string, err error) bool {
-	if CodeOf(err) != CodeTopicNotFound {
-		return false
+func (b *Broker) recreated(topic string, err error) (exists bool) {
+	if CodeOf(err) == CodeTopicNotFound {
+		b.view(func(s *state.State) { exists = s.Topic(topic) != nil })
 	}
-	b.live.RLock()
-	defer b.live.RUnlock()
-	return b.live.State.Topic(topic) != nil
+	return exists
 }
 
 // cursor reads one partition from an offset on.
@@ -147,39 +145,35 @@ func (p Position) between(start, end int64) int64 {
 
 func (c *cursor) key() partitionKey { return partitionKey{c.id, c.partition} }
 
-// bounds returns the partition's start and end as they are now.
-func (c *cursor) bounds() (start, end int64, err error) {
-	c.b.live.RLock()
-	defer c.b.live.RUnlock()
-	p, err := c.partitionLocked()
-	if err != nil {
-		return 0, 0, err
-	}
-	return p.Start, p.End, nil
+// view is [Broker.viewLoads], with the cursor's topic and partition. It fails if one of them does not exist.
+func (c *cursor) view(f func(s *state.State, loads uint64, t *state.Topic, p *state.Partition)) (err error) {
+	c.b.viewLoads(func(s *state.State, loads uint64) {
+		t := s.TopicByID(c.id)
+		switch {
+		case t == nil:
+			err = topicDeleted(c.topic)
+		case c.partition < 0 || int(c.partition) >= len(t.Partitions):
+			err = partitionNotFound(c.topic, c.partition, len(t.Partitions))
+		default:
+			f(s, loads, t, &t.Partitions[c.partition])
+		}
+	})
+	return err
 }
 
-func (c *cursor) partitionLocked() (*state.Partition, error) {
-	t := c.b.live.State.TopicByID(c.id)
-	if t == nil {
-		return nil, topicDeleted(c.topic)
-	}
-	if c.partition < 0 || int(c.partition) >= len(t.Partitions) {
-		return nil, partitionNotFound(c.topic, c.partition, len(t.Partitions))
-	}
-	return &t.Partitions[c.partition], nil
+// bounds returns the partition's start and end as they are now.
+func (c *cursor) bounds() (start, end int64, err error) {
+	err = c.view(func(_ *state.State, _ uint64, _ *state.Topic, p *state.Partition) { start, end = p.Start, p.End })
+	return start, end, err
 }
 
 // locate finds the batches from the cursor's offset on, and the partition's bounds.
 func (c *cursor) locate(bytes int64, records int) (start, end int64, err error) {
-	c.b.live.RLock()
-	defer c.b.live.RUnlock()
-	p, err := c.partitionLocked()
-	if err != nil {
-		return 0, 0, err
-	}
-	c.loads = c.b.loads
-	c.locations = c.b.live.State.Locate(c.locations[:0], c.b.live.State.TopicByID(c.id), c.partition, c.offset, bytes, records)
-	return p.Start, p.End, nil
+	err = c.view(func(s *state.State, loads uint64, t *state.Topic, p *state.Partition) {
+		c.loads, start, end = loads, p.Start, p.End
+		c.locations = s.Locate(c.locations[:0], t, c.partition, c.offset, bytes, records)
+	})
+	return start, end, err
 }
 
 // fetch returns records from the cursor's offset on, and moves it behind them.

@@ -115,9 +115,9 @@ func (b *Broker) follower(ctx context.Context, topic string, partition int32) (*
 	return &Follower{b: b, topic: topic, id: id, only: partition}, nil
 }
 
-// partitionsLocked returns the followed partitions as they are now.
-func (f *Follower) partitionsLocked() ([]state.Partition, error) {
-	t := f.b.live.State.TopicByID(f.id)
+// partitions returns the followed partitions in the state.
+func (f *Follower) partitions(s *state.State) ([]state.Partition, error) {
+	t := s.TopicByID(f.id)
 	switch {
 	case t == nil:
 		return nil, topicDeleted(f.topic)
@@ -149,10 +149,13 @@ func (f *Follower) cursor(i int) *cursor {
 }
 
 // begin sets every partition to a position, all as they are at one moment.
-func (f *Follower) begin(from Position) error {
-	f.b.live.RLock()
-	defer f.b.live.RUnlock()
-	ps, err := f.partitionsLocked()
+func (f *Follower) begin(from Position) (err error) {
+	f.b.view(func(s *state.State) { err = f.beginIn(s, from) })
+	return err
+}
+
+func (f *Follower) beginIn(s *state.State, from Position) error {
+	ps, err := f.partitions(s)
 	if err != nil {
 		return err
 	}
@@ -182,13 +185,16 @@ func (f *Follower) inRange(ctx context.Context) error {
 
 // ready returns the index of the first partition, from turn on, that has records; -1 if none
 // has. It returns an error if an offset is outside of its partition.
-func (f *Follower) ready() (int, error) {
+func (f *Follower) ready() (i int, err error) {
 	if f.round != nil {
 		return f.round.ready(f)
 	}
-	f.b.live.RLock()
-	defer f.b.live.RUnlock()
-	ps, err := f.partitionsLocked()
+	f.b.view(func(s *state.State) { i, err = f.readyIn(s) })
+	return i, err
+}
+
+func (f *Follower) readyIn(s *state.State) (int, error) {
+	ps, err := f.partitions(s)
 	if err != nil {
 		return -1, err
 	}

@@ -58,10 +58,13 @@ func (r *round) ready(f *Follower) (int, error) {
 
 // step checks up to roundStep partitions, from k after the one whose turn it is. It returns the
 // index of the first that has records, -1 if none has, and the number of partitions.
-func (r *round) step(f *Follower, k int) (found, count int, _ error) {
-	f.b.live.RLock()
-	defer f.b.live.RUnlock()
-	t, c, err := r.inState(f)
+func (r *round) step(f *Follower, k int) (found, count int, err error) {
+	f.b.view(func(s *state.State) { found, count, err = r.stepIn(s, f, k) })
+	return found, count, err
+}
+
+func (r *round) stepIn(s *state.State, f *Follower, k int) (found, count int, _ error) {
+	t, c, err := r.inState(s, f)
 	if err != nil {
 		return -1, 0, err
 	}
@@ -79,14 +82,14 @@ func (r *round) step(f *Follower, k int) (found, count int, _ error) {
 	return found, count, nil
 }
 
-// inState returns the topic and the consumer in the state, whose lock the caller holds. It
-// fails unless the consumer is the one that the first call found.
-func (r *round) inState(f *Follower) (*state.Topic, *state.Consumer, error) {
-	t := f.b.live.State.TopicByID(f.id)
+// inState returns the topic and the consumer in the state. It fails unless the consumer is the
+// one that the first call found.
+func (r *round) inState(s *state.State, f *Follower) (*state.Topic, *state.Consumer, error) {
+	t := s.TopicByID(f.id)
 	if t == nil {
 		return nil, nil, topicDeleted(f.topic)
 	}
-	c := f.b.live.State.Consumer(f.id, r.consumer)
+	c := s.Consumer(f.id, r.consumer)
 	if c == nil || r.id != 0 && r.id != c.ID {
 		return nil, nil, consumerNotFound(f.topic, r.consumer)
 	}
@@ -106,12 +109,11 @@ func (r *round) offset(c *state.Consumer, i int) int64 {
 
 // next returns the next offset to read in a partition; 0 if the consumer was deleted: then the
 // next call of ready fails.
-func (r *round) next(f *Follower, i int) int64 {
-	f.b.live.RLock()
-	defer f.b.live.RUnlock()
-	_, c, err := r.inState(f)
-	if err != nil {
-		return 0
-	}
-	return r.offset(c, i)
+func (r *round) next(f *Follower, i int) (offset int64) {
+	f.b.view(func(s *state.State) {
+		if _, c, err := r.inState(s, f); err == nil {
+			offset = r.offset(c, i)
+		}
+	})
+	return offset
 }

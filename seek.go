@@ -38,19 +38,15 @@ func (c *cursor) seek(ctx context.Context, ms int64) error {
 // locateTime finds the first batch from the cursor on that reaches ms. If no
 // batch does, it moves the cursor to the end.
 func (c *cursor) locateTime(ms int64) (l state.Location, found bool, err error) {
-	c.b.live.RLock()
-	defer c.b.live.RUnlock()
-	p, err := c.partitionLocked()
-	if err != nil {
-		return l, false, err
-	}
-	c.loads = c.b.loads
-	c.offset = max(c.offset, p.Start)
-	l, found = c.b.live.State.LocateTime(c.b.live.State.TopicByID(c.id), c.partition, c.offset, ms)
-	if !found {
-		c.offset = max(c.offset, p.End)
-	}
-	return l, found, nil
+	err = c.view(func(s *state.State, loads uint64, t *state.Topic, p *state.Partition) {
+		c.loads = loads
+		c.offset = max(c.offset, p.Start)
+		l, found = s.LocateTime(t, c.partition, c.offset, ms)
+		if !found {
+			c.offset = max(c.offset, p.End)
+		}
+	})
+	return l, found, err
 }
 
 // seekIn moves the cursor to the first record of a batch, from the cursor on,
