@@ -72,30 +72,30 @@ func (b *Broker) AuthenticateKnown(c Credential) (_ Access, err error) {
 }
 
 // KeysExist tells whether the log ever had an API key, as far as this broker knows.
-func (b *Broker) KeysExist() bool {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	return b.live.State.NextKeyID() > 1
+func (b *Broker) KeysExist() (exist bool) {
+	b.view(func(s *state.State) { exist = s.NextKeyID() > 1 })
+	return exist
 }
 
-func (b *Broker) authenticate(c Credential) (Access, error) {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	var a Access
-	var err error
+func (b *Broker) authenticate(c Credential) (a Access, err error) {
+	b.view(func(s *state.State) { a, err = b.authenticateIn(s, c) })
+	return a, err
+}
+
+func (b *Broker) authenticateIn(s *state.State, c Credential) (a Access, err error) {
 	switch {
 	case c.KeyID != 0: // also where this broker knows no key yet: another broker does
-		a, err = authenticateID(b.live.State, c.KeyID)
-	case b.live.State.NextKeyID() == 1:
+		a, err = authenticateID(s, c.KeyID)
+	case s.NextKeyID() == 1:
 		return Access{open: true}, nil
 	case c.Secret != "":
-		a, err = authenticateSecret(b.live.State, c.Secret)
+		a, err = authenticateSecret(s, c.Secret)
 	case c.Token != "":
-		a, err = authenticateToken(b.live.State, c.Token, c.Topic)
+		a, err = authenticateToken(s, c.Token, c.Topic)
 	case c.empty():
 		return Access{}, needsKey()
 	default:
-		a, err = authenticateNames(b.live.State, c.Names)
+		a, err = authenticateNames(s, c.Names)
 	}
 	if err != nil {
 		return Access{}, err

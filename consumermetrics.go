@@ -3,6 +3,7 @@ package seb
 import (
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/metric"
 )
 
@@ -46,27 +47,27 @@ func (b *Broker) shownConsumers() (sums []consumerSums) {
 }
 
 func (b *Broker) oldestConsumers() (ids []uint64) {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	for _, c := range b.live.State.OldestConsumers(consumersShown) {
-		ids = append(ids, c.ID)
-	}
+	b.view(func(s *state.State) {
+		for _, c := range s.OldestConsumers(consumersShown) {
+			ids = append(ids, c.ID)
+		}
+	})
 	return ids
 }
 
-func (b *Broker) sumConsumer(id uint64) (s consumerSums, ok bool) {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	c := b.live.State.ConsumerByID(id)
-	if c == nil {
-		return s, false
-	}
-	t := b.live.State.TopicByID(c.Topic)
-	s = consumerSums{topic: t.Name, name: c.Name, moved: time.UnixMicro(c.Moved)}
-	for i := range t.Partitions {
-		p := positionOf(t, c, i)
-		s.lag += p.Lag()
-		s.missed += p.Missed()
-	}
-	return s, true
+func (b *Broker) sumConsumer(id uint64) (sums consumerSums, ok bool) {
+	b.view(func(s *state.State) {
+		c := s.ConsumerByID(id)
+		if c == nil {
+			return
+		}
+		t := s.TopicByID(c.Topic)
+		sums, ok = consumerSums{topic: t.Name, name: c.Name, moved: time.UnixMicro(c.Moved)}, true
+		for i := range t.Partitions {
+			p := positionOf(t, c, i)
+			sums.lag += p.Lag()
+			sums.missed += p.Missed()
+		}
+	})
+	return sums, ok
 }

@@ -64,13 +64,12 @@ func (x dispatchBroker) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, 
 }
 
 func (x dispatchBroker) config(queue uint64) (config QueueConfig, ok bool) {
-	x.b.live.RLock()
-	defer x.b.live.RUnlock()
-	q := x.b.live.State.QueueByID(queue)
-	if q == nil {
-		return config, false
-	}
-	return queueConfigOf(q.Config), true
+	x.b.view(func(s *state.State) {
+		if q := s.QueueByID(queue); q != nil {
+			config, ok = queueConfigOf(q.Config), true
+		}
+	})
+	return config, ok
 }
 
 func commitErrorOf(err error) error {

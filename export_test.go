@@ -25,11 +25,11 @@ func PushPermits(b *Broker) (free, all int) {
 // NotBefore returns for how long records of partition 0 that were put back have to wait
 // from now on, by offset.
 func NotBefore(q *Queue) map[int64]time.Duration {
-	q.b.live.RLock()
-	defer q.b.live.RUnlock()
 	waits := map[int64]time.Duration{}
-	q.b.live.State.Queue(q.b.live.State.Topic(q.topic).ID, q.name).EachAttempt(0, func(offset int64, a state.Attempt) {
-		waits[offset] = time.UnixMicro(a.NotBefore).Sub(q.b.storeNow())
+	q.b.view(func(s *state.State) {
+		s.Queue(s.Topic(q.topic).ID, q.name).EachAttempt(0, func(offset int64, a state.Attempt) {
+			waits[offset] = time.UnixMicro(a.NotBefore).Sub(q.b.storeNow())
+		})
 	})
 	return waits
 }
@@ -37,9 +37,8 @@ func NotBefore(q *Queue) map[int64]time.Duration {
 // OwnersBehind returns how many times a commit that appends to so many partitions of a topic would
 // look at the dispatch limits of its queues.
 func OwnersBehind(b *Broker, topic string, partitions int) int {
-	b.live.RLock()
-	id := b.live.State.Topic(topic).ID
-	b.live.RUnlock()
+	var id uint64
+	b.view(func(s *state.State) { id = s.Topic(topic).ID })
 	var entries []format.Entry
 	for i := range partitions {
 		entries = append(entries, &format.Batch{Topic: id, Partition: uint32(i)})
@@ -122,8 +121,7 @@ func KnownRecords(q *Queue) int {
 func HashOfKey(scope int64, key string, caller uint64) [16]byte { return hashKey(scope, key, caller) }
 
 // StateBytes is what the broker's state takes, by its own account.
-func (b *Broker) StateBytes() int64 {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	return b.live.State.Memory()
+func (b *Broker) StateBytes() (bytes int64) {
+	b.view(func(s *state.State) { bytes = s.Memory() })
+	return bytes
 }

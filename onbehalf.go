@@ -3,6 +3,8 @@ package seb
 import (
 	"context"
 	"time"
+
+	"github.com/simple-event-broker/seb/internal/state"
 )
 
 type accessKey struct{}
@@ -59,13 +61,13 @@ func (b *Broker) CheckAccess(ctx context.Context, a Access) (err error) {
 	return b.holdsNow(a)
 }
 
-func (b *Broker) holdsNow(a Access) error {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	if e := a.caller().holds(b.live.State, b.storeNow()); e != nil {
-		return e
-	}
-	return nil
+func (b *Broker) holdsNow(a Access) (err error) {
+	b.view(func(s *state.State) {
+		if e := a.caller().holds(s, b.storeNow()); e != nil {
+			err = e
+		}
+	})
+	return err
 }
 
 // keyring is where an access is checked: the state, or the draft of a commit.

@@ -69,20 +69,20 @@ type pushBroker struct{ b *Broker }
 // Pushed implements push.Broker.
 func (x pushBroker) Pushed() map[uint64]push.Pushed {
 	found := map[uint64]push.Pushed{}
-	x.b.live.RLock()
-	defer x.b.live.RUnlock()
-	for q := range x.b.live.State.PushedQueues() {
-		if q.Push.Stopped != "" || q.Config.Paused {
-			continue
+	x.b.view(func(s *state.State) {
+		for q := range s.PushedQueues() {
+			if q.Push.Stopped != "" || q.Config.Paused {
+				continue
+			}
+			d, o := x.b.dispatchers.Of(q.ID), ownerOf(q)
+			found[q.ID] = push.Pushed{
+				ID: q.ID, Topic: s.TopicByID(q.Topic).Name, Name: q.Name, TopicID: x.b.TopicTag(q.Topic), Target: targetOf(q.Push),
+				Epoch: o.epoch, Owned: o.owned, Owner: o.address, Seen: o.seen,
+				Here: d != nil && q.Owned && d.Epoch() == q.Epoch,
+				Mine: o.address != "" && o.address == x.b.opts.Address && !x.b.dispatchers.HasLost(o.queue),
+			}
 		}
-		d, o := x.b.dispatchers.Of(q.ID), ownerOf(q)
-		found[q.ID] = push.Pushed{
-			ID: q.ID, Topic: x.b.live.State.TopicByID(q.Topic).Name, Name: q.Name, TopicID: x.b.TopicTag(q.Topic), Target: targetOf(q.Push),
-			Epoch: o.epoch, Owned: o.owned, Owner: o.address, Seen: o.seen,
-			Here: d != nil && q.Owned && d.Epoch() == q.Epoch,
-			Mine: o.address != "" && o.address == x.b.opts.Address && !x.b.dispatchers.HasLost(o.queue),
-		}
-	}
+	})
 	return found
 }
 
@@ -140,11 +140,12 @@ func ifNoQueue(err error) error {
 }
 
 // pushesStill tells whether a queue is still to be pushed to the same target.
-func (b *Broker) pushesStill(q push.Pushed) bool {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	now := b.live.State.QueueByID(q.ID)
-	return now != nil && !now.Config.Paused && isPushedTo(now.Push, q.Target)
+func (b *Broker) pushesStill(q push.Pushed) (still bool) {
+	b.view(func(s *state.State) {
+		now := s.QueueByID(q.ID)
+		still = now != nil && !now.Config.Paused && isPushedTo(now.Push, q.Target)
+	})
+	return still
 }
 
 func isPushedTo(p *format.QueuePush, t push.Target) bool {

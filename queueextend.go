@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // Extend sets leases to end after the given time from now; 0 means the queue's lease. A worker
@@ -60,8 +61,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	}
 }
 
-func (b *Broker) hasQueue(id uint64) bool {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	return b.live.State.QueueByID(id) != nil
+func (b *Broker) hasQueue(id uint64) (has bool) {
+	b.view(func(s *state.State) { has = s.QueueByID(id) != nil })
+	return has
 }

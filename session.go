@@ -62,10 +62,9 @@ func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err er
 	return b.knowsSession(k), nil
 }
 
-func (b *Broker) knowsSession(k SessionKey) bool {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	return b.live.State.KnowsSession(format.SessionKey(k))
+func (b *Broker) knowsSession(k SessionKey) (knows bool) {
+	b.view(func(s *state.State) { knows = s.KnowsSession(format.SessionKey(k)) })
+	return knows
 }
 
 // NameSession names this broker's session in the log, unless the log has it: other brokers trust

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -36,13 +37,9 @@ type Usage struct {
 // Usage returns the broker's requests to its store, and what its log keeps there
 // as far as the broker knows. It sends no request.
 func (b *Broker) Usage() Usage {
-	b.live.RLock()
-	objects, bytes := b.live.State.Objects(), b.live.State.ObjectBytes()
-	b.live.RUnlock()
-	return Usage{
-		Since: b.began, Store: b.use.load(), Opening: b.opening, Serving: time.Since(b.opened),
-		StoredObjects: int64(objects), StoredBytes: bytes,
-	}
+	u := Usage{Since: b.began, Store: b.use.load(), Opening: b.opening, Serving: time.Since(b.opened)}
+	b.view(func(s *state.State) { u.StoredObjects, u.StoredBytes = int64(s.Objects()), s.ObjectBytes() })
+	return u
 }
 
 // storeUse is a running count.
