@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/simple-event-broker/seb/internal/budget"
 )
 
 const requestOverheadBytes = 256 // what a waiting append costs beside its records
@@ -192,8 +194,8 @@ func (b *Broker) send(ctx context.Context, r *request) (*Pending, error) {
 		return nil, canceled(ctx) // before a commit could take it
 	}
 	if r.bytes > 0 {
-		if err := b.budget.take(ctx, forBatches, r.bytes); err != nil {
-			return nil, err
+		if err := b.budget.Take(ctx, budget.Batches, r.bytes); err != nil {
+			return nil, memoryError(err)
 		}
 	}
 	if c, ok := callerOf(ctx); ok {
@@ -201,7 +203,7 @@ func (b *Broker) send(ctx context.Context, r *request) (*Pending, error) {
 	}
 	first, err := b.batcher.join(r)
 	if r.bytes > 0 && (err != nil || first != r) {
-		b.budget.give(forBatches, r.bytes)
+		b.budget.Give(budget.Batches, r.bytes)
 	}
 	if err != nil {
 		return nil, err

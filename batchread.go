@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/budget"
 	"github.com/simple-event-broker/seb/internal/cache"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
@@ -167,7 +168,7 @@ func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]
 		case b.life.Err() != nil:
 			return nil, errClosed()
 		case CodeOf(err) == CodeOverMemoryBudget:
-			return nil, err // take has waited already
+			return nil, err // Take has waited already
 		case errors.Is(err, errMoved):
 			if l, loads, err = c.relocate(l); err != nil {
 				return nil, err
@@ -244,10 +245,10 @@ func (b *Broker) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 	}
 	// A class of its own: adapters hold memory while they wait for this, and appends are
 	// not to wait behind it.
-	if err := b.budget.take(ctx, forFetches, n); err != nil {
-		return nil, err
+	if err := b.budget.Take(ctx, budget.Fetches, n); err != nil {
+		return nil, memoryError(err)
 	}
-	defer b.budget.give(forFetches, n)
+	defer b.budget.Give(budget.Fetches, n)
 	rctx, cancel := storeContext(ctx, n)
 	defer cancel()
 	o, err := b.store.Get(rctx, key, off, n)

@@ -58,6 +58,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/budget"
 	"github.com/simple-event-broker/seb/internal/cache"
 	"github.com/simple-event-broker/seb/internal/commitlog"
 	"github.com/simple-event-broker/seb/internal/dispatch"
@@ -75,7 +76,7 @@ type Broker struct {
 	logger  *slog.Logger
 	log     *commitlog.Log
 	cache   *cache.Cache
-	budget  *budget
+	budget  *budget.Budget
 	pushed  *pushMemory
 	permits *push.Permits
 	batcher *batcher
@@ -197,7 +198,7 @@ func (b *Broker) open(ctx context.Context) error {
 	if err != nil {
 		return unsafeCache(err)
 	}
-	b.budget = newBudget(b.opts.Memory, b.cache.SetMemoryMax)
+	b.budget = budget.New(b.opts.Memory, b.cache.SetMemoryMax)
 	b.pushed = newPushMemory(b)
 	b.permits = push.NewPermits()
 	b.batcher = &batcher{batching: b.opts.Batching, wake: make(chan struct{}, 1), put: b.put, keyed: map[format.Digest]*request{}}

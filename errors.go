@@ -7,6 +7,8 @@ import (
 	"iter"
 	"strings"
 	"time"
+
+	"github.com/simple-event-broker/seb/internal/budget"
 )
 
 // Code names a kind of error. Codes are stable: programs may compare them, and
@@ -247,8 +249,11 @@ func limited(code Code, limit int, format string, args ...any) *Error {
 }
 
 // canceled returns the error of a caller whose context ended.
-func canceled(ctx context.Context) *Error {
-	return &Error{Code: CodeCanceled, Detail: "the caller canceled the request, or its deadline passed", Err: ctx.Err()}
+func canceled(ctx context.Context) *Error { return canceledBy(ctx.Err()) }
+
+// canceledBy is canceled where the context's error is known.
+func canceledBy(err error) *Error {
+	return &Error{Code: CodeCanceled, Detail: "the caller canceled the request, or its deadline passed", Err: err}
 }
 
 func errClosed() error {
@@ -327,13 +332,22 @@ func keyReused() *Error {
 	return e
 }
 
-func overMemory(detail string, limit int64) *Error {
+// memoryError makes the public error of an error of the memory budget: it has no room, or the
+// caller's context ended.
+func memoryError(err error) error {
+	if err == nil {
+		return nil
+	}
+	full, ok := errors.AsType[*budget.FullError](err)
+	if !ok {
+		return canceledBy(err)
+	}
 	return &Error{
 		Code:       CodeOverMemoryBudget,
-		Detail:     detail,
+		Detail:     full.Detail,
 		Hint:       "try again later, send less at a time, or give the broker more --memory",
 		RetryAfter: time.Second,
-		Limit:      limit,
+		Limit:      full.Limit,
 	}
 }
 

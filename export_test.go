@@ -88,7 +88,7 @@ func WithLargeCheckpoints(o Options) Options {
 }
 
 // MemoryInUse returns what is taken from the memory budget, in bytes.
-func (b *Broker) MemoryInUse() int64 { return b.budget.inUse() }
+func (b *Broker) MemoryInUse() int64 { return b.budget.InUse() }
 
 // Kill ends b without giving it time to commit or save anything, like kill -9,
 // but for its goroutines, which it waits for.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/budget"
 	"github.com/simple-event-broker/seb/internal/commitlog"
 )
 
@@ -177,7 +178,7 @@ func (b *Broker) finish(sets []*batchSet, outcome func(*request) error) {
 				r.results = resultsOf(r)
 			}
 			b.batcher.decided(r)
-			b.budget.give(forBatches, r.bytes)
+			b.budget.Give(budget.Batches, r.bytes)
 			close(r.done)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/budget"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/histogram"
 	"github.com/simple-event-broker/seb/internal/push"
@@ -125,14 +126,14 @@ func (b *Broker) memoryMetrics() []metric.Family {
 		Kind: metric.Gauge, Labels: []string{"share"}}
 	limit := metric.Family{Name: "seb_memory_share_limit_bytes", Help: "Memory that each share may take; past it requests wait, then are refused.",
 		Kind: metric.Gauge, Labels: []string{"share"}}
-	for s := range shareCount {
+	for s := range Share(budget.ShareCount) {
 		bytes, most := b.ShareBytes(s)
 		used.Add(float64(bytes), s.String())
 		limit.Add(float64(most), s.String())
 	}
 	cache := b.cache.Stats()
 	return []metric.Family{
-		gauge("seb_memory_used_bytes", "Memory taken by requests and open batches.", b.budget.inUse()),
+		gauge("seb_memory_used_bytes", "Memory taken by requests and open batches.", b.budget.InUse()),
 		gauge("seb_memory_limit_bytes", "Memory that requests, open batches and the cache may take together.", b.opts.Memory),
 		used, limit,
 		gauge("seb_cache_memory_bytes", "Memory taken by the cache.", cache.MemoryBytes),

@@ -1,6 +1,10 @@
 package seb
 
-import "context"
+import (
+	"context"
+
+	"github.com/simple-event-broker/seb/internal/budget"
+)
 
 const (
 	// pushShare is the fraction of the memory budget that pushed records may hold together
@@ -13,35 +17,35 @@ const (
 // pushMemory is what the pushed records under way hold of the memory budget.
 type pushMemory struct {
 	b     *Broker
-	share budget
+	share *budget.Budget
 }
 
 func newPushMemory(b *Broker) *pushMemory {
-	return &pushMemory{b: b, share: budget{limit: b.opts.Memory / pushShare, resize: func(int64) {}}}
+	return &pushMemory{b: b, share: budget.New(b.opts.Memory/pushShare, func(int64) {})}
 }
 
 // take waits for n bytes of the share, which bounds what pushes hold together, and then of the
 // budget.
 func (m *pushMemory) take(ctx context.Context, n int64) error {
-	if err := m.share.take(ctx, forBatches, n); err != nil {
-		return err
+	if err := m.share.Take(ctx, budget.Batches, n); err != nil {
+		return memoryError(err)
 	}
-	if err := m.b.budget.take(ctx, forPushed, n); err != nil {
-		m.share.give(forBatches, n)
-		return err
+	if err := m.b.budget.Take(ctx, budget.Pushed, n); err != nil {
+		m.share.Give(budget.Batches, n)
+		return memoryError(err)
 	}
 	return nil
 }
 
 func (m *pushMemory) give(n int64) {
-	m.b.budget.give(forPushed, n)
-	m.share.give(forBatches, n)
+	m.b.budget.Give(budget.Pushed, n)
+	m.share.Give(budget.Batches, n)
 }
 
 // options returns options to receive at most that many records, and the memory that is taken
 // before any is received: less than half of the share, so that two pushers fit in it.
 func (m *pushMemory) options(most int) (o ReceiveOptions, ahead int64) {
-	quarter := m.share.limit / 4
+	quarter := m.share.Limit() / 4
 	o = ReceiveOptions{
 		Max: int(min(int64(most), receiveMax, quarter/pushedBytes)), MaxBytes: min(receiveBytes, quarter), Wait: ReceiveWaitMax,
 	}
@@ -57,7 +61,7 @@ func (m *pushMemory) options(most int) (o ReceiveOptions, ahead int64) {
 
 // held returns what a received record holds. A record that is larger than the share, which a
 // broker with more memory may have appended, holds all of it.
-func (m *pushMemory) held(r *Record) int64 { return min(r.bytes()+pushedBytes, m.share.limit) }
+func (m *pushMemory) held(r *Record) int64 { return min(r.bytes()+pushedBytes, m.share.Limit()) }
 
 // settle changes the memory that was taken ahead to what messages hold.
 func (m *pushMemory) settle(ctx context.Context, messages []Message, ahead int64) error {

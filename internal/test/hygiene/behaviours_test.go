@@ -26,8 +26,8 @@ var behaviours = []struct {
 	{"upload data objects", "upload", "upload.go", "put"},
 	{"write a checkpoint", "checkpoint", "checkpoint.go", "maybeCheckpoint"},
 	{"probe a store for conditional creates", "probe", "probe.go", "probe"},
-	{"memory budget", "budget", "budget.go", "take"},
-	{"share memory between slow clients", "share", "share.go", "Grow"},
+	{"memory budget", "budget", "internal/budget/budget.go", "Take"},
+	{"share memory between slow clients", "share", "internal/budget/share.go", "Grow"},
 	{"idempotency keys", "idempotency", "idempotency.go", "hashKey"},
 	{"take over a queue", "takeover", "takeover.go", "commitOwner"},
 	{"copy a record to the dead letter topic", "deadletter", "queuedeadletter.go", "copyOf"},
@@ -77,8 +77,8 @@ func TestBehavioursAreFoundByName(t *testing.T) {
 // What the root package may have at most: files that are no tests, and lines in them. It holds the public
 // API and its wiring; what grows it goes into a package below. Lower these with what moves out.
 const (
-	rootFilesMax = 65
-	rootLinesMax = 11_900
+	rootFilesMax = 64
+	rootLinesMax = 11_400
 )
 
 func TestRootStaysWithinItsBounds(t *testing.T) {

@@ -101,6 +101,10 @@ var layers = []layer{
 		why: "it reads what callers show: which keys are in force is its callers' business",
 	},
 	{
+		pkg: "internal/budget",
+		why: "it counts bytes: what lies in them is its callers' business",
+	},
+	{
 		pkg: "internal/leases",
 		why: "what may be handed out next is decided without the log and without a clock",
 	},
@@ -113,7 +117,7 @@ var layers = []layer{
 		why: "it decides who gets which record next: committing that and reading records is the broker's business",
 	},
 	{
-		pkg: ".", may: []string{"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/state", "internal/auth", "internal/cache", "internal/dispatch", "internal/histogram", "internal/leases", "internal/push", "internal/wait", "metric"},
+		pkg: ".", may: []string{"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/state", "internal/auth", "internal/budget", "internal/cache", "internal/dispatch", "internal/histogram", "internal/leases", "internal/push", "internal/wait", "metric"},
 		why: "the broker must not depend on who speaks to it or on where its objects lie",
 	},
 	{

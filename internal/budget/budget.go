@@ -1,0 +1,196 @@
+// Package budget decides who may take how much of a broker's memory, and who waits for it. It
+// counts bytes and allocates none: its callers take bytes before they allocate, and give them back.
+// It knows neither requests nor records.
+package budget
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// waitMax is how long a caller waits for room before it is refused.
+const waitMax = 5 * time.Second
+
+// Budget hands out a broker's memory. What is not handed out belongs to the cache, which
+// gives way at once.
+//
+// What clients may hold for as long as they send or read slowly comes from shares: see
+// [Reservation]. All of these together, and what requests need in addition while they are worked
+// on, leave a part to batches, so that memory comes free again whatever the load.
+type Budget struct {
+	limit  int64
+	resize func(rest int64)
+
+	mu      sync.Mutex
+	used    int64
+	held    [classCount]int64     // of used, by class; that of shares apart
+	waiting [classCount][]*waiter // by class, in order of arrival
+	shares  [ShareCount]share
+}
+
+// Class says how far a caller may fill the budget. Within a class, callers are served in order of
+// arrival.
+type Class int
+
+// The classes.
+const (
+	Batches  Class = iota // records on their way into a commit: all of it
+	Fetches               // what is read from the store at a time: a quarter
+	More                  // what a request needs that holds memory already
+	Pushed                // records under way to a target, which are bounded apart
+	Adapters              // a request's first: half
+	classCount
+)
+
+// FullError says that there was no room within the time that a caller waits, or that the caller
+// asked for more than there can be.
+type FullError struct {
+	Detail string // what is full, and how much that is
+	Limit  int64  // of the budget or the share, in bytes
+}
+
+func (e *FullError) Error() string { return e.Detail }
+
+// waiter is a caller that waits for room.
+type waiter struct {
+	n     int64
+	ready chan struct{}
+}
+
+// New returns a budget of limit bytes. It calls resize with what is left whenever that has
+// changed, under its lock: resize must not call the budget.
+func New(limit int64, resize func(rest int64)) *Budget {
+	b := &Budget{limit: limit, resize: resize}
+	for i := range b.shares {
+		b.shares[i].setUp(Share(i), limit)
+	}
+	return b
+}
+
+// of returns n/16 of the budget.
+func (b *Budget) of(n int64) int64 { return b.limit / 16 * n }
+
+// max returns what a class may have when nothing else is taken.
+func (b *Budget) max(c Class) int64 {
+	switch c {
+	case Adapters:
+		return b.limit / 2
+	case More:
+		return b.of(15)
+	case Pushed:
+		return b.of(12)
+	default:
+		return b.limit
+	}
+}
+
+// hasRoomLocked tells whether a class may take n bytes now.
+func (b *Budget) hasRoomLocked(c Class, n int64) bool {
+	if b.used+n > b.limit {
+		return false
+	}
+	switch clients := b.used - b.held[Batches] - b.held[Fetches]; c {
+	case Adapters, More:
+		return clients+n <= b.max(c)
+	case Pushed:
+		return b.used+n <= b.max(c)
+	case Fetches: // one batch may be larger than what several may take together
+		return b.held[c] == 0 || b.held[c]+n <= b.of(4)
+	default:
+		return true
+	}
+}
+
+// Take takes n bytes. It waits some seconds for room, then returns a [*FullError]. If ctx ends
+// first it returns the context's error.
+func (b *Budget) Take(ctx context.Context, c Class, n int64) error {
+	if n > b.max(c) {
+		return b.refusal(n, c)
+	}
+	b.mu.Lock()
+	if len(b.waiting[c]) == 0 && b.hasRoomLocked(c, n) {
+		b.takeLocked(c, n)
+		b.resize(b.limit - b.used)
+		b.mu.Unlock()
+		return nil
+	}
+	w := &waiter{n: n, ready: make(chan struct{})}
+	b.waiting[c] = append(b.waiting[c], w)
+	b.mu.Unlock()
+
+	timer := time.NewTimer(waitMax)
+	defer timer.Stop()
+	select {
+	case <-w.ready:
+		return nil
+	case <-timer.C:
+		return b.leave(c, w, b.refusal(n, c))
+	case <-ctx.Done():
+		return b.leave(c, w, ctx.Err())
+	}
+}
+
+func (b *Budget) takeLocked(c Class, n int64) {
+	b.used += n
+	b.held[c] += n
+}
+
+// refusal says which part of the budget has no room.
+func (b *Budget) refusal(n int64, c Class) error {
+	most := b.max(c)
+	what := "the memory budget"
+	if most < b.limit {
+		what = "the part of the memory budget that requests may take"
+	}
+	return &FullError{Detail: fmt.Sprintf("no room for %d bytes within %s, %d of %d bytes", n, what, most, b.limit), Limit: b.limit}
+}
+
+// leave takes w out of the queue; it returns err, or nil if w was served meanwhile.
+func (b *Budget) leave(c Class, w *waiter, err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, x := range b.waiting[c] {
+		if x == w {
+			b.waiting[c] = append(b.waiting[c][:i], b.waiting[c][i+1:]...)
+			b.serveLocked() // those behind may be smaller
+			return err
+		}
+	}
+	return nil
+}
+
+// Give gives n bytes back that were taken for a class.
+func (b *Budget) Give(c Class, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+	b.held[c] -= n
+	b.serveLocked()
+}
+
+func (b *Budget) serveLocked() {
+	for c := range b.waiting {
+		for len(b.waiting[c]) > 0 && b.hasRoomLocked(Class(c), b.waiting[c][0].n) {
+			w := b.waiting[c][0]
+			b.waiting[c] = b.waiting[c][1:]
+			b.takeLocked(Class(c), w.n)
+			close(w.ready)
+		}
+	}
+	for i := range b.shares {
+		b.serveShareLocked(&b.shares[i])
+	}
+	b.resize(b.limit - b.used)
+}
+
+// InUse returns how many bytes are taken, those of shares included.
+func (b *Budget) InUse() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// Limit returns how many bytes the budget has.
+func (b *Budget) Limit() int64 { return b.limit }

@@ -1,0 +1,187 @@
+package budget_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/budget"
+)
+
+// newBudget returns a budget, and what it says is left.
+func newBudget(limit int64) (b *budget.Budget, rest *int64) {
+	rest = &limit
+	return budget.New(limit, func(n int64) { *rest = n }), rest
+}
+
+func mustTake(t *testing.T, b *budget.Budget, c budget.Class, n int64) {
+	t.Helper()
+	if err := b.Take(t.Context(), c, n); err != nil {
+		t.Fatalf("take %d bytes: %v", n, err)
+	}
+}
+
+// wantFull checks that err is a FullError of that limit, whose text has all those words.
+func wantFull(t *testing.T, err error, limit int64, words ...string) {
+	t.Helper()
+	full, ok := errors.AsType[*budget.FullError](err)
+	if !ok {
+		t.Fatalf("got error %v, want a FullError", err)
+	}
+	if full.Limit != limit || full.Error() != full.Detail {
+		t.Errorf("got limit %d and text %q of %+v, want limit %d", full.Limit, full.Error(), full, limit)
+	}
+	for _, w := range words {
+		if !strings.Contains(full.Detail, w) {
+			t.Errorf("%q does not contain %q", full.Detail, w)
+		}
+	}
+}
+
+func TestCallersOfAClassAreServedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, rest := newBudget(1600)
+		mustTake(t, b, budget.Batches, 1200)
+		var served []int64
+		for _, n := range []int64{800, 100, 700} {
+			go func() {
+				if err := b.Take(t.Context(), budget.Batches, n); err != nil {
+					t.Errorf("take %d bytes: %v", n, err)
+				}
+				served = append(served, n)
+			}()
+			synctest.Wait()
+		}
+		for _, step := range []struct {
+			give int64
+			want []int64
+			rest int64
+		}{
+			{200, nil, 600}, // the second has room, but is not first
+			{200, []int64{800}, 0},
+			{200, []int64{800, 100}, 100},
+			{600, []int64{800, 100, 700}, 0},
+		} {
+			b.Give(budget.Batches, step.give)
+			synctest.Wait()
+			if !slices.Equal(served, step.want) || *rest != step.rest || b.InUse() != b.Limit()-step.rest {
+				t.Errorf("after %d bytes were given back: served %v, %d left, %d in use; want %v and %d left", step.give, served, *rest, b.InUse(), step.want, step.rest)
+			}
+		}
+	})
+}
+
+func TestCallerThatLeavesLetsThoseBehindIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newBudget(1600)
+		mustTake(t, b, budget.Batches, 1000)
+		ctx, cancel := context.WithCancel(t.Context())
+		left, served := make(chan error, 1), make(chan error, 1)
+		go func() { left <- b.Take(ctx, budget.Batches, 1600) }()
+		synctest.Wait()
+		go func() { served <- b.Take(t.Context(), budget.Batches, 600) }()
+		synctest.Wait()
+		began := time.Now()
+		cancel()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("the first caller got %v", err)
+		}
+		if err := <-served; err != nil || time.Since(began) > 0 {
+			t.Errorf("the second caller got %v after %v", err, time.Since(began))
+		}
+		if n := b.InUse(); n != 1600 {
+			t.Errorf("%d bytes in use", n)
+		}
+	})
+}
+
+func TestFullBudgetSaysHowMuchItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newBudget(1600)
+		for class, most := range map[budget.Class]int64{budget.Batches: 1600, budget.Fetches: 1600, budget.More: 1500, budget.Pushed: 1200, budget.Adapters: 800} {
+			began := time.Now()
+			wantFull(t, b.Take(t.Context(), class, most+1), 1600, fmt.Sprintf("no room for %d bytes", most+1), fmt.Sprintf("%d of 1600 bytes", most))
+			if waited := time.Since(began); waited > 0 {
+				t.Errorf("class %d waited %v for more than it may have", class, waited)
+			}
+			mustTake(t, b, class, most)
+			wantFull(t, b.Take(t.Context(), class, 1), 1600, "no room for 1 bytes")
+			if waited := time.Since(began); waited != 5*time.Second {
+				t.Errorf("class %d waited %v for room", class, waited)
+			}
+			b.Give(class, most)
+			mustTake(t, b, class, most)
+			b.Give(class, most)
+		}
+	})
+}
+
+func TestShareIsDividedAmongItsHolders(t *testing.T) {
+	b, rest := newBudget(16 << 10)
+	_, limit := b.ShareBytes(budget.Bodies)
+	one, two := budget.Holder{Key: 1}, budget.Holder{Key: 2}
+	first := b.Reservation(budget.Bodies, one, nil)
+	more := b.Reservation(budget.Bodies, one, nil)
+	other := b.Reservation(budget.Bodies, two, nil)
+	grow := func(what string, r *budget.Reservation, most, want int64) {
+		t.Helper()
+		if n := r.GrowNow(1, most); n != want {
+			t.Errorf("%s got %d bytes, want %d", what, n, want)
+		}
+	}
+	grow("the first", first, limit/2, limit/2)
+	grow("another of that holder, which is alone,", more, limit, b.ShareAlone(budget.Bodies)-limit/2)
+	grow("another holder", other, limit, limit-b.ShareAlone(budget.Bodies))
+	grow("another holder of a full share", other, 1, 0)
+	first.Shrink(limit / 2)
+	grow("another holder of two", other, limit, limit/4)
+	grow("a holder that has its part", other, 1, 0)
+	if used, _ := b.ShareBytes(budget.Bodies); used != limit/4*3 || b.InUse() != used || *rest != b.Limit()-used {
+		t.Errorf("%d bytes of %d are used, %d of the budget, %d are left", used, limit, b.InUse(), *rest)
+	}
+}
+
+func TestMemoryIsTakenBackForAnotherHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newBudget(16 << 10)
+		_, limit := b.ShareBytes(budget.Answers)
+		var requests [2]*budget.Reservation // of one holder, which has all
+		var revoked []int
+		for i := range requests {
+			requests[i] = b.Reservation(budget.Answers, budget.Holder{Key: 1}, func() {
+				revoked = append(revoked, i)
+				go requests[i].Shrink(limit / 2)
+			})
+			if err := requests[i].Grow(t.Context(), limit/2); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond) // fake
+		}
+
+		began := time.Now()
+		other := b.Reservation(budget.Answers, budget.Holder{Key: 2}, func() { t.Error("the other holder's request was ended") })
+		wantFull(t, other.GrowSoon(t.Context(), limit/4, 0), limit, `"answers"`, fmt.Sprintf("no room for %d bytes", limit/4), fmt.Sprintf("of which %d are taken", limit))
+		if err := other.Grow(t.Context(), limit/4); err != nil || time.Since(began) != time.Second {
+			t.Errorf("the other holder got %v after %v", err, time.Since(began))
+		}
+		if !slices.Equal(revoked, []int{1}) || requests[0].Ended() != nil {
+			t.Errorf("the requests %v were ended, want only the one that began last", revoked)
+		}
+		wantFull(t, requests[1].Ended(), limit, fmt.Sprintf("%d of %d bytes", limit, limit))
+		wantFull(t, requests[1].Grow(t.Context(), 1), limit)
+
+		again := b.Reservation(budget.Answers, budget.Holder{Key: 1}, func() {})
+		if n := again.GrowNow(1, limit); n != 0 {
+			t.Errorf("a holder that memory was taken from got %d bytes of %d in addition to its part", n, limit)
+		}
+		time.Sleep(time.Minute) // fake
+		if n := again.GrowNow(1, limit); n != limit/4 {
+			t.Errorf("a minute later it got %d bytes, want the rest of %d", n, limit)
+		}
+	})
+}
