@@ -47,6 +47,26 @@ type batchShare struct {
 	count   int
 }
 
+// change is what a request changes besides what it appends. It is data, so that a request can be
+// handed on. A result of Apply that its entries don't have is a field of the change, which Apply
+// sets each time. It is the commit loop's until the outcome is known.
+type change interface {
+	// Apply checks the change against the draft, and returns its entries for the commit, which
+	// may be none. It must not delete what the request appends to. It is called again after a
+	// lost race.
+	Apply(d *state.Draft) ([]format.Entry, error)
+}
+
+// entryOf returns the first entry of a kind; ok is false if entries have none.
+func entryOf[T format.Entry](entries []format.Entry) (e T, ok bool) {
+	for _, entry := range entries {
+		if e, ok = entry.(T); ok {
+			return e, true
+		}
+	}
+	return e, false
+}
+
 // request is what one caller wants committed: all of it, or nothing.
 type request struct {
 	appends []*topicAppend // empty for a change alone
@@ -56,17 +76,16 @@ type request struct {
 	came    int64         // the log's time then; set for a request with appends
 	wall    int64         // the wall clock then, in milliseconds since 1970: it dates records without a timestamp
 
-	// change, unless it is nil, returns its entries for the commit, which may be empty, or
-	// the refusal. It must not delete what the request appends to.
-	change func(d *state.Draft) ([]format.Entry, *Error)
-	synced bool // the end of the log was read after the request came
-	urgent bool // it is committed without linger
+	change  change         // nil if it only appends
+	entries []format.Entry // that the change yielded last; the commit loop's until done is closed
+	synced  bool           // the end of the log was read after the request came
+	urgent  bool           // it is committed without linger
 
 	// by are the callers on whose behalf it is made; empty if it is the program's own. One
 	// whose access still holds is enough. refusal is set while no access of theirs holds: no
 	// other caller shares the request then. Guarded by batcher.mu: see [batcher.allowed].
 	by      []caller
-	refusal *Error
+	refusal error
 
 	key      *idempotencyKey // nil if the request has no key
 	settled  bool            // by the commit loop, without a commit: results or err are set
@@ -207,7 +226,7 @@ func (g *batcher) join(r *request) (*request, error) {
 // allowed returns nil if a request is the program's own, or if the access of one of its callers
 // still holds; else the refusal. A refusal is final once another request has taken the
 // idempotency key: a commit can't have two requests of one key.
-func (g *batcher) allowed(r *request, in keyring, now time.Time) *Error {
+func (g *batcher) allowed(r *request, in keyring, now time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r.refusal != nil && r.key != nil && g.keyed[r.key.hash()] != r {

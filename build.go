@@ -110,18 +110,17 @@ func (b *Broker) buildChange(c *format.Commit, d *state.Draft, r *request) {
 		return
 	}
 	refusal := b.batcher.allowed(r, d, b.storeNow())
-	var entries []format.Entry
 	if refusal == nil {
-		entries, refusal = r.change(d)
+		r.entries, refusal = r.change.Apply(d)
 	}
 	if refusal == nil {
-		refusal = b.roomForEntries(d, r, entries)
+		refusal = b.roomForEntries(d, r)
 	}
 	if refusal != nil {
 		b.building.refusal[r] = refusal
 		return
 	}
-	for _, entry := range entries {
+	for _, entry := range r.entries {
 		b.take(c, d, entry)
 	}
 }
@@ -162,19 +161,18 @@ func (b *Broker) buildWhole(c *format.Commit, d *state.Draft, r *request) {
 		b.building.refusal[r] = refusal
 		return
 	}
-	var entries []format.Entry
 	if r.change != nil {
-		var refusal *Error
-		if entries, refusal = r.change(d); refusal != nil {
+		var refusal error
+		if r.entries, refusal = r.change.Apply(d); refusal != nil {
 			b.building.refusal[r] = refusal
 			return
 		}
 	}
-	if refusal := b.roomForAppends(d, r.batches(), []*request{r}, entries); refusal != nil {
+	if refusal := b.roomForAppends(d, r.batches(), []*request{r}, r.entries); refusal != nil {
 		b.building.refusal[r] = refusal
 		return
 	}
-	for _, entry := range entries {
+	for _, entry := range r.entries {
 		b.take(c, d, entry)
 	}
 }

@@ -119,7 +119,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if err != nil {
 		return nil, err
 	}
-	moves, err := b.moves(c)
+	moves, err := c.moves()
 	if err != nil {
 		return nil, err
 	}
@@ -135,14 +135,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 		r.bytes += int64(len(a.answers)) * ackBytes
 	}
 	if len(moves)+len(acks) > 0 {
-		r.change = func(d *state.Draft) ([]format.Entry, *Error) {
-			moved, refusal := move(d, moves)
-			if refusal != nil {
-				return nil, refusal
-			}
-			done, refusal := acknowledge(d, acks)
-			return append(moved, done...), refusal
-		}
+		r.change = commitParts{moves, acks}
 	}
 	if o.keyed {
 		by, _ := callerOf(ctx)
@@ -163,6 +156,31 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 		return nil, err
 	}
 	return b.sendCommit(ctx, r, moves)
+}
+
+// commitParts is the change of a [Commit].
+type commitParts struct {
+	moves []consumerMove
+	acks  []queueAck
+}
+
+// Apply implements change.
+func (x commitParts) Apply(d *state.Draft) (entries []format.Entry, _ error) {
+	for i := range x.moves {
+		moved, err := x.moves[i].Apply(d)
+		if err != nil {
+			return nil, ofPart(x.moves[i].part, err)
+		}
+		entries = append(entries, moved...)
+	}
+	for i := range x.acks {
+		done, err := x.acks[i].Apply(d)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, done...)
+	}
+	return entries, nil
 }
 
 func (b *Broker) sendCommit(ctx context.Context, r *request, moves []consumerMove) (*PendingCommit, error) {

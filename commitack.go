@@ -11,32 +11,32 @@ const ackBytes = 256 // about what a token of a commit takes while it waits
 
 // queueAck is one part of a [Commit].
 type queueAck struct {
-	name    string // of the part
-	queue   *Queue
+	part    string // its name
+	queue   namedQueue
 	answers []*answer // one for each token
 }
 
 // acks returns the commit's acknowledgements, checked.
 func (b *Broker) acks(c Commit) ([]queueAck, error) {
 	acks := make([]queueAck, len(c.Acks))
-	first := map[Queue]string{}
+	first := map[namedQueue]string{}
 	for i, p := range c.Acks {
-		a := queueAck{name: fmt.Sprintf("acks/%d", i), queue: b.Queue(p.Topic, p.Queue)}
-		if before, twice := first[*a.queue]; twice {
+		a := queueAck{part: fmt.Sprintf("acks/%d", i), queue: namedQueue{p.Topic, p.Queue}}
+		if before, twice := first[a.queue]; twice {
 			e := refused(CodeInvalidRequest, "%s names the same queue", before)
 			e.Hint = "name each queue once, with all of its tokens"
-			return nil, e.of(a.name)
+			return nil, e.of(a.part)
 		}
-		first[*a.queue] = a.name
+		first[a.queue] = a.part
 		err := a.queue.check()
 		if err == nil {
 			err = checkTokens(p.Tokens)
 		}
 		if err != nil {
-			return nil, ofPart(a.name, err)
+			return nil, ofPart(a.part, err)
 		}
 		for j, token := range p.Tokens {
-			x, err := a.queue.parseOne(token)
+			x, err := b.parseAnswer(token)
 			if err != nil {
 				return nil, ofPart(a.token(j), err)
 			}
@@ -48,24 +48,21 @@ func (b *Broker) acks(c Commit) ([]queueAck, error) {
 }
 
 // token returns the name of a token of the part.
-func (a *queueAck) token(index int) string { return fmt.Sprintf("%s/tokens/%d", a.name, index) }
+func (a *queueAck) token(index int) string { return fmt.Sprintf("%s/tokens/%d", a.part, index) }
 
-// acknowledge returns the entries that acknowledge deliveries, or the first refusal.
-func acknowledge(d *state.Draft, acks []queueAck) (entries []format.Entry, _ *Error) {
-	for _, a := range acks {
-		topic, id, refusal := a.queue.find(d)
-		if refusal != nil {
-			return nil, refusal.of(a.name)
-		}
-		good := a.queue.answerable(d, topic, id, a.answers, false)
-		for i, x := range a.answers {
-			if x.err != nil { // also if it was done before: the rest must not be done twice
-				return nil, x.err.of(a.token(i))
-			}
-		}
-		entries = append(entries, doneEntries(id, good)...)
+// Apply implements change: it acknowledges all deliveries, or none.
+func (a *queueAck) Apply(d *state.Draft) ([]format.Entry, error) {
+	topic, id, err := a.queue.find(d)
+	if err != nil {
+		return nil, ofPart(a.part, err)
 	}
-	return entries, nil
+	good := answerable(d, topic, id, a.answers, false)
+	for i, x := range a.answers {
+		if x.err != nil { // also if it was done before: the rest must not be done twice
+			return nil, x.err.of(a.token(i))
+		}
+	}
+	return doneEntries(id, good), nil
 }
 
 // acks hashes acknowledgements.

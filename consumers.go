@@ -22,14 +22,17 @@ import (
 //
 // A Consumer holds no resources. All methods are safe for concurrent use.
 type Consumer struct {
-	b           *Broker
-	topic, name string
+	b *Broker
+	namedConsumer
 }
+
+// namedConsumer names a consumer and its topic.
+type namedConsumer struct{ topic, name string }
 
 // Consumer returns the topic's consumer of that name, whether it exists or not. The rules
 // for names are those of topics.
 func (b *Broker) Consumer(topic, name string) *Consumer {
-	return &Consumer{b: b, topic: topic, name: name}
+	return &Consumer{b, namedConsumer{topic, name}}
 }
 
 // ConsumerInfo is a consumer as it is at one moment.
@@ -166,20 +169,36 @@ func (c *Consumer) Delete(ctx context.Context) (err error) {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return c.b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
-		topic, _, ok := d.TopicID(c.topic)
-		if !ok {
-			return nil, topicNotFound(c.topic)
-		}
-		id, ok := d.ConsumerID(topic, c.name)
-		if !ok {
-			return nil, consumerNotFound(c.topic, c.name)
-		}
-		return []format.Entry{&format.ConsumerDeleted{ID: id}}, nil
-	})
+	_, err = c.b.change(ctx, deleteConsumer{c.namedConsumer})
+	return err
 }
 
-func (c *Consumer) check() error {
+// deleteConsumer is the change of [Consumer.Delete].
+type deleteConsumer struct{ namedConsumer }
+
+// Apply implements change.
+func (x deleteConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
+	_, id, err := x.find(d)
+	if err != nil {
+		return nil, err
+	}
+	return []format.Entry{&format.ConsumerDeleted{ID: id}}, nil
+}
+
+// find returns the ids of the topic and the consumer.
+func (c namedConsumer) find(d *state.Draft) (topic, id uint64, _ error) {
+	topic, _, ok := d.TopicID(c.topic)
+	if !ok {
+		return 0, 0, topicNotFound(c.topic)
+	}
+	id, ok = d.ConsumerID(topic, c.name)
+	if !ok {
+		return 0, 0, consumerNotFound(c.topic, c.name)
+	}
+	return topic, id, nil
+}
+
+func (c namedConsumer) check() error {
 	if err := checkTopicName(c.topic); err != nil {
 		return err
 	}
@@ -195,21 +214,53 @@ func (c *Consumer) check() error {
 // consumer exists.
 func (c *Consumer) Create(ctx context.Context) (_ ConsumerInfo, created bool, err error) {
 	defer writes(&err)
-	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]format.Position, *Error) {
-		if _, exists := d.ConsumerID(topic, c.name); exists {
-			return nil, nil
-		}
-		return starts(d, topic, partitions), nil
-	})
+	return c.set(ctx, createConsumer{c.setting()})
 }
 
-// created returns the entry that creates the consumer.
-func (c *Consumer) created(d *state.Draft, topic uint64) (id uint64, _ []format.Entry, _ *Error) {
-	if most := min(c.b.opts.Limits.Consumers, state.ConsumersMax); d.ConsumerCount() >= most {
-		return 0, nil, limited(CodeTooManyConsumers, most, "there are %d consumers already", d.ConsumerCount())
+// setConsumer is what changes have in common that set a consumer to positions, and create it if
+// it does not exist.
+type setConsumer struct {
+	namedConsumer
+	consumersMax int
+}
+
+func (c *Consumer) setting() setConsumer {
+	return setConsumer{c.namedConsumer, min(c.b.opts.Limits.Consumers, state.ConsumersMax)}
+}
+
+// topicIn returns the topic; exists tells whether it has the consumer.
+func (x setConsumer) topicIn(d *state.Draft) (topic uint64, partitions uint32, exists bool, _ error) {
+	topic, partitions, ok := d.TopicID(x.topic)
+	if !ok {
+		return 0, 0, false, topicNotFound(x.topic)
 	}
-	id = d.NextConsumerID()
-	return id, []format.Entry{&format.ConsumerCreated{ID: id, Topic: topic, Name: c.name}}, nil
+	_, exists = d.ConsumerID(topic, x.name)
+	return topic, partitions, exists, nil
+}
+
+// to returns the entries that set the consumer to positions.
+func (x setConsumer) to(d *state.Draft, topic uint64, ps []format.Position) (entries []format.Entry, _ error) {
+	id, exists := d.ConsumerID(topic, x.name)
+	if !exists {
+		if d.ConsumerCount() >= x.consumersMax {
+			return nil, limited(CodeTooManyConsumers, x.consumersMax, "there are %d consumers already", d.ConsumerCount())
+		}
+		id = d.NextConsumerID()
+		entries = append(entries, &format.ConsumerCreated{ID: id, Topic: topic, Name: x.name})
+	}
+	return append(entries, &format.PositionsMoved{Consumer: id, Positions: ps}), nil
+}
+
+// createConsumer is the change of [Consumer.Create].
+type createConsumer struct{ setConsumer }
+
+// Apply implements change.
+func (x createConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
+	topic, partitions, exists, err := x.topicIn(d)
+	if err != nil || exists {
+		return nil, err
+	}
+	return x.to(d, topic, starts(d, topic, partitions))
 }
 
 // starts returns the start of every partition.
@@ -228,36 +279,55 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 	if err := c.check(); err != nil {
 		return ConsumerInfo{}, false, err
 	}
-	var sought *Follower
+	x := resetConsumer{setConsumer: c.setting(), from: from}
 	if from.kind == fromTime {
-		var err error
-		if sought, err = c.b.NewFollower(ctx, c.topic, AllPartitions, from); err != nil {
+		sought, err := c.b.NewFollower(ctx, c.topic, AllPartitions, from)
+		if err != nil {
 			if e := (*Error)(nil); errors.As(err, &e) && e.Code == CodeTooManyPartitions {
 				e.Hint = "find the offset of that time in each partition, and reset the consumer to those offsets"
 			}
 			return ConsumerInfo{}, false, err
 		}
+		x.topicID, x.next = sought.id, sought.next
 	}
-	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]format.Position, *Error) {
-		if from.kind == fromOffset && partitions > 1 {
-			e := refused(CodeInvalidRequest, "can't begin at offset %d in each of %d partitions", from.n, partitions)
-			e.Hint = "name the partitions and their offsets"
-			return nil, e
+	return c.set(ctx, x)
+}
+
+// resetConsumer is the change of [Consumer.Reset].
+type resetConsumer struct {
+	setConsumer
+	from    Position
+	topicID uint64  // that from was sought in; 0 if it is no time
+	next    []int64 // the offsets of from in that topic
+}
+
+// Apply implements change.
+func (x resetConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
+	topic, partitions, _, err := x.topicIn(d)
+	if err != nil {
+		return nil, err
+	}
+	if x.from.kind == fromOffset && partitions > 1 {
+		e := refused(CodeInvalidRequest, "can't begin at offset %d in each of %d partitions", x.from.n, partitions)
+		e.Hint = "name the partitions and their offsets"
+		return nil, e
+	}
+	ps := starts(d, topic, partitions)
+	for i := range ps {
+		end, _ := d.End(topic, uint32(i))
+		switch {
+		case x.topicID == 0:
+			ps[i].Offset = x.from.between(ps[i].Offset, end)
+		case x.topicID != topic:
+			return nil, topicDeleted(x.topic) // another topic has the name now
+		case i < len(x.next): // else the partition was added since
+			ps[i].Offset = max(ps[i].Offset, x.next[i])
 		}
-		ps := starts(d, topic, partitions)
-		for i := range ps {
-			end, _ := d.End(topic, uint32(i))
-			switch {
-			case sought == nil:
-				ps[i].Offset = from.between(ps[i].Offset, end)
-			case sought.id != topic:
-				return nil, topicDeleted(c.topic) // another topic has the name now
-			case i < len(sought.next): // else the partition was added since
-				ps[i].Offset = max(ps[i].Offset, sought.next[i])
-			}
-		}
-		return ps, c.checkPositions(d, topic, ps)
-	})
+	}
+	if err := x.checkPositions(d, topic, ps); err != nil {
+		return nil, err
+	}
+	return x.to(d, topic, ps)
 }
 
 // ResetTo sets the consumer to the given offsets. In partitions that are not given it stays
@@ -272,59 +342,53 @@ func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo
 	if err != nil {
 		return ConsumerInfo{}, false, err
 	}
-	return c.set(ctx, func(d *state.Draft, topic uint64, partitions uint32) ([]format.Position, *Error) {
-		if err := c.checkPositions(d, topic, ps); err != nil {
-			return nil, err
-		}
-		if _, exists := d.ConsumerID(topic, c.name); exists {
-			return ps, nil
-		}
-		all := starts(d, topic, partitions)
-		for _, p := range ps {
-			all[p.Partition] = p
-		}
-		return all, nil
-	})
+	return c.set(ctx, resetConsumerTo{c.setting(), ps})
 }
 
-// set sets the consumer to the positions that to returns, and creates it if it does not exist.
-// If to returns none, it does nothing.
-func (c *Consumer) set(ctx context.Context, to func(d *state.Draft, topic uint64, partitions uint32) ([]format.Position, *Error)) (_ ConsumerInfo, created bool, _ error) {
+// resetConsumerTo is the change of [Consumer.ResetTo].
+type resetConsumerTo struct {
+	setConsumer
+	positions []format.Position
+}
+
+// Apply implements change.
+func (x resetConsumerTo) Apply(d *state.Draft) ([]format.Entry, error) {
+	topic, partitions, exists, err := x.topicIn(d)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.checkPositions(d, topic, x.positions); err != nil {
+		return nil, err
+	}
+	if exists {
+		return x.to(d, topic, x.positions)
+	}
+	all := starts(d, topic, partitions)
+	for _, p := range x.positions {
+		all[p.Partition] = p
+	}
+	return x.to(d, topic, all)
+}
+
+// set commits a change that sets the consumer.
+func (c *Consumer) set(ctx context.Context, x change) (_ ConsumerInfo, created bool, _ error) {
 	if err := c.check(); err != nil {
 		return ConsumerInfo{}, false, err
 	}
-	var creates bool // the commit loop's until the outcome is known
-	err := c.b.change(ctx, func(d *state.Draft) (entries []format.Entry, refusal *Error) {
-		creates = false
-		topic, partitions, ok := d.TopicID(c.topic)
-		if !ok {
-			return nil, topicNotFound(c.topic)
-		}
-		ps, refusal := to(d, topic, partitions)
-		if refusal != nil || len(ps) == 0 {
-			return nil, refusal
-		}
-		id, exists := d.ConsumerID(topic, c.name)
-		if !exists {
-			if id, entries, refusal = c.created(d, topic); refusal != nil {
-				return nil, refusal
-			}
-		}
-		creates = !exists
-		return append(entries, &format.PositionsMoved{Consumer: id, Positions: ps}), nil
-	})
+	entries, err := c.b.change(ctx, x)
 	if err != nil {
 		return ConsumerInfo{}, false, err
 	}
+	_, created = entryOf[*format.ConsumerCreated](entries)
 	info, err := c.describe()
 	if err != nil { // deleted since, perhaps by the same commit: this call has succeeded
 		return ConsumerInfo{}, false, consumerNotFound(c.topic, c.name).with(Unknown)
 	}
-	return info, creates, nil
+	return info, created, nil
 }
 
 // checkPositions refuses positions outside of their partitions.
-func (c *Consumer) checkPositions(d *state.Draft, topic uint64, ps []format.Position) *Error {
+func (c namedConsumer) checkPositions(d *state.Draft, topic uint64, ps []format.Position) error {
 	_, partitions, _ := d.TopicID(c.topic)
 	for _, p := range ps {
 		end, ok := d.End(topic, p.Partition)

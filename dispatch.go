@@ -25,19 +25,8 @@ const (
 type dispatchBroker struct{ b *Broker }
 
 // Commit implements dispatch.Broker.
-func (x dispatchBroker) Commit(ctx context.Context, c dispatch.Change) error {
-	return commitErrorOf(x.b.join(ctx, &request{synced: c.Synced, urgent: c.Urgent, change: func(d *state.Draft) ([]format.Entry, *Error) {
-		entries, err := c.Entries(d)
-		if err != nil {
-			return nil, notOwner(err)
-		}
-		return entries, nil
-	}}))
-}
-
-// notOwner returns the error of a dispatcher whose broker no longer owns the queue.
-func notOwner(err error) *Error {
-	return &Error{Code: CodeQueueElsewhere, Detail: "the broker no longer owns the queue", Err: err}
+func (x dispatchBroker) Commit(ctx context.Context, r dispatch.Request) error {
+	return commitErrorOf(x.b.join(ctx, &request{synced: r.Synced, urgent: r.Urgent, change: r.Change}))
 }
 
 // DeadLetter implements dispatch.Broker.
@@ -49,13 +38,7 @@ func (x dispatchBroker) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, 
 	names := d.Names()
 	err := x.b.deadLetter(ctx, deadLettering{
 		topic: names.Topic, queue: names.Queue, topicID: d.Topic(), queueID: d.Queue(), config: config, last: last, attempts: attempts,
-		reason: reasonLeaseLost,
-		may: func(dr *state.Draft) *Error {
-			if err := d.CheckOwner(dr); err != nil {
-				return notOwner(err)
-			}
-			return nil
-		},
+		reason: reasonLeaseLost, epoch: d.Epoch(),
 	})
 	if CodeOf(err) == CodeLeaseLost {
 		return nil // the record is done, or a dead letter already
@@ -75,6 +58,9 @@ func (x dispatchBroker) config(queue uint64) (config QueueConfig, ok bool) {
 func commitErrorOf(err error) error {
 	if err == nil {
 		return nil
+	}
+	if errors.Is(err, dispatch.ErrNotOwner) {
+		err = &Error{Code: CodeQueueElsewhere, Detail: "the broker no longer owns the queue", Err: err}
 	}
 	e := &dispatch.CommitError{Err: err, Unknown: unknown(err)}
 	if of, found := errors.AsType[*Error](err); found {

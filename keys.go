@@ -57,18 +57,12 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 	s, entry := auth.NewSecret(), opts.entry()
 	rand.Read(entry.Salt[:])
 	entry.Hash, entry.Public = s.Hash(entry.Salt), s.Public()
-	err = b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
-		if err := b.mayCreateKey(d, opts); err != nil {
-			return nil, err
-		}
-		x := *entry // a commit that lost its slot still uses the entry of the call before
-		x.ID = d.NextKeyID()
-		s.ID = x.ID
-		return []format.Entry{&x}, nil
-	})
+	entries, err := b.change(ctx, createKey{key: entry, keysMax: min(b.opts.Limits.Keys, state.KeysMax)})
 	if err != nil {
 		return Key{}, "", err
 	}
+	k, _ := entryOf[*format.KeyCreated](entries)
+	s.ID = k.ID
 	var created Key
 	b.view(func(in *state.State) {
 		if k := in.Key(s.ID); k != nil {
@@ -81,23 +75,31 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 	return created, s.Text(), nil
 }
 
-func (b *Broker) mayCreateKey(d *state.Draft, opts KeyOptions) *Error {
-	if id, taken := d.KeyID(opts.Name); taken {
-		e := refused(CodeKeyExists, "API key %q already exists, with id %d", opts.Name, id)
+// createKey is the change of [Broker.CreateKey].
+type createKey struct {
+	key     format.KeyCreated // without an id
+	keysMax int
+}
+
+// Apply implements change.
+func (x createKey) Apply(d *state.Draft) ([]format.Entry, error) {
+	if id, taken := d.KeyID(x.key.Name); taken {
+		e := refused(CodeKeyExists, "API key %q already exists, with id %d", x.key.Name, id)
 		e.Hint = "choose another name, or revoke that key first"
-		return e
+		return nil, e
 	}
-	if most := min(b.opts.Limits.Keys, state.KeysMax); d.KeyCount() >= most {
-		e := limited(CodeTooManyKeys, most, "there are %d API keys already", d.KeyCount())
+	if d.KeyCount() >= x.keysMax {
+		e := limited(CodeTooManyKeys, x.keysMax, "there are %d API keys already", d.KeyCount())
 		e.Hint = "revoke those that are no longer needed"
-		return e
+		return nil, e
 	}
-	if d.NextKeyID() == 1 && (opts.Scopes&ScopeAdmin == 0 || !slices.Contains(opts.Topics, "*")) {
+	if d.NextKeyID() == 1 && (Scopes(x.key.Scopes)&ScopeAdmin == 0 || !slices.Contains(x.key.Topics, "*")) {
 		e := refused(CodeInvalidRequest, "the first API key must have the scope admin, for all topics")
 		e.Hint = "once a key exists, every request needs one, even to create another key: create an admin key first"
-		return e
+		return nil, e
 	}
-	return nil
+	x.key.ID = d.NextKeyID() // of a copy: a commit that lost its slot still uses the entry of the call before
+	return []format.Entry{&x.key}, nil
 }
 
 func (o KeyOptions) check(now time.Time) error {
@@ -136,8 +138,8 @@ const keyNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 // isDots tells whether a pattern's prefix is dots alone: no valid name, but the prefix of some.
 func isDots(pattern string) bool { return pattern == ".*" || pattern == "..*" }
 
-func (o KeyOptions) entry() *format.KeyCreated {
-	k := &format.KeyCreated{Scopes: uint16(o.Scopes), Name: o.Name, Topics: slices.Clone(o.Topics)}
+func (o KeyOptions) entry() format.KeyCreated {
+	k := format.KeyCreated{Scopes: uint16(o.Scopes), Name: o.Name, Topics: slices.Clone(o.Topics)}
 	if !o.Expires.IsZero() {
 		k.Expires = o.Expires.UnixMicro()
 	}
@@ -167,20 +169,26 @@ func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
 // [ScopeAdmin] locks everyone out: the log does not become open again.
 func (b *Broker) RevokeKey(ctx context.Context, id uint64) (_ Key, err error) {
 	defer writes(&err)
-	var was Key
-	err = b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
-		if !d.HasKey(id) {
-			return nil, keyNotFound(id)
-		}
-		if k := b.live.State.Key(id); k != nil { // else the same commit creates it
-			was = describeKey(k)
-		}
-		return []format.Entry{&format.KeyRevoked{ID: id}}, nil
-	})
-	if err != nil {
-		return Key{}, err // was may still change if the outcome is unknown
+	x := &revokeKey{id: id}
+	if _, err := b.change(ctx, x); err != nil || x.key == nil {
+		return Key{}, err
 	}
-	return was, nil
+	return describeKey(x.key), nil
+}
+
+// revokeKey is the change of [Broker.RevokeKey].
+type revokeKey struct {
+	id  uint64
+	key *state.Key // a result: nil if the same commit creates it
+}
+
+// Apply implements change.
+func (x *revokeKey) Apply(d *state.Draft) ([]format.Entry, error) {
+	if !d.HasKey(x.id) {
+		return nil, keyNotFound(x.id)
+	}
+	x.key = d.Key(x.id)
+	return []format.Entry{&format.KeyRevoked{ID: x.id}}, nil
 }
 
 func keyNotFound(id uint64) *Error {

@@ -62,11 +62,7 @@ func (b *Broker) CheckAccess(ctx context.Context, a Access) (err error) {
 }
 
 func (b *Broker) holdsNow(a Access) (err error) {
-	b.view(func(s *state.State) {
-		if e := a.caller().holds(s, b.storeNow()); e != nil {
-			err = e
-		}
-	})
+	b.view(func(s *state.State) { err = a.caller().holds(s, b.storeNow()) })
 	return err
 }
 
@@ -78,7 +74,7 @@ type keyring interface {
 
 // holds returns why c's access has ended; nil if it has not. It need not check scopes and
 // topics again: a key never changes until it is revoked.
-func (c caller) holds(in keyring, now time.Time) *Error {
+func (c caller) holds(in keyring, now time.Time) error {
 	switch {
 	case c.open && in.NextKeyID() == 1:
 		return nil

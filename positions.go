@@ -72,57 +72,56 @@ func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOp
 	if err := cmp.Or(c.check(), err, c.b.usable()); err != nil {
 		return "", err
 	}
-	var moved string // the commit loop's until the outcome is known
-	err = c.b.join(ctx, &request{change: func(d *state.Draft) ([]format.Entry, *Error) {
-		id, refusal := c.mayCommit(d, ps, o)
-		if refusal != nil {
-			return nil, refusal
-		}
-		moved = versionOf(id, d.ConsumerVersion(id)+1)
-		return []format.Entry{&format.PositionsMoved{Consumer: id, Positions: ps}}, nil
-	}})
-	if err != nil {
+	x := &moveConsumer{namedConsumer: c.namedConsumer, commitOptions: o, to: ps}
+	if err := c.b.join(ctx, &request{change: x}); err != nil {
 		return "", err
 	}
-	return moved, nil
+	return x.moved, nil
 }
 
-// mayCommit returns the consumer's id, or why it can't be moved.
-func (c *Consumer) mayCommit(d *state.Draft, ps []format.Position, o commitOptions) (uint64, *Error) {
-	topic, partitions, ok := d.TopicID(c.topic)
-	if !ok {
-		return 0, topicNotFound(c.topic)
+// moveConsumer is the change of [Consumer.Commit].
+type moveConsumer struct {
+	namedConsumer
+	commitOptions
+	to    []format.Position
+	moved string // a result: the consumer's version after the commit
+}
+
+// Apply implements change.
+func (x *moveConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
+	topic, id, err := x.find(d)
+	if err != nil {
+		return nil, err
 	}
-	id, ok := d.ConsumerID(topic, c.name)
-	if !ok {
-		return 0, consumerNotFound(c.topic, c.name)
-	}
-	if version := versionOf(id, d.ConsumerVersion(id)); o.version != "" && o.version != version {
-		e := refused(CodePositionConflict, "consumer %q of topic %q has version %s, not %s: another commit or reset has moved it", c.name, c.topic, version, o.version)
+	_, partitions, _ := d.TopicID(x.topic)
+	count := d.ConsumerVersion(id)
+	if version := versionOf(id, count); x.version != "" && x.version != version {
+		e := refused(CodePositionConflict, "consumer %q of topic %q has version %s, not %s: another commit or reset has moved it", x.name, x.topic, version, x.version)
 		e.Hint = "read the consumer's version again; perhaps another reader uses the same consumer"
-		return 0, e
+		return nil, e
 	}
-	for _, p := range o.expect {
+	for _, p := range x.expect {
 		if p.Partition >= partitions {
-			return 0, partitionNotFound(c.topic, int32(p.Partition), int(partitions))
+			return nil, partitionNotFound(x.topic, int32(p.Partition), int(partitions))
 		}
 		if at := d.ConsumerPosition(id, p.Partition); at != p.Offset {
-			e := refused(CodePositionConflict, "consumer %q of topic %q is at offset %d of partition %d, not at %d: another commit or reset has moved it", c.name, c.topic, at, p.Partition, p.Offset)
+			e := refused(CodePositionConflict, "consumer %q of topic %q is at offset %d of partition %d, not at %d: another commit or reset has moved it", x.name, x.topic, at, p.Partition, p.Offset)
 			e.Hint = "go on from the consumer's position; perhaps another reader uses the same consumer"
-			return 0, e
+			return nil, e
 		}
 	}
-	for _, p := range ps {
+	for _, p := range x.to {
 		switch end, ok := d.End(topic, p.Partition); {
 		case !ok:
-			return 0, partitionNotFound(c.topic, int32(p.Partition), int(partitions))
+			return nil, partitionNotFound(x.topic, int32(p.Partition), int(partitions))
 		case p.Offset > end:
-			e := outOfRange(c.topic, int32(p.Partition), p.Offset, d.Start(topic, p.Partition), end)
+			e := outOfRange(x.topic, int32(p.Partition), p.Offset, d.Start(topic, p.Partition), end)
 			e.Hint = "commit the offset behind the last record that is done: the next one to read"
-			return 0, e
+			return nil, e
 		}
 	}
-	return id, nil
+	x.moved = versionOf(id, count+1)
+	return []format.Entry{&format.PositionsMoved{Consumer: id, Positions: x.to}}, nil
 }
 
 // Follower returns a follower of a partition, or of AllPartitions, that begins at the

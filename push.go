@@ -57,29 +57,62 @@ func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret s
 	if err := cmp.Or(q.check(), u.check()); err != nil {
 		return PushInfo{}, "", false, err
 	}
-	var ( // the commit loop's until the outcome is known
-		info    PushInfo
-		shown   string
-		isNew   bool
-		another = push.NewSecret()
-	)
-	err = q.changePush(ctx, func(old *format.QueuePush) (*format.QueuePush, *Error) {
-		isNew, shown = old == nil, ""
-		t := u.apply(targetOf(old))
-		if t.Secret == "" && u.Secret == nil {
-			t.Secret, shown = another, another
-		}
-		if err := q.b.checkTarget(t); err != nil {
-			return nil, err
-		}
-		next := pushEntry(t.OrDefaults())
-		info = pushInfo(next)
-		return next, nil
-	})
-	if err != nil {
+	x := &setPush{namedQueue: q.namedQueue, update: u, networks: q.b.pushNetworks(), secret: push.NewSecret()}
+	if _, err := q.b.change(ctx, x); err != nil {
 		return PushInfo{}, "", false, err
 	}
-	return info, shown, isNew, nil
+	if x.drawn {
+		secret = x.secret
+	}
+	return pushInfo(x.target), secret, x.creates, nil
+}
+
+// setPush is the change of [Queue.SetPush].
+type setPush struct {
+	namedQueue
+	update   PushUpdate
+	networks push.Networks
+	secret   string // of a new target that is given none
+
+	// Results.
+	target  *format.QueuePush
+	creates bool
+	drawn   bool // the target has that secret
+}
+
+// Apply implements change.
+func (x *setPush) Apply(d *state.Draft) ([]format.Entry, error) {
+	id, old, err := x.findPush(d)
+	if err != nil {
+		return nil, err
+	}
+	t := x.update.apply(targetOf(old))
+	x.creates, x.drawn = old == nil, t.Secret == "" && x.update.Secret == nil
+	if x.drawn {
+		t.Secret = x.secret
+	}
+	if err := checkTarget(t, x.networks); err != nil {
+		return nil, err
+	}
+	x.target = pushEntry(t.OrDefaults())
+	return pushChanged(id, old, x.target), nil
+}
+
+// findPush returns the id of the queue and its push target, nil if it has none.
+func (q namedQueue) findPush(d *state.Draft) (id uint64, old *format.QueuePush, _ error) {
+	_, id, err := q.find(d)
+	if err != nil {
+		return 0, nil, err
+	}
+	return id, d.QueuePush(id), nil
+}
+
+// pushChanged returns the entries that replace a queue's push target; nil stands for no target.
+func pushChanged(queue uint64, old, next *format.QueuePush) []format.Entry {
+	if samePush(old, next) {
+		return nil
+	}
+	return []format.Entry{&format.QueuePushSet{Queue: queue, Push: next}}
 }
 
 // Push describes the queue's push target. It fails with CodePushNotFound if the queue has
@@ -105,63 +138,71 @@ func (q *Queue) Push(ctx context.Context) (_ PushInfo, err error) {
 // RemovePush removes the queue's push target. The records wait for [Queue.Receive].
 func (q *Queue) RemovePush(ctx context.Context) (err error) {
 	defer writes(&err)
-	return q.changePushed(ctx, func(format.QueuePush) *format.QueuePush { return nil })
+	if err := q.check(); err != nil {
+		return err
+	}
+	_, err = q.b.change(ctx, removePush{q.namedQueue})
+	return err
+}
+
+// removePush is the change of [Queue.RemovePush].
+type removePush struct{ namedQueue }
+
+// Apply implements change.
+func (x removePush) Apply(d *state.Draft) ([]format.Entry, error) {
+	id, old, err := x.findPush(d)
+	if err != nil {
+		return nil, err
+	}
+	if old == nil {
+		return nil, x.pushNotFound()
+	}
+	return pushChanged(id, old, nil), nil
 }
 
 // ResumePush resumes a push that was stopped because the target answered 410 (Gone).
 func (q *Queue) ResumePush(ctx context.Context) (_ PushInfo, err error) {
 	defer writes(&err)
-	var info PushInfo // the commit loop's until the outcome is known
-	err = q.changePushed(ctx, func(p format.QueuePush) *format.QueuePush {
-		p.Stopped = ""
-		info = pushInfo(&p)
-		return &p
-	})
-	if err != nil {
+	if err := q.check(); err != nil {
 		return PushInfo{}, err
 	}
-	return info, nil
-}
-
-// changePushed changes the push target of a queue that has one.
-func (q *Queue) changePushed(ctx context.Context, f func(format.QueuePush) *format.QueuePush) error {
-	if err := q.check(); err != nil {
-		return err
+	x := &resumePush{namedQueue: q.namedQueue}
+	if _, err := q.b.change(ctx, x); err != nil {
+		return PushInfo{}, err
 	}
-	return q.changePush(ctx, func(old *format.QueuePush) (*format.QueuePush, *Error) {
-		if old == nil {
-			return nil, q.pushNotFound()
-		}
-		return f(*old), nil
-	})
+	return pushInfo(&x.target), nil
 }
 
-// changePush replaces the queue's push target with what f returns for it; nil stands for no
-// target. f may be called more than once.
-func (q *Queue) changePush(ctx context.Context, f func(old *format.QueuePush) (*format.QueuePush, *Error)) error {
-	return q.b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
-		_, id, refusal := q.find(d)
-		if refusal != nil {
-			return nil, refusal
-		}
-		old := d.QueuePush(id)
-		next, refusal := f(old)
-		if refusal != nil || samePush(old, next) {
-			return nil, refusal
-		}
-		return []format.Entry{&format.QueuePushSet{Queue: id, Push: next}}, nil
-	})
+// resumePush is the change of [Queue.ResumePush].
+type resumePush struct {
+	namedQueue
+	target format.QueuePush // a result
 }
 
-func (q *Queue) pushNotFound() *Error {
+// Apply implements change.
+func (x *resumePush) Apply(d *state.Draft) ([]format.Entry, error) {
+	id, old, err := x.findPush(d)
+	if err != nil {
+		return nil, err
+	}
+	if old == nil {
+		return nil, x.pushNotFound()
+	}
+	next := *old
+	next.Stopped = ""
+	x.target = next
+	return pushChanged(id, old, &next), nil
+}
+
+func (q namedQueue) pushNotFound() error {
 	return refused(CodePushNotFound, "queue %q of topic %q has no push target", q.name, q.topic)
 }
 
-// checkTarget refuses targets that this broker can't push to.
-func (b *Broker) checkTarget(t push.Target) *Error {
+// checkTarget refuses targets that a broker with these networks can't push to.
+func checkTarget(t push.Target, networks push.Networks) error {
 	err := t.Check()
 	if err == nil {
-		err = b.pushNetworks().CheckTarget(t)
+		err = networks.CheckTarget(t)
 	}
 	if err == nil {
 		return nil

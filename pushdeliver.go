@@ -113,14 +113,26 @@ func (x pushBroker) Show(ctx context.Context, q push.Pushed) error {
 
 // Stop implements push.Broker.
 func (x pushBroker) Stop(ctx context.Context, q push.Pushed, why string) error {
-	return ifNoQueue(x.b.Queue(q.Topic, q.Name).changePush(ctx, func(now *format.QueuePush) (*format.QueuePush, *Error) {
-		if !isPushedTo(now, q.Target) {
-			return now, nil // the queue has another target by now
-		}
-		stopped := *now
-		stopped.Stopped = why
-		return &stopped, nil
-	}))
+	_, err := x.b.change(ctx, stopPush{namedQueue{q.Topic, q.Name}, q.Target, why})
+	return ifNoQueue(err)
+}
+
+// stopPush stops the push of a queue to a target.
+type stopPush struct {
+	namedQueue
+	target push.Target
+	why    string
+}
+
+// Apply implements change.
+func (x stopPush) Apply(d *state.Draft) ([]format.Entry, error) {
+	id, old, err := x.findPush(d)
+	if err != nil || !isPushedTo(old, x.target) { // the queue may have another target by now
+		return nil, err
+	}
+	stopped := *old
+	stopped.Stopped = x.why
+	return pushChanged(id, old, &stopped), nil
 }
 
 // Follow implements push.Broker.

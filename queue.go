@@ -21,13 +21,16 @@ import (
 //
 // A Queue holds no resources. All methods are safe for concurrent use.
 type Queue struct {
-	b           *Broker
-	topic, name string
+	b *Broker
+	namedQueue
 }
+
+// namedQueue names a queue and its topic.
+type namedQueue struct{ topic, name string }
 
 // Queue returns the topic's queue of that name, whether it exists or not. The rules for names
 // are those of topics.
-func (b *Broker) Queue(topic, name string) *Queue { return &Queue{b: b, topic: topic, name: name} }
+func (b *Broker) Queue(topic, name string) *Queue { return &Queue{b, namedQueue{topic, name}} }
 
 // QueueOrder is the order in which a queue hands out records.
 type QueueOrder string
@@ -109,7 +112,7 @@ func (u QueueUpdate) apply(c QueueConfig) QueueConfig {
 	return c
 }
 
-func (c QueueConfig) check() *Error {
+func (c QueueConfig) check() error {
 	bad := func(format string, args ...any) *Error { return refused(CodeInvalidRequest, format, args...) }
 	whole := func(d time.Duration) bool { return d%time.Millisecond == 0 }
 	switch {
@@ -148,7 +151,7 @@ func queueConfigOf(c format.QueueConfig) QueueConfig {
 	return config
 }
 
-func (q *Queue) check() error {
+func (q namedQueue) check() error {
 	if err := checkTopicName(q.topic); err != nil {
 		return err
 	}
@@ -165,7 +168,7 @@ func (q *Queue) check() error {
 // a queue that exists, from has no effect.
 func (q *Queue) Set(ctx context.Context, u QueueUpdate, from Position) (_ QueueInfo, created bool, err error) {
 	defer writes(&err)
-	if err := cmp.Or(q.check(), q.checkFrom(from)); err != nil {
+	if err := cmp.Or(q.check(), checkQueueFrom(from)); err != nil {
 		return QueueInfo{}, false, err
 	}
 	return q.set(ctx, u, &from)
@@ -184,51 +187,62 @@ func (q *Queue) Update(ctx context.Context, u QueueUpdate) (_ QueueInfo, err err
 
 // set changes the queue. If the queue does not exist, set creates it, unless from is nil.
 func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ QueueInfo, created bool, _ error) {
-	var creates bool // the commit loop's until the outcome is known
-	err := q.b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
-		topic, partitions, ok := d.TopicID(q.topic)
-		if !ok {
-			return nil, topicNotFound(q.topic)
-		}
-		id, exists := d.QueueID(topic, q.name)
-		creates = !exists
-		switch {
-		case !exists && from == nil:
-			return nil, queueNotFound(q.topic, q.name)
-		case !exists:
-			return q.created(d, topic, partitions, u.apply(queueDefaults), *from)
-		}
-		old := queueConfigOf(d.QueueConfig(id))
-		config := u.apply(old)
-		if err := config.check(); err != nil {
-			return nil, err
-		}
-		if config.Order != old.Order {
-			e := refused(CodeInvalidRequest, "queue %q of topic %q has the order %s, which can't change", q.name, q.topic, old.Order)
-			e.Hint = "create another queue with that order"
-			return nil, e
-		}
-		if config == old {
-			return nil, nil
-		}
-		if config.DeadLetterTopic != old.DeadLetterTopic { // unless it changes: a queue whose dead-letter topic was deleted can still be paused
-			if err := q.checkDeadLetters(d, config); err != nil {
-				return nil, err
-			}
-		}
-		return []format.Entry{&format.QueueSet{ID: id, Topic: topic, Name: q.name, Config: config.entry()}}, nil
-	})
-	if err != nil {
+	x := &setQueue{namedQueue: q.namedQueue, update: u, from: from, queuesMax: min(q.b.opts.Limits.Queues, state.QueuesMax)}
+	if _, err := q.b.change(ctx, x); err != nil {
 		return QueueInfo{}, false, err
 	}
 	info, err := q.describe()
 	if err != nil { // deleted since, perhaps by the same commit: this call has succeeded
 		return QueueInfo{}, false, queueNotFound(q.topic, q.name).with(Unknown)
 	}
-	return info, creates, nil
+	return info, x.creates, nil
 }
 
-func (q *Queue) checkFrom(from Position) error {
+// setQueue is the change of [Queue.Set] and [Queue.Update].
+type setQueue struct {
+	namedQueue
+	update    QueueUpdate
+	from      *Position // where a new queue begins; nil if none may be created
+	queuesMax int
+	creates   bool // a result
+}
+
+// Apply implements change.
+func (x *setQueue) Apply(d *state.Draft) ([]format.Entry, error) {
+	topic, partitions, ok := d.TopicID(x.topic)
+	if !ok {
+		return nil, topicNotFound(x.topic)
+	}
+	id, exists := d.QueueID(topic, x.name)
+	x.creates = !exists
+	switch {
+	case !exists && x.from == nil:
+		return nil, queueNotFound(x.topic, x.name)
+	case !exists:
+		return x.created(d, topic, partitions)
+	}
+	old := queueConfigOf(d.QueueConfig(id))
+	config := x.update.apply(old)
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	if config.Order != old.Order {
+		e := refused(CodeInvalidRequest, "queue %q of topic %q has the order %s, which can't change", x.name, x.topic, old.Order)
+		e.Hint = "create another queue with that order"
+		return nil, e
+	}
+	if config == old {
+		return nil, nil
+	}
+	if config.DeadLetterTopic != old.DeadLetterTopic { // unless it changes: a queue whose dead-letter topic was deleted can still be paused
+		if err := x.checkDeadLetters(d, config); err != nil {
+			return nil, err
+		}
+	}
+	return []format.Entry{&format.QueueSet{ID: id, Topic: topic, Name: x.name, Config: config.entry()}}, nil
+}
+
+func checkQueueFrom(from Position) error {
 	if from.kind == fromTime || from.kind == fromLast {
 		e := refused(CodeInvalidRequest, "a queue can't begin at a time or at the last N records")
 		e.Hint = "use earliest, latest or an offset"
@@ -238,7 +252,7 @@ func (q *Queue) checkFrom(from Position) error {
 }
 
 // checkDeadLetters refuses a dead-letter topic that does not exist or is the queue's own topic.
-func (q *Queue) checkDeadLetters(d *state.Draft, c QueueConfig) *Error {
+func (q namedQueue) checkDeadLetters(d *state.Draft, c QueueConfig) error {
 	if c.DeadLetterTopic == "" {
 		return nil
 	}
@@ -256,14 +270,12 @@ func (q *Queue) checkDeadLetters(d *state.Draft, c QueueConfig) *Error {
 }
 
 // created returns the entries that create the queue.
-func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config QueueConfig, from Position) ([]format.Entry, *Error) {
-	if most := min(q.b.opts.Limits.Queues, state.QueuesMax); d.QueueCount() >= most {
-		return nil, limited(CodeTooManyQueues, most, "there are %d queues already", d.QueueCount())
+func (x *setQueue) created(d *state.Draft, topic uint64, partitions uint32) ([]format.Entry, error) {
+	if d.QueueCount() >= x.queuesMax {
+		return nil, limited(CodeTooManyQueues, x.queuesMax, "there are %d queues already", d.QueueCount())
 	}
-	if err := config.check(); err != nil {
-		return nil, err
-	}
-	if err := q.checkDeadLetters(d, config); err != nil {
+	from, config := *x.from, x.update.apply(queueDefaults)
+	if err := cmp.Or(config.check(), x.checkDeadLetters(d, config)); err != nil {
 		return nil, err
 	}
 	if from.kind == fromOffset && partitions > 1 {
@@ -272,13 +284,13 @@ func (q *Queue) created(d *state.Draft, topic uint64, partitions uint32, config 
 		return nil, e
 	}
 	id := d.NextQueueID()
-	entries := []format.Entry{&format.QueueSet{ID: id, Topic: topic, Name: q.name, Config: config.entry()}}
+	entries := []format.Entry{&format.QueueSet{ID: id, Topic: topic, Name: x.name, Config: config.entry()}}
 	for p := range partitions {
 		start := d.Start(topic, p)
 		end, _ := d.End(topic, p)
 		at := from.between(start, end)
 		if at < start || at > end {
-			return nil, outOfRange(q.topic, int32(p), at, start, end)
+			return nil, outOfRange(x.topic, int32(p), at, start, end)
 		}
 		if at > 0 {
 			entries = append(entries, &format.QueuePurged{Queue: id, Partition: p, Before: at})
@@ -293,17 +305,24 @@ func (q *Queue) Delete(ctx context.Context) (err error) {
 	if err := q.check(); err != nil {
 		return err
 	}
-	return q.b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
-		_, id, refusal := q.find(d)
-		if refusal != nil {
-			return nil, refusal
-		}
-		return []format.Entry{&format.QueueDeleted{ID: id}}, nil
-	})
+	_, err = q.b.change(ctx, deleteQueue{q.namedQueue})
+	return err
+}
+
+// deleteQueue is the change of [Queue.Delete].
+type deleteQueue struct{ namedQueue }
+
+// Apply implements change.
+func (x deleteQueue) Apply(d *state.Draft) ([]format.Entry, error) {
+	_, id, err := x.find(d)
+	if err != nil {
+		return nil, err
+	}
+	return []format.Entry{&format.QueueDeleted{ID: id}}, nil
 }
 
 // find returns the ids of the topic and the queue.
-func (q *Queue) find(d *state.Draft) (topic, id uint64, _ *Error) {
+func (q namedQueue) find(d *state.Draft) (topic, id uint64, _ error) {
 	topic, _, ok := d.TopicID(q.topic)
 	if !ok {
 		return 0, 0, topicNotFound(q.topic)
@@ -322,27 +341,35 @@ func (q *Queue) Purge(ctx context.Context) (n int64, err error) {
 	if err := q.check(); err != nil {
 		return 0, err
 	}
-	var purged int64 // the commit loop's until the outcome is known
-	err = q.b.change(ctx, func(d *state.Draft) (entries []format.Entry, _ *Error) {
-		purged = 0
-		topic, id, refusal := q.find(d)
-		if refusal != nil {
-			return nil, refusal
-		}
-		_, partitions, _ := d.TopicID(q.topic)
-		for p := range partitions {
-			end, _ := d.End(topic, p)
-			if left := d.QueueLeft(id, p); left > 0 {
-				purged += left
-				entries = append(entries, &format.QueuePurged{Queue: id, Partition: p, Before: end})
-			}
-		}
-		return entries, nil
-	})
-	if err != nil {
+	x := &purgeQueue{namedQueue: q.namedQueue}
+	if _, err := q.b.change(ctx, x); err != nil {
 		return 0, err
 	}
-	return purged, nil
+	return x.purged, nil
+}
+
+// purgeQueue is the change of [Queue.Purge].
+type purgeQueue struct {
+	namedQueue
+	purged int64 // a result: how many records were not done before
+}
+
+// Apply implements change.
+func (x *purgeQueue) Apply(d *state.Draft) (entries []format.Entry, _ error) {
+	x.purged = 0
+	topic, id, err := x.find(d)
+	if err != nil {
+		return nil, err
+	}
+	_, partitions, _ := d.TopicID(x.topic)
+	for p := range partitions {
+		end, _ := d.End(topic, p)
+		if left := d.QueueLeft(id, p); left > 0 {
+			x.purged += left
+			entries = append(entries, &format.QueuePurged{Queue: id, Partition: p, Before: end})
+		}
+	}
+	return entries, nil
 }
 
 // QueueInfo is a queue as it is at one moment.

@@ -27,11 +27,34 @@ const (
 // merely because the lease ran out.
 func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	defer writes(&err)
-	answers, err := q.answer(ctx, tokens, true, func(_ *state.Draft, id uint64, of []*answer) []format.Entry { return doneEntries(id, of) })
+	answers, err := q.answers(ctx, tokens)
 	if err != nil {
 		return err
 	}
+	if err := q.b.join(ctx, &request{change: ackRecords{q.namedQueue, answers}}); err != nil {
+		return err
+	}
+	for _, a := range answers {
+		if a.outdated && q.b.dispatchers.DoneBy(a.queue, a.delivery()) {
+			a.err = nil // acknowledged again
+		}
+	}
 	return errorsOf(answers)
+}
+
+// ackRecords is the change of [Queue.Ack].
+type ackRecords struct {
+	namedQueue
+	answers []*answer // with results
+}
+
+// Apply implements change.
+func (x ackRecords) Apply(d *state.Draft) ([]format.Entry, error) {
+	topic, id, err := x.find(d)
+	if err != nil {
+		return nil, err
+	}
+	return doneEntries(id, answerable(d, topic, id, x.answers, true)), nil
 }
 
 // doneEntries returns the entries that mark records as done; the deliveries are sorted.
@@ -71,21 +94,38 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err 
 	if o.Delay != nil && (*o.Delay < 0 || *o.Delay > delayMax) {
 		return refused(CodeInvalidRequest, "delay is %v; it must be 0s to %v", *o.Delay, delayMax)
 	}
-	answers, err := q.answer(ctx, tokens, false, func(d *state.Draft, id uint64, of []*answer) (entries []format.Entry) {
-		for _, a := range of {
-			if a.isLast() && a.config.DeadLetterTopic != "" {
-				a.deadLetter = true // an entry is not enough: it needs a copy
-				continue
-			}
-			entries = append(entries, a.putBack(id, o, d.Time()))
-		}
-		return entries
-	})
+	answers, err := q.answers(ctx, tokens)
 	if err != nil {
+		return err
+	}
+	if err := q.b.join(ctx, &request{change: nackRecords{q.namedQueue, o, answers}}); err != nil {
 		return err
 	}
 	q.deadLetterAll(ctx, answers, o.Reason)
 	return errorsOf(answers)
+}
+
+// nackRecords is the change of [Queue.Nack].
+type nackRecords struct {
+	namedQueue
+	options NackOptions
+	answers []*answer // with results
+}
+
+// Apply implements change.
+func (x nackRecords) Apply(d *state.Draft) (entries []format.Entry, _ error) {
+	topic, id, err := x.find(d)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range answerable(d, topic, id, x.answers, false) {
+		if a.isLast() && a.config.DeadLetterTopic != "" {
+			a.deadLetter = true // an entry is not enough: it needs a copy
+			continue
+		}
+		entries = append(entries, a.putBack(id, x.options, d.Time()))
+	}
+	return entries, nil
 }
 
 // deadLetterAll makes dead letters of the records that go to a dead-letter topic.
@@ -98,12 +138,6 @@ func (q *Queue) deadLetterAll(ctx context.Context, answers []*answer, reason str
 		wg.Go(func() {
 			err := q.b.deadLetter(ctx, deadLettering{
 				topic: q.topic, queue: q.name, topicID: a.topic, queueID: a.queue, config: a.config, last: a.delivery(), attempts: a.used, reason: reason,
-				may: func(d *state.Draft) *Error {
-					if !d.QueueExists(a.queue) {
-						return queueNotFound(q.topic, q.name)
-					}
-					return nil
-				},
 			})
 			errors.As(err, &a.err)
 		})
@@ -125,10 +159,13 @@ func (q *Queue) deadLetterAll(ctx context.Context, answers []*answer, reason str
 // answer is a worker's answer to one delivery.
 type answer struct {
 	deliveryToken
+
+	// Set by answerable.
 	config     QueueConfig
 	used       int    // attempts, this one included, counted since the record was redriven
 	topic      uint64 // of the queue
 	deadLetter bool   // the record becomes a dead letter, with a copy in the dead-letter topic
+	outdated   bool   // the delivery is not its record's last, or the record is done
 	err        *Error
 }
 
@@ -151,25 +188,17 @@ func (a *answer) putBack(queue uint64, o NackOptions, now int64) *format.RecordP
 	}
 }
 
-// answer commits the entries of those deliveries among tokens that may be answered.
-func (q *Queue) answer(ctx context.Context, tokens []string, done bool, entries func(d *state.Draft, id uint64, of []*answer) []format.Entry) ([]*answer, error) {
+// answers returns the answers of those tokens, after a sync if the state does not have each
+// delivery as its record's last.
+func (q *Queue) answers(ctx context.Context, tokens []string) ([]*answer, error) {
 	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.usable()); err != nil {
 		return nil, err
 	}
-	answers, err := q.parse(tokens)
+	answers, err := q.b.parseAnswers(tokens)
 	if err != nil {
 		return nil, err
 	}
-	if err := q.syncUnlessLast(ctx, answers); err != nil {
-		return nil, err
-	}
-	return answers, q.b.join(ctx, &request{change: func(d *state.Draft) ([]format.Entry, *Error) {
-		topic, id, refusal := q.find(d)
-		if refusal != nil {
-			return nil, refusal
-		}
-		return entries(d, id, q.answerable(d, topic, id, answers, done)), nil
-	}})
+	return answers, q.syncUnlessLast(ctx, answers)
 }
 
 func errorsOf(answers []*answer) error {
@@ -191,21 +220,21 @@ func checkTokens(tokens []string) error {
 	return nil
 }
 
-// parse parses tokens. If one is invalid, it refuses all of them.
-func (q *Queue) parse(tokens []string) ([]*answer, error) {
+// parseAnswers parses tokens. If one is invalid, it refuses all of them.
+func (b *Broker) parseAnswers(tokens []string) ([]*answer, error) {
 	answers := make([]*answer, len(tokens))
 	for i, s := range tokens {
 		var err error
-		if answers[i], err = q.parseOne(s); err != nil {
+		if answers[i], err = b.parseAnswer(s); err != nil {
 			return nil, err
 		}
 	}
 	return answers, nil
 }
 
-func (q *Queue) parseOne(token string) (*answer, error) {
+func (b *Broker) parseAnswer(token string) (*answer, error) {
 	t, err := parseToken(token)
-	if err == nil && t.cluster != q.b.clusterTag() {
+	if err == nil && t.cluster != b.clusterTag() {
 		err = refused(CodeInvalidRequest, "token %q belongs to another bucket", token)
 	}
 	return &answer{deliveryToken: t}, err
@@ -231,13 +260,13 @@ func (q *Queue) allLast(answers []*answer) (all bool) {
 }
 
 // answerable returns the answers to deliveries that are their record's last, sorted, and sets
-// the error of the others. An acknowledgement of what the same delivery has already marked as
-// done is neither returned nor an error.
-func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer, done bool) []*answer {
+// the error of the others. If done is set, an acknowledgement of what the same delivery has
+// already marked as done in this commit is neither returned nor an error.
+func answerable(d *state.Draft, topic, id uint64, answers []*answer, done bool) []*answer {
 	config := queueConfigOf(d.QueueConfig(id))
 	good := make([]*answer, 0, len(answers))
 	for _, a := range answers {
-		a.config, a.topic, a.deadLetter, a.err = config, topic, false, nil
+		a.config, a.topic, a.deadLetter, a.outdated, a.err = config, topic, false, false, nil
 		switch {
 		case a.queue != id:
 			a.err = elsewhere(a.deliveryToken, d.QueueExists(a.queue))
@@ -245,8 +274,9 @@ func (q *Queue) answerable(d *state.Draft, topic, id uint64, answers []*answer, 
 			_, last, _ := d.RecordState(id, uint32(a.partition), a.offset)
 			a.used = int(a.attempt) - int(last.Redriven)
 			good = append(good, a)
-		case done && (q.b.dispatchers.DoneBy(a.queue, a.delivery()) || d.DoneBy(id, uint32(a.partition), a.offset, a.attempt)): // acknowledged again
+		case done && d.DoneBy(id, uint32(a.partition), a.offset, a.attempt): // acknowledged again
 		default:
+			a.outdated = true
 			a.err = leaseLost(a.deliveryToken, whyLost(d, id, a.deliveryToken))
 		}
 	}

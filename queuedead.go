@@ -155,28 +155,38 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err 
 	if err := q.check(); err != nil {
 		return Redriven{}, err
 	}
-	var redriven int // the commit loop's until the outcome is known
-	err = q.b.change(ctx, func(d *state.Draft) (entries []format.Entry, _ *Error) {
-		redriven = 0
-		_, id, refusal := q.find(d)
-		if refusal != nil {
-			return nil, refusal
-		}
-		var in *format.RecordsRedriven
-		for _, x := range q.toRedrive(d, id, o) {
-			if in == nil || in.Partition != uint32(x.Partition) {
-				in = &format.RecordsRedriven{Queue: id, Partition: uint32(x.Partition)}
-				entries = append(entries, in)
-			}
-			in.Offsets = append(in.Offsets, x.Offset)
-			redriven++
-		}
-		return entries, nil
-	})
+	entries, err := q.b.change(ctx, redriveRecords{q.namedQueue, o})
 	if err != nil {
 		return Redriven{}, err
 	}
+	redriven := 0
+	for _, entry := range entries {
+		redriven += len(entry.(*format.RecordsRedriven).Offsets)
+	}
 	return Redriven{Records: redriven, Remaining: q.deadCount()}, nil
+}
+
+// redriveRecords is the change of [Queue.Redrive].
+type redriveRecords struct {
+	namedQueue
+	options RedriveOptions
+}
+
+// Apply implements change.
+func (x redriveRecords) Apply(d *state.Draft) (entries []format.Entry, _ error) {
+	_, id, err := x.find(d)
+	if err != nil {
+		return nil, err
+	}
+	var in *format.RecordsRedriven
+	for _, at := range x.options.deadLetters(d, id) {
+		if in == nil || in.Partition != uint32(at.Partition) {
+			in = &format.RecordsRedriven{Queue: id, Partition: uint32(at.Partition)}
+			entries = append(entries, in)
+		}
+		in.Offsets = append(in.Offsets, at.Offset)
+	}
+	return entries, nil
 }
 
 // deadCount returns how many dead letters there are; 0 if the queue was deleted.
@@ -187,8 +197,8 @@ func (q *Queue) deadCount() (count int64) {
 	return count
 }
 
-// toRedrive returns the places of the dead letters that o selects, sorted.
-func (q *Queue) toRedrive(d *state.Draft, id uint64, o RedriveOptions) (list []leases.Place) {
+// deadLetters returns the places of the dead letters that o selects of a queue, sorted.
+func (o RedriveOptions) deadLetters(d *state.Draft, id uint64) (list []leases.Place) {
 	if len(o.Places) == 0 {
 		for _, x := range d.DeadLetters(id, o.Limit) {
 			list = append(list, leases.Place{Partition: int32(x.Partition), Offset: x.Offset})

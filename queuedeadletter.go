@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -39,15 +40,16 @@ type deadLettering struct {
 	last             leases.Delivery
 	attempts         int
 	reason           string
-	// may refuses the change on the state that the commit follows.
-	may func(*state.Draft) *Error
+	// epoch is that of the owner whose worker did not answer; 0 if the worker itself gave the
+	// record up, which any broker may commit.
+	epoch uint64
 }
 
 // deadLetter makes a dead letter of a record, and appends a copy of it to the dead-letter topic
 // in the same commit.
 func (b *Broker) deadLetter(ctx context.Context, p deadLettering) error {
 	if p.config.DeadLetterTopic == "" {
-		return b.join(ctx, &request{change: p.entries})
+		return b.join(ctx, &request{change: p})
 	}
 	waits, err := b.deadLetterCopied(ctx, p)
 	if err != nil {
@@ -65,7 +67,7 @@ func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*Pendin
 	case <-ctx.Done():
 		return nil, canceled(ctx)
 	}
-	r := &request{change: p.entries}
+	r := &request{change: p}
 	copied, err := b.copyOf(ctx, p)
 	var e *Error
 	switch errors.As(err, &e); {
@@ -80,10 +82,15 @@ func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*Pendin
 	return b.joinAsync(ctx, r)
 }
 
-// entries returns the entry that makes the record a dead letter.
-func (p deadLettering) entries(d *state.Draft) ([]format.Entry, *Error) {
-	if err := p.may(d); err != nil {
-		return nil, err
+// Apply implements change: it makes the record a dead letter.
+func (p deadLettering) Apply(d *state.Draft) ([]format.Entry, error) {
+	if p.epoch > 0 {
+		if err := dispatch.CheckOwner(d, p.queueID, p.epoch); err != nil {
+			return nil, err
+		}
+	}
+	if !d.QueueExists(p.queueID) {
+		return nil, queueNotFound(p.topic, p.queue)
 	}
 	if !d.IsLast(p.queueID, uint32(p.last.Partition), p.last.Offset, p.last.Attempt) {
 		return nil, refused(CodeLeaseLost, "delivery %d of offset %d is no longer the last", p.last.Attempt, p.last.Offset)

@@ -18,7 +18,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	if err := cmp.Or(q.check(), checkTokens(tokens), checkLease(lease), q.b.current(ctx)); err != nil {
 		return time.Time{}, err
 	}
-	answers, err := q.parse(tokens)
+	answers, err := q.b.parseAnswers(tokens)
 	if err != nil {
 		return time.Time{}, err
 	}

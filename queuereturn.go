@@ -11,7 +11,7 @@ func (q *Queue) Return(messages []Message) (err error) {
 	for i := range messages {
 		tokens[i] = messages[i].Token
 	}
-	answers, err := q.parse(tokens)
+	answers, err := q.b.parseAnswers(tokens)
 	if err != nil {
 		return err
 	}

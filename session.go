@@ -79,9 +79,7 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 		return err
 	}
 	named := b.session.naming.DoChan("", func() (any, error) {
-		return nil, b.join(b.life, &request{synced: true, change: func(*state.Draft) ([]format.Entry, *Error) {
-			return []format.Entry{&format.SessionNamed{Session: b.session.public}}, nil
-		}})
+		return nil, b.join(b.life, &request{synced: true, change: nameSession{b.session.public}})
 	})
 	timer := time.NewTimer(b.opts.AppendTimeout)
 	defer timer.Stop()
@@ -96,6 +94,14 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 	case <-ctx.Done():
 		return canceled(ctx).with(Unknown)
 	}
+}
+
+// nameSession is the change of [Broker.NameSession].
+type nameSession struct{ session format.SessionKey }
+
+// Apply implements change.
+func (x nameSession) Apply(*state.Draft) ([]format.Entry, error) {
+	return []format.Entry{&format.SessionNamed{Session: x.session}}, nil
 }
 
 // KnowOwner returns when this broker knows the queue's owner of that epoch or a later one, or has

@@ -65,20 +65,20 @@ func useOf(entry format.Entry) stateUse {
 
 // roomForEntries refuses the entries of a request that appends nothing if the state has no room
 // for them. An entry that adds nothing, such as a deletion, always has room.
-func (b *Broker) roomForEntries(d *state.Draft, r *request, entries []format.Entry) *Error {
+func (b *Broker) roomForEntries(d *state.Draft, r *request) error {
 	use := forOwners
-	for _, entry := range entries {
+	for _, entry := range r.entries {
 		use = min(use, useOf(entry))
 	}
 	if r.key != nil {
 		use = forRecords
 	}
-	return b.room(d, use, d.Growth(entries...), r)
+	return b.room(d, use, d.Growth(r.entries...), r)
 }
 
 // roomForAppends refuses requests if the state has no room for all of what they append,
 // in these batches, and the entries that come with it.
-func (b *Broker) roomForAppends(d *state.Draft, batches []*batch, requests []*request, entries []format.Entry) *Error {
+func (b *Broker) roomForAppends(d *state.Draft, batches []*batch, requests []*request, entries []format.Entry) error {
 	for _, t := range batches {
 		entries = append(entries, &format.Batch{Topic: t.key.topic, Partition: uint32(t.key.partition)})
 	}
@@ -87,7 +87,7 @@ func (b *Broker) roomForAppends(d *state.Draft, batches []*batch, requests []*re
 
 // room refuses requests whose entries would grow the state beyond what their use may take;
 // else it promises them room for their entries after all batches.
-func (b *Broker) room(d *state.Draft, use stateUse, growth int64, requests ...*request) *Error {
+func (b *Broker) room(d *state.Draft, use stateUse, growth int64, requests ...*request) error {
 	later := int64(0)
 	for _, r := range requests {
 		later += r.remembered()

@@ -223,22 +223,37 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 	}
 	b.dispatchers.Expect(dispatch.Takeover{Queue: o.queue, Epoch: o.epoch + 1, Contested: o.owned && (deaf || o.mute(b)), Most: most})
 	defer b.dispatchers.Forget(o.queue)
-	p, err := b.joinAsync(b.life, &request{synced: true, change: func(d *state.Draft) ([]format.Entry, *Error) {
-		topic, id, refusal := q.find(d)
-		if refusal != nil {
-			return nil, refusal
-		}
-		_, partitions, _ := d.TopicID(q.topic)
-		if epoch, _ := d.QueueEpoch(id); id != o.queue || epoch != o.epoch {
-			return nil, nil // another takeover was faster
-		}
-		return []format.Entry{
-			&format.QueueOwned{Queue: id, Epoch: o.epoch + 1, Windows: d.QueueDispatchLimits(id, topic, dispatch.FirstReach(most, partitions)), Address: b.opts.Address},
-			&format.SessionNamed{Session: b.session.public, Queue: id, Epoch: o.epoch + 1},
-		}, nil
+	p, err := b.joinAsync(b.life, &request{synced: true, change: ownQueue{
+		namedQueue: q.namedQueue, id: o.queue, epoch: o.epoch + 1, session: b.session.public, address: b.opts.Address, most: most,
 	}})
 	if err != nil {
 		return err
 	}
 	return p.settled(b.life)
+}
+
+// ownQueue is the change that makes a broker the owner of a queue.
+type ownQueue struct {
+	namedQueue
+	id      uint64
+	epoch   uint64 // that the broker gets
+	session format.SessionKey
+	address string
+	most    int // how many records the first receiver wants
+}
+
+// Apply implements change.
+func (x ownQueue) Apply(d *state.Draft) ([]format.Entry, error) {
+	topic, id, err := x.find(d)
+	if err != nil {
+		return nil, err
+	}
+	_, partitions, _ := d.TopicID(x.topic)
+	if epoch, _ := d.QueueEpoch(id); id != x.id || epoch+1 != x.epoch {
+		return nil, nil // another takeover was faster
+	}
+	return []format.Entry{
+		&format.QueueOwned{Queue: id, Epoch: x.epoch, Windows: d.QueueDispatchLimits(id, topic, dispatch.FirstReach(x.most, partitions)), Address: x.address},
+		&format.SessionNamed{Session: x.session, Queue: id, Epoch: x.epoch},
+	}, nil
 }

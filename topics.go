@@ -143,41 +143,49 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 	if err := cmp.Or(b.checkPartitionCount(opts.Partitions), opts.Config.check()); err != nil {
 		return Topic{}, false, err
 	}
-	var creates bool // the commit loop's until the outcome is known
-	err = b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
-		creates = false
-		if id, n, ok := d.TopicID(name); ok {
-			return nil, differs(name, opts, n, configOf(d.TopicConfig(id)))
-		}
-		if d.TopicCount() >= b.opts.Limits.Topics {
-			return nil, limited(CodeTooManyTopics, b.opts.Limits.Topics, "there are %d topics already", b.opts.Limits.Topics)
-		}
-		creates = true
-		id := d.NextTopicID()
-		entries := []format.Entry{&format.TopicCreated{ID: id, Partitions: uint32(opts.Partitions), Name: name}}
-		if opts.Config != (TopicConfig{}) {
-			entries = append(entries, opts.Config.entry(id))
-		}
-		return entries, nil
-	})
+	entries, err := b.change(ctx, createTopic{name: name, opts: opts, topicsMax: b.opts.Limits.Topics})
 	if err != nil {
 		return Topic{}, false, err
 	}
+	_, created = entryOf[*format.TopicCreated](entries)
 	t, err := b.describeChanged(name)
-	return t, creates, err
+	return t, created, err
+}
+
+// createTopic is the change of [Broker.CreateTopic].
+type createTopic struct {
+	name      string
+	opts      TopicOptions
+	topicsMax int
+}
+
+// Apply implements change.
+func (x createTopic) Apply(d *state.Draft) ([]format.Entry, error) {
+	if id, n, ok := d.TopicID(x.name); ok {
+		return nil, x.differs(n, configOf(d.TopicConfig(id)))
+	}
+	if d.TopicCount() >= x.topicsMax {
+		return nil, limited(CodeTooManyTopics, x.topicsMax, "there are %d topics already", x.topicsMax)
+	}
+	id := d.NextTopicID()
+	entries := []format.Entry{&format.TopicCreated{ID: id, Partitions: uint32(x.opts.Partitions), Name: x.name}}
+	if x.opts.Config != (TopicConfig{}) {
+		entries = append(entries, x.opts.Config.entry(id))
+	}
+	return entries, nil
 }
 
 // differs refuses to create a topic that exists with other options.
-func differs(name string, opts TopicOptions, partitions uint32, config TopicConfig) *Error {
-	want := opts.Config
+func (x createTopic) differs(partitions uint32, config TopicConfig) error {
+	want := x.opts.Config
 	def(&want.Retention, config.Retention)
 	def(&want.RetentionBytes, config.RetentionBytes)
-	if partitions == uint32(opts.Partitions) && want == config {
+	if partitions == uint32(x.opts.Partitions) && want == config {
 		return nil
 	}
-	has := fmt.Sprintf("topic %q exists with one partition", name)
+	has := fmt.Sprintf("topic %q exists with one partition", x.name)
 	if partitions > 1 {
-		has = fmt.Sprintf("topic %q exists with %d partitions", name, partitions)
+		has = fmt.Sprintf("topic %q exists with %d partitions", x.name, partitions)
 	}
 	if want.Retention != config.Retention || want.RetentionBytes != config.RetentionBytes {
 		has += ", " + config.kept()
@@ -199,13 +207,20 @@ func (b *Broker) DeleteTopic(ctx context.Context, name string) (err error) {
 	if err := checkTopicName(name); err != nil {
 		return err
 	}
-	return b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
-		id, _, ok := d.TopicID(name)
-		if !ok {
-			return nil, topicNotFound(name)
-		}
-		return []format.Entry{&format.TopicDeleted{ID: id}}, nil
-	})
+	_, err = b.change(ctx, deleteTopic{name})
+	return err
+}
+
+// deleteTopic is the change of [Broker.DeleteTopic].
+type deleteTopic struct{ name string }
+
+// Apply implements change.
+func (x deleteTopic) Apply(d *state.Draft) ([]format.Entry, error) {
+	id, _, ok := d.TopicID(x.name)
+	if !ok {
+		return nil, topicNotFound(x.name)
+	}
+	return []format.Entry{&format.TopicDeleted{ID: id}}, nil
 }
 
 // QueueName names a queue.
@@ -234,29 +249,36 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (_
 	if err := cmp.Or(u.apply(TopicConfig{}).check(), checkTopicName(name)); err != nil {
 		return Topic{}, err
 	}
-	err = b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
-		id, n, ok := d.TopicID(name)
-		if !ok {
-			return nil, topicNotFound(name)
-		}
-		var entries []format.Entry
-		if u.Partitions != nil && uint32(*u.Partitions) != n {
-			if uint32(*u.Partitions) < n {
-				e := refused(CodeInvalidRequest, "topic %q has %d partitions; their number can't be reduced to %d", name, n, *u.Partitions)
-				e.Hint = "keep the number, or copy the records to a new topic that has fewer partitions"
-				return nil, e
-			}
-			entries = append(entries, &format.PartitionsAdded{Topic: id, Partitions: uint32(*u.Partitions)})
-		}
-		if was := configOf(d.TopicConfig(id)); u.apply(was) != was {
-			entries = append(entries, u.apply(was).entry(id))
-		}
-		return entries, nil
-	})
-	if err != nil {
+	if _, err := b.change(ctx, updateTopic{name, u}); err != nil {
 		return Topic{}, err
 	}
 	return b.describeChanged(name)
+}
+
+// updateTopic is the change of [Broker.UpdateTopic].
+type updateTopic struct {
+	name   string
+	update TopicUpdate
+}
+
+// Apply implements change.
+func (x updateTopic) Apply(d *state.Draft) (entries []format.Entry, _ error) {
+	id, n, ok := d.TopicID(x.name)
+	if !ok {
+		return nil, topicNotFound(x.name)
+	}
+	if to := x.update.Partitions; to != nil && uint32(*to) != n {
+		if uint32(*to) < n {
+			e := refused(CodeInvalidRequest, "topic %q has %d partitions; their number can't be reduced to %d", x.name, n, *to)
+			e.Hint = "keep the number, or copy the records to a new topic that has fewer partitions"
+			return nil, e
+		}
+		entries = append(entries, &format.PartitionsAdded{Topic: id, Partitions: uint32(*to)})
+	}
+	if was := configOf(d.TopicConfig(id)); x.update.apply(was) != was {
+		entries = append(entries, x.update.apply(was).entry(id))
+	}
+	return entries, nil
 }
 
 // DeleteRecords moves the start of a partition up to before: readers no longer see
@@ -267,27 +289,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 	if err := checkTopicName(topic); err != nil {
 		return Partition{}, err
 	}
-	err = b.change(ctx, func(d *state.Draft) ([]format.Entry, *Error) {
-		id, n, ok := d.TopicID(topic)
-		if !ok {
-			return nil, topicNotFound(topic)
-		}
-		if partition < 0 || uint32(partition) >= n {
-			return nil, partitionNotFound(topic, partition, int(n))
-		}
-		start := d.Start(id, uint32(partition))
-		end, _ := d.End(id, uint32(partition))
-		if before < 0 || int64(before) > end {
-			e := outOfRange(topic, partition, int64(before), start, end)
-			e.Hint = fmt.Sprintf("give the first offset to keep: %d keeps all records, %d keeps none", start, end)
-			return nil, e
-		}
-		if int64(before) <= start {
-			return nil, nil
-		}
-		return []format.Entry{&format.StartMoved{Topic: id, Partition: uint32(partition), Start: int64(before)}}, nil
-	})
-	if err != nil {
+	if _, err := b.change(ctx, deleteRecords{topic, partition, before}); err != nil {
 		return Partition{}, err
 	}
 	t, err := b.describeChanged(topic)
@@ -298,6 +300,35 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 		return Partition{}, topicNotFound(topic).with(Unknown) // deleted, and created again with fewer
 	}
 	return t.Partitions[partition], nil
+}
+
+// deleteRecords is the change of [Broker.DeleteRecords].
+type deleteRecords struct {
+	topic     string
+	partition int32
+	before    Offset
+}
+
+// Apply implements change.
+func (x deleteRecords) Apply(d *state.Draft) ([]format.Entry, error) {
+	id, n, ok := d.TopicID(x.topic)
+	if !ok {
+		return nil, topicNotFound(x.topic)
+	}
+	if x.partition < 0 || uint32(x.partition) >= n {
+		return nil, partitionNotFound(x.topic, x.partition, int(n))
+	}
+	start := d.Start(id, uint32(x.partition))
+	end, _ := d.End(id, uint32(x.partition))
+	if x.before < 0 || int64(x.before) > end {
+		e := outOfRange(x.topic, x.partition, int64(x.before), start, end)
+		e.Hint = fmt.Sprintf("give the first offset to keep: %d keeps all records, %d keeps none", start, end)
+		return nil, e
+	}
+	if int64(x.before) <= start {
+		return nil, nil
+	}
+	return []format.Entry{&format.StartMoved{Topic: id, Partition: uint32(x.partition), Start: int64(x.before)}}, nil
 }
 
 // current makes what the broker knows recent enough to tell, unless it has been
@@ -358,16 +389,20 @@ func (b *Broker) viewLoads(f func(s *state.State, loads uint64)) {
 	b.view(func(s *state.State) { f(s, b.loads) })
 }
 
-// change commits a change of topics. It syncs first: a state from before the call
+// change commits a change and returns its entries. It syncs first: a state from before the call
 // must not decide on a refusal.
-func (b *Broker) change(ctx context.Context, f func(*state.Draft) ([]format.Entry, *Error)) error {
+func (b *Broker) change(ctx context.Context, c change) ([]format.Entry, error) {
 	if err := b.usable(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := b.syncNow(ctx, false); err != nil {
-		return err
+		return nil, err
 	}
-	return b.join(ctx, &request{change: f, synced: true})
+	r := &request{change: c, synced: true}
+	if err := b.join(ctx, r); err != nil {
+		return nil, err
+	}
+	return r.entries, nil
 }
 
 // findTopic finds a topic, after a sync if this broker does not know it.

@@ -33,7 +33,7 @@ func (d *Dispatcher) claimLocked(last []leases.Delivery) (dead int) {
 	if len(again) > 0 {
 		d.claiming += len(again)
 		d.all.b.Go(func() {
-			err := d.all.commit(Change{Entries: func(dr *state.Draft) ([]format.Entry, error) { return d.claims(dr, again) }})
+			err := d.all.b.Commit(d.all.opts.Life, Request{Change: claim{d, again}})
 			d.settled(again, len(again), err)
 		})
 	}
@@ -79,40 +79,49 @@ func (d *Dispatcher) settled(claims []leases.Delivery, awaited int, err error) {
 	d.wakeLocked()
 }
 
-// CheckOwner returns ErrNotOwner if the queue has no owner, or a later one.
-func (d *Dispatcher) CheckOwner(dr *state.Draft) error {
-	if !dr.QueueExists(d.queue) {
+// CheckOwner returns ErrNotOwner unless the queue has the owner of that epoch.
+func CheckOwner(dr *state.Draft, queue, epoch uint64) error {
+	if !dr.QueueExists(queue) {
 		return ErrNotOwner
 	}
-	if epoch, owned := dr.QueueEpoch(d.queue); !owned || epoch != d.epoch {
+	if now, owned := dr.QueueEpoch(queue); !owned || now != epoch {
 		return ErrNotOwner
 	}
 	return nil
 }
 
-// claims returns the entries that count the next attempts of records that are not done. An
-// attempt must follow the one that the dispatcher knows: if the log has a later one, its record is on
-// the way to a worker, and that attempt must stay the last. A record that its worker put back after
-// the claim was requested has to wait first. The dispatcher knows of that from commits that were
-// applied, and the draft from this one.
-func (d *Dispatcher) claims(dr *state.Draft, last []leases.Delivery) (entries []format.Entry, _ error) {
-	if err := d.CheckOwner(dr); err != nil {
+func (d *Dispatcher) checkOwner(dr *state.Draft) error { return CheckOwner(dr, d.queue, d.epoch) }
+
+// claim is a change that counts the next attempts of records that are not done. It is the owner's
+// own, which alone knows the records.
+type claim struct {
+	d    *Dispatcher
+	last []leases.Delivery
+}
+
+// Apply implements Change. An attempt must follow the one that the dispatcher knows: if the log has
+// a later one, its record is on the way to a worker, and that attempt must stay the last. A record
+// that its worker put back after the claim was requested has to wait first. The dispatcher knows of
+// that from commits that were applied, and the draft from this one.
+func (x claim) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
+	d := x.d
+	if err := d.checkOwner(dr); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var of *format.RecordsAttempted
-	for _, x := range last {
-		p := uint32(x.Partition)
-		done, a, sure := dr.RecordState(d.queue, p, x.Offset)
-		if done || a.DeadLetter || sure && a.Number != x.Attempt || !d.table.Claiming(x) || a.NotBefore != d.notBefore(x.Place) {
+	for _, last := range x.last {
+		p := uint32(last.Partition)
+		done, a, sure := dr.RecordState(d.queue, p, last.Offset)
+		if done || a.DeadLetter || sure && a.Number != last.Attempt || !d.table.Claiming(last) || a.NotBefore != d.notBefore(last.Place) {
 			continue
 		}
 		if of == nil || of.Partition != p {
 			of = &format.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
 			entries = append(entries, of)
 		}
-		of.Attempts = append(of.Attempts, format.Attempt{Offset: x.Offset, Number: x.Attempt + 1})
+		of.Attempts = append(of.Attempts, format.Attempt{Offset: last.Offset, Number: last.Attempt + 1})
 	}
 	return entries, nil
 }

@@ -25,7 +25,7 @@ var ErrNotOwner = errors.New("another broker has taken over the queue, or it was
 // Broker is what dispatchers need of the broker that they run in.
 type Broker interface {
 	// Commit has a change committed, and returns when it was applied. Its error is a *CommitError.
-	Commit(ctx context.Context, c Change) error
+	Commit(ctx context.Context, r Request) error
 	// DeadLetter ends the deliveries of a record, and puts a copy of it into the dead-letter topic
 	// of its queue, if that has one. It returns nil also if the record is done, or a dead letter
 	// already; else its error is a *CommitError.
@@ -45,9 +45,15 @@ type Records interface {
 }
 
 // Change is a change of the log.
-type Change struct {
-	// Entries returns what the commit is to have: nothing if there is nothing to do, or an error.
-	Entries func(d *state.Draft) ([]format.Entry, error)
+type Change interface {
+	// Apply checks the change against the draft, and returns its entries for the commit, which
+	// may be none. It is called again after a lost race.
+	Apply(d *state.Draft) ([]format.Entry, error)
+}
+
+// Request has a change committed.
+type Request struct {
+	Change
 	// Synced says that the end of the log was read after the change was asked for: its refusal is final.
 	Synced bool
 	// Urgent changes are committed without linger.

@@ -51,10 +51,27 @@ func config() format.QueueConfig {
 	return format.QueueConfig{LeaseMS: 10_000, Attempts: 2}
 }
 
+// plain is a change of entries that need no check.
+type plain []format.Entry
+
+func (x plain) Apply(*state.Draft) ([]format.Entry, error) { return x, nil }
+
+// deadLetter is what a broker commits for an owner whose worker did not answer for the last time.
+type deadLetter struct {
+	queue, epoch uint64
+	last         leases.Delivery
+}
+
+func (x deadLetter) Apply(d *state.Draft) ([]format.Entry, error) {
+	return []format.Entry{&format.RecordPutBack{
+		Queue: x.queue, Partition: uint32(x.last.Partition), Attempt: format.Attempt{Offset: x.last.Offset, Number: x.last.Attempt}, NotBefore: d.Time(), DeadLetter: true,
+	}}, dispatch.CheckOwner(d, x.queue, x.epoch)
+}
+
 // commit applies entries as a broker does.
 func (f *fake) commit(entries ...format.Entry) {
 	f.t.Helper()
-	if err := f.Commit(f.t.Context(), dispatch.Change{Entries: func(*state.Draft) ([]format.Entry, error) { return entries, nil }}); err != nil {
+	if err := f.Commit(f.t.Context(), dispatch.Request{Change: plain(entries)}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -89,7 +106,7 @@ func (f *fake) open() *dispatch.Dispatcher {
 }
 
 // Commit implements dispatch.Broker.
-func (f *fake) Commit(_ context.Context, c dispatch.Change) error {
+func (f *fake) Commit(_ context.Context, r dispatch.Request) error {
 	f.hooks.Lock()
 	before, after := f.before, f.after
 	f.before, f.after = nil, nil
@@ -97,7 +114,7 @@ func (f *fake) Commit(_ context.Context, c dispatch.Change) error {
 	if before != nil {
 		before()
 	}
-	err := f.decide(c)
+	err := f.decide(r.Change)
 	if after != nil {
 		after()
 	}
@@ -109,7 +126,7 @@ func (f *fake) decide(c dispatch.Change) error {
 	defer f.committing.Unlock()
 	now := time.Now()
 	d := f.live.State.Draft(now.UnixMicro())
-	entries, err := c.Entries(d)
+	entries, err := c.Apply(d)
 	if err != nil {
 		return &dispatch.CommitError{Err: err}
 	}
@@ -139,11 +156,7 @@ func (f *fake) decide(c dispatch.Change) error {
 
 // DeadLetter implements dispatch.Broker.
 func (f *fake) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, last leases.Delivery, attempts int) error {
-	err := f.Commit(ctx, dispatch.Change{Entries: func(dr *state.Draft) ([]format.Entry, error) {
-		return []format.Entry{&format.RecordPutBack{
-			Queue: d.Queue(), Partition: uint32(last.Partition), Attempt: format.Attempt{Offset: last.Offset, Number: last.Attempt}, NotBefore: dr.Time(), DeadLetter: true,
-		}}, d.CheckOwner(dr)
-	}})
+	err := f.Commit(ctx, dispatch.Request{Change: deadLetter{d.Queue(), d.Epoch(), last}})
 	f.live.Lock()
 	defer f.live.Unlock()
 	f.dead = append(f.dead, fmt.Sprintf("%d#%d", last.Offset, attempts))

@@ -59,8 +59,6 @@ func New(b Broker, o Options) *Dispatchers {
 	}
 }
 
-func (x *Dispatchers) commit(c Change) error { return x.b.Commit(x.opts.Life, c) }
-
 // Of returns the dispatcher of a queue; nil if there is none.
 func (x *Dispatchers) Of(queue uint64) *Dispatcher {
 	x.mu.Lock()

@@ -151,16 +151,25 @@ func (d *Dispatcher) Show(ctx context.Context) error { return d.moveLimits(ctx, 
 
 // moveLimits commits the moves of the limits. If shows is set, it commits also if there are none.
 func (d *Dispatcher) moveLimits(ctx context.Context, urgent, shows bool) error {
-	return d.all.b.Commit(ctx, Change{Urgent: urgent, Entries: func(dr *state.Draft) ([]format.Entry, error) {
-		if err := d.CheckOwner(dr); err != nil {
-			return nil, err
-		}
-		entries := d.limitMoves(dr)
-		if len(entries) == 0 && shows {
-			entries = append(entries, &format.WindowMoved{Queue: d.queue, Epoch: d.epoch, Window: dr.QueueDispatchLimit(d.queue, 0)})
-		}
-		return entries, nil
-	}})
+	return d.all.b.Commit(ctx, Request{Change: moveLimits{d, shows}, Urgent: urgent})
+}
+
+// moveLimits is a change that moves the limits to where the dispatcher is when it is applied.
+type moveLimits struct {
+	d     *Dispatcher
+	shows bool // it has an entry also if no limit moves
+}
+
+// Apply implements Change.
+func (x moveLimits) Apply(dr *state.Draft) ([]format.Entry, error) {
+	if err := x.d.checkOwner(dr); err != nil {
+		return nil, err
+	}
+	entries := x.d.limitMoves(dr)
+	if len(entries) == 0 && x.shows {
+		entries = append(entries, &format.WindowMoved{Queue: x.d.queue, Epoch: x.d.epoch, Window: dr.QueueDispatchLimit(x.d.queue, 0)})
+	}
+	return entries, nil
 }
 
 // limitMoves returns the moves of limits for the commit under construction. Earlier commits of
@@ -169,7 +178,7 @@ func (d *Dispatcher) limitMoves(dr *state.Draft) (entries []format.Entry) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed || d.CheckOwner(dr) != nil {
+	if d.closed || d.checkOwner(dr) != nil {
 		return nil
 	}
 	reach := d.reachLocked(now)

@@ -23,9 +23,7 @@ func (x *Dispatchers) Release(ctx context.Context) {
 
 func (d *Dispatcher) release(ctx context.Context) {
 	out := d.retire()
-	err := d.all.b.Commit(ctx, Change{Synced: true, Entries: func(dr *state.Draft) ([]format.Entry, error) {
-		return d.releases(dr, out)
-	}})
+	err := d.all.b.Commit(ctx, Request{Change: release{d.queue, d.epoch, out}, Synced: true})
 	if err != nil && !errors.Is(err, ErrNotOwner) {
 		d.all.logger.Warn("could not release a queue: records that are with workers wait for the end of their lease, and the next owner counts one attempt too many for each",
 			"topic", d.names.Topic, "queue", d.names.Queue, "err", err)
@@ -42,22 +40,29 @@ func (d *Dispatcher) retire() (out []leases.Delivery) {
 	return out
 }
 
-func (d *Dispatcher) releases(dr *state.Draft, out []leases.Delivery) (entries []format.Entry, _ error) {
-	if err := d.CheckOwner(dr); err != nil {
+// release is a change that ends the ownership of a queue.
+type release struct {
+	queue, epoch uint64
+	out          []leases.Delivery // with workers, sorted
+}
+
+// Apply implements Change.
+func (x release) Apply(dr *state.Draft) (entries []format.Entry, _ error) {
+	if err := CheckOwner(dr, x.queue, x.epoch); err != nil {
 		return nil, err
 	}
 	var of *format.RecordsAttempted
-	for _, x := range out {
-		p := uint32(x.Partition)
-		done, a, sure := dr.RecordState(d.queue, p, x.Offset)
+	for _, out := range x.out {
+		p := uint32(out.Partition)
+		done, a, sure := dr.RecordState(x.queue, p, out.Offset)
 		if done || sure || a.DeadLetter {
 			continue // the log has it
 		}
 		if of == nil || of.Partition != p {
-			of = &format.RecordsAttempted{Queue: d.queue, Epoch: d.epoch, Partition: p}
+			of = &format.RecordsAttempted{Queue: x.queue, Epoch: x.epoch, Partition: p}
 			entries = append(entries, of)
 		}
-		of.Attempts = append(of.Attempts, format.Attempt{Offset: x.Offset, Number: x.Attempt})
+		of.Attempts = append(of.Attempts, format.Attempt{Offset: out.Offset, Number: out.Attempt})
 	}
-	return append(entries, &format.QueueReleased{Queue: d.queue, Epoch: d.epoch}), nil
+	return append(entries, &format.QueueReleased{Queue: x.queue, Epoch: x.epoch}), nil
 }

@@ -164,6 +164,9 @@ func (d *Draft) HasKey(id uint64) bool {
 	return known && !d.keys.revoked[id]
 }
 
+// Key returns the API key of that id, as it was before the commit; nil if there was none.
+func (d *Draft) Key(id uint64) *Key { return d.s.Key(id) }
+
 func (d *Draft) takeKey(x *format.KeyCreated) error {
 	if x.ID != d.keys.next {
 		return fmt.Errorf("%w: an API key with id %d instead of %d", ErrNonsense, x.ID, d.keys.next)
