@@ -37,27 +37,27 @@ func (w *accessWatches) remove(key uint64, watch *accessWatch) {
 	}
 }
 
-// applying implements observer.
-func (w *accessWatches) applying([]format.Entry, logTime) {}
+// Applying implements engine.Observer.
+func (w *accessWatches) Applying([]format.Entry, state.Moment) {}
 
-// applied implements observer.
-func (w *accessWatches) applied(s *state.State, entries []format.Entry, _ logTime) {
+// Applied implements engine.Observer.
+func (w *accessWatches) Applied(s *state.State, entries []format.Entry, _ state.Moment) {
 	for _, e := range entries {
 		switch e.(type) {
 		case *format.KeyCreated, *format.KeyRevoked:
-			w.loaded(s)
+			w.Loaded(s)
 			return
 		}
 	}
 }
 
-// loaded implements observer: it cancels the watches of keys that s no longer has.
-func (w *accessWatches) loaded(s *state.State) {
+// Loaded implements engine.Observer: it cancels the watches of keys that s no longer has.
+func (w *accessWatches) Loaded(s *state.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, watches := range w.m {
 		c := caller{key: key, open: key == 0} // its context has a deadline: time need not be checked here
-		if err := c.holds(s, time.Time{}); err != nil {
+		if err := c.May(s, time.Time{}); err != nil {
 			for watch := range watches {
 				watch.end(err)
 			}
@@ -78,7 +78,7 @@ func (b *Broker) While(ctx context.Context, a Access) (_ context.Context, leave 
 	}
 	cancel := func() {}
 	if !a.Until.IsZero() {
-		ctx, cancel = context.WithTimeoutCause(ctx, a.Until.Sub(b.storeNow()), expired(a))
+		ctx, cancel = context.WithTimeoutCause(ctx, a.Until.Sub(b.engine.StoreNow()), expired(a))
 	}
 	return ctx, func() {
 		b.accesses.remove(key, watch)

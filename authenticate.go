@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/auth"
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -45,12 +46,12 @@ var errNotHere = errors.New("not known to this broker")
 // together, so that strangers can't cause more store requests.
 func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err error) {
 	defer writes(&err)
-	if err := b.usable(); err != nil {
+	if err := b.engine.Usable(); err != nil {
 		return Access{}, err
 	}
 	a, err := b.authenticate(c)
-	if err == nil && !b.fresh() {
-		if err := b.syncIfOld(ctx); err != nil {
+	if err == nil && !b.engine.Fresh() {
+		if err := b.engine.SyncIfOld(ctx); err != nil {
 			return Access{}, err
 		}
 		a, err = b.authenticate(c) // on the state as it is now, even if the sync read only part of the log
@@ -73,12 +74,12 @@ func (b *Broker) AuthenticateKnown(c Credential) (_ Access, err error) {
 
 // KeysExist tells whether the log ever had an API key, as far as this broker knows.
 func (b *Broker) KeysExist() (exist bool) {
-	b.view(func(s *state.State) { exist = s.NextKeyID() > 1 })
+	b.engine.View(func(s *state.State) { exist = s.NextKeyID() > 1 })
 	return exist
 }
 
 func (b *Broker) authenticate(c Credential) (a Access, err error) {
-	b.view(func(s *state.State) { a, err = b.authenticateIn(s, c) })
+	b.engine.View(func(s *state.State) { a, err = b.authenticateIn(s, c) })
 	return a, err
 }
 
@@ -103,7 +104,7 @@ func (b *Broker) authenticateIn(s *state.State, c Credential) (a Access, err err
 	if e := a.Key.Expires; !e.IsZero() && (a.Until.IsZero() || e.Before(a.Until)) {
 		a.Until = e
 	}
-	if !a.Until.IsZero() && !b.storeNow().Before(a.Until) {
+	if !a.Until.IsZero() && !b.engine.StoreNow().Before(a.Until) {
 		return Access{}, expired(a)
 	}
 	return a, nil
@@ -193,21 +194,21 @@ func (b *Broker) syncShared(ctx context.Context) error {
 	select {
 	case b.keySyncs.turn <- struct{}{}:
 	case <-ctx.Done():
-		return canceled(ctx)
+		return ctx.Err()
 	}
 	defer func() { <-b.keySyncs.turn }()
-	if b.tail.provenAfter(asked) {
+	if b.engine.ProvenAfter(asked) {
 		return nil
 	}
 	pause := time.NewTimer(keySyncInterval - time.Since(b.keySyncs.last))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
-	case <-b.loopDone:
-		return errClosed()
+	case <-b.engine.Done():
+		return engine.ErrClosed
 	case <-ctx.Done():
-		return canceled(ctx)
+		return ctx.Err()
 	}
 	b.keySyncs.last = time.Now()
-	return b.syncNow(ctx, false)
+	return b.engine.Sync(ctx)
 }

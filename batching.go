@@ -1,6 +1,10 @@
 package seb
 
-import "time"
+import (
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/engine"
+)
 
 // Fill says how full the open batch is.
 type Fill struct {
@@ -56,3 +60,9 @@ type each struct{}
 
 func (each) Wait(Fill) time.Duration { return 0 }
 func (each) Admits(Fill) bool        { return false }
+
+// batching is a Batching as the engine needs it.
+type batching struct{ of Batching }
+
+func (b batching) Wait(open engine.Fill) time.Duration { return b.of.Wait(Fill(open)) }
+func (b batching) Admits(open engine.Fill) bool        { return b.of.Admits(Fill(open)) }

@@ -1,12 +1,13 @@
 package seb
 
 import (
+	"github.com/simple-event-broker/seb/internal/engine"
 	"strconv"
 	"strings"
 )
 
 // AllPartitions stands for every partition of a topic, including those that are added later.
-const AllPartitions int32 = -1
+const AllPartitions = engine.AllPartitions
 
 // FollowPartitionsMax is how many partitions one [Follower] may read, which bounds the size
 // of a [Bookmark] and of its text. A consumer's follower may read more: it needs no Bookmark.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"slices"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -80,8 +80,9 @@ func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (_ 
 
 // PendingCommit is a commit whose outcome is not known yet.
 type PendingCommit struct {
-	p     *Pending
-	moves []consumerMove // the commit loop's until the outcome is known
+	ticket  *engine.Ticket
+	appends []*engine.Append
+	moves   []consumerMove // the commit loop's until the outcome is known
 }
 
 // CommitAsync is Commit without the wait; see [Broker.AppendAsync].
@@ -91,15 +92,18 @@ func (b *Broker) CommitAsync(ctx context.Context, c Commit, opts ...AppendOption
 }
 
 // Done is closed when the outcome is known.
-func (c *PendingCommit) Done() <-chan struct{} { return c.p.Done() }
+func (c *PendingCommit) Done() <-chan struct{} { return c.ticket.Done() }
 
 // Wait waits for the outcome, as [Pending.Wait] does.
 func (c *PendingCommit) Wait(ctx context.Context) (_ Committed, err error) {
 	defer writes(&err)
-	if err := c.p.wait(ctx); err != nil {
+	if err := c.ticket.Wait(ctx); err != nil {
 		return Committed{}, err
 	}
-	done := Committed{Appends: slices.Clone(c.p.r.results), Replayed: c.p.replayed()}
+	done := Committed{Replayed: c.ticket.Replayed()}
+	for i, a := range c.appends {
+		done.Appends = append(done.Appends, appendedTo(a.Topic, c.ticket.Ranges(i)))
+	}
 	if !done.Replayed {
 		for _, m := range c.moves {
 			done.Versions = append(done.Versions, m.moved)
@@ -109,7 +113,7 @@ func (c *PendingCommit) Wait(ctx context.Context) (_ Committed, err error) {
 }
 
 func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*PendingCommit, error) {
-	if err := b.usable(); err != nil {
+	if err := b.engine.Usable(); err != nil {
 		return nil, err
 	}
 	if err := c.check(b.opts.Limits.CommitParts, o); err != nil {
@@ -127,29 +131,29 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if err != nil {
 		return nil, err
 	}
-	r := b.newRequest(appends...)
+	r := newRequest(ctx, appends...)
 	for _, m := range moves {
-		r.bytes += int64(len(m.to)+len(m.expect)) * moveBytes
+		r.ExtraBytes += int64(len(m.to)+len(m.expect)) * moveBytes
 	}
 	for _, a := range acks {
-		r.bytes += int64(len(a.answers)) * ackBytes
+		r.ExtraBytes += int64(len(a.answers)) * ackBytes
 	}
 	if len(moves)+len(acks) > 0 {
-		r.change = commitParts{moves, acks}
+		r.Change = commitParts{moves, acks}
 	}
 	if o.keyed {
 		by, _ := callerOf(ctx)
-		r.key = c.key(o.key, each, by)
-		if b.replay(r, b.logTimeNow()) { // no later commit undoes the earlier one
+		r.Key = c.key(o.key, each, by)
+		if b.engine.Replay(r, b.engine.Now()) { // no later commit undoes the earlier one
 			return b.sendCommit(ctx, r, moves)
 		}
 	}
 	for i, a := range appends {
-		if err := b.route(ctx, a, each[i]); err != nil {
-			if r.key != nil && b.replay(r, b.foldTime()) { // the topic may be gone since
+		if err := b.route(ctx, a, c.Appends[i].Records, each[i]); err != nil {
+			if r.Key != nil && b.engine.Replay(r, b.engine.Time()) { // the topic may be gone since
 				return b.sendCommit(ctx, r, moves)
 			}
-			return nil, a.named(err)
+			return nil, ofPart(a.Part, err)
 		}
 	}
 	if err := b.checkConditions(ctx, r); err != nil {
@@ -164,7 +168,7 @@ type commitParts struct {
 	acks  []queueAck
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x commitParts) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	for i := range x.moves {
 		moved, err := x.moves[i].Apply(d)
@@ -183,12 +187,12 @@ func (x commitParts) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	return entries, nil
 }
 
-func (b *Broker) sendCommit(ctx context.Context, r *request, moves []consumerMove) (*PendingCommit, error) {
-	p, err := b.send(ctx, r)
+func (b *Broker) sendCommit(ctx context.Context, r *engine.Request, moves []consumerMove) (*PendingCommit, error) {
+	ticket, err := b.engine.Submit(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	return &PendingCommit{p, moves}, nil
+	return &PendingCommit{ticket, r.Appends, moves}, nil
 }
 
 // check refuses an invalid commit; it does not look into its parts.
@@ -213,7 +217,7 @@ func (c Commit) check(most int, o appendOptions) error {
 }
 
 // commitAppends returns the commit's appends, and the options of each.
-func (b *Broker) commitAppends(c Commit) (each []appendOptions, appends []*topicAppend, _ error) {
+func (b *Broker) commitAppends(c Commit) (each []appendOptions, appends []*engine.Append, _ error) {
 	for i, a := range c.Appends {
 		name := fmt.Sprintf("appends/%d", i)
 		o := newAppendOptions(a.Options)
@@ -222,27 +226,27 @@ func (b *Broker) commitAppends(c Commit) (each []appendOptions, appends []*topic
 			e.Hint = "give the key to the commit"
 			return nil, nil, ofPart(name, e)
 		}
-		p, err := b.newTopicAppend(a.Topic, a.Records, o)
+		p, err := b.newAppend(a.Topic, a.Records, o)
 		if err != nil {
 			return nil, nil, ofPart(name, err)
 		}
-		p.name = name
+		p.Part = name
 		each, appends = append(each, o), append(appends, p)
 	}
-	return each, appends, b.checkSize(appends...)
+	return each, appends, b.opts.checkSize(appends...)
 }
 
 // key returns how the log recognises the commit of a caller.
-func (c Commit) key(key string, each []appendOptions, by caller) *idempotencyKey {
-	k := &idempotencyKey{}
+func (c Commit) key(key string, each []appendOptions, by caller) *engine.Key {
+	k := &engine.Key{}
 	for i := range max(1, len(c.Appends)) {
-		k.hashes = append(k.hashes, hashKey(int64(-1-i), key, 0))
+		k.Hashes = append(k.Hashes, hashKey(int64(-1-i), key, 0))
 	}
 	if by.key != 0 {
-		k.unscoped = k.hashes
-		k.hashes = make([]format.Digest, len(k.unscoped))
-		for i := range k.hashes {
-			k.hashes[i] = hashKey(int64(-1-i), key, by.key)
+		k.Unscoped = k.Hashes
+		k.Hashes = make([]format.Digest, len(k.Unscoped))
+		for i := range k.Hashes {
+			k.Hashes[i] = hashKey(int64(-1-i), key, by.key)
 		}
 	}
 	d := digester{sha256.New(), nil}
@@ -262,6 +266,6 @@ func (c Commit) key(key string, each []appendOptions, by caller) *idempotencyKey
 	if len(c.Acks) > 0 {
 		d.acks(c.Acks)
 	}
-	k.print = d.sum()
+	k.Print = d.sum()
 	return k
 }

@@ -50,7 +50,7 @@ func (b *Broker) acks(c Commit) ([]queueAck, error) {
 // token returns the name of a token of the part.
 func (a *queueAck) token(index int) string { return fmt.Sprintf("%s/tokens/%d", a.part, index) }
 
-// Apply implements change: it acknowledges all deliveries, or none.
+// Apply implements engine.Change: it acknowledges all deliveries, or none.
 func (a *queueAck) Apply(d *state.Draft) ([]format.Entry, error) {
 	topic, id, err := a.queue.find(d)
 	if err != nil {

@@ -47,7 +47,7 @@ func (b *Broker) shownConsumers() (sums []consumerSums) {
 }
 
 func (b *Broker) oldestConsumers() (ids []uint64) {
-	b.view(func(s *state.State) {
+	b.engine.View(func(s *state.State) {
 		for _, c := range s.OldestConsumers(consumersShown) {
 			ids = append(ids, c.ID)
 		}
@@ -56,7 +56,7 @@ func (b *Broker) oldestConsumers() (ids []uint64) {
 }
 
 func (b *Broker) sumConsumer(id uint64) (sums consumerSums, ok bool) {
-	b.view(func(s *state.State) {
+	b.engine.View(func(s *state.State) {
 		c := s.ConsumerByID(id)
 		if c == nil {
 			return

@@ -2,12 +2,12 @@ package seb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
 	"unsafe"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -113,7 +113,7 @@ func (c *Consumer) Describe(ctx context.Context) (_ ConsumerInfo, err error) {
 	}
 	info, err := c.describe()
 	if CodeOf(err) == CodeConsumerNotFound { // another broker may have created it
-		if err := c.b.syncNow(ctx, false); err != nil {
+		if err := c.b.engine.Sync(ctx); err != nil {
 			return ConsumerInfo{}, err
 		}
 		info, err = c.describe()
@@ -128,7 +128,7 @@ func (c *Consumer) describe() (info ConsumerInfo, err error) {
 
 // view is [Broker.view] of the consumer and its topic. It fails if one of them does not exist.
 func (c *Consumer) view(f func(t *state.Topic, found *state.Consumer)) (err error) {
-	c.b.view(func(s *state.State) {
+	c.b.engine.View(func(s *state.State) {
 		t := s.Topic(c.topic)
 		if t == nil {
 			err = topicNotFound(c.topic)
@@ -176,7 +176,7 @@ func (c *Consumer) Delete(ctx context.Context) (err error) {
 // deleteConsumer is the change of [Consumer.Delete].
 type deleteConsumer struct{ namedConsumer }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x deleteConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 	_, id, err := x.find(d)
 	if err != nil {
@@ -254,7 +254,7 @@ func (x setConsumer) to(d *state.Draft, topic uint64, ps []format.Position) (ent
 // createConsumer is the change of [Consumer.Create].
 type createConsumer struct{ setConsumer }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x createConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 	topic, partitions, exists, err := x.topicIn(d)
 	if err != nil || exists {
@@ -283,7 +283,7 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 	if from.kind == fromTime {
 		sought, err := c.b.NewFollower(ctx, c.topic, AllPartitions, from)
 		if err != nil {
-			if e := (*Error)(nil); errors.As(err, &e) && e.Code == CodeTooManyPartitions {
+			if e, ok := publicError(err); ok && e.Code == CodeTooManyPartitions {
 				e.Hint = "find the offset of that time in each partition, and reset the consumer to those offsets"
 			}
 			return ConsumerInfo{}, false, err
@@ -301,7 +301,7 @@ type resetConsumer struct {
 	next    []int64 // the offsets of from in that topic
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x resetConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 	topic, partitions, _, err := x.topicIn(d)
 	if err != nil {
@@ -351,7 +351,7 @@ type resetConsumerTo struct {
 	positions []format.Position
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x resetConsumerTo) Apply(d *state.Draft) ([]format.Entry, error) {
 	topic, partitions, exists, err := x.topicIn(d)
 	if err != nil {
@@ -371,7 +371,7 @@ func (x resetConsumerTo) Apply(d *state.Draft) ([]format.Entry, error) {
 }
 
 // set commits a change that sets the consumer.
-func (c *Consumer) set(ctx context.Context, x change) (_ ConsumerInfo, created bool, _ error) {
+func (c *Consumer) set(ctx context.Context, x engine.Change) (_ ConsumerInfo, created bool, _ error) {
 	if err := c.check(); err != nil {
 		return ConsumerInfo{}, false, err
 	}

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/simple-event-broker/seb/internal/dispatch"
-	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -26,7 +26,7 @@ type dispatchBroker struct{ b *Broker }
 
 // Commit implements dispatch.Broker.
 func (x dispatchBroker) Commit(ctx context.Context, r dispatch.Request) error {
-	return commitErrorOf(x.b.join(ctx, &request{synced: r.Synced, urgent: r.Urgent, change: r.Change}))
+	return commitErrorOf(x.b.engine.Commit(ctx, &engine.Request{Change: r.Change, Callers: callersOf(ctx), Synced: r.Synced, Urgent: r.Urgent}))
 }
 
 // DeadLetter implements dispatch.Broker.
@@ -47,7 +47,7 @@ func (x dispatchBroker) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, 
 }
 
 func (x dispatchBroker) config(queue uint64) (config QueueConfig, ok bool) {
-	x.b.view(func(s *state.State) {
+	x.b.engine.View(func(s *state.State) {
 		if q := s.QueueByID(queue); q != nil {
 			config, ok = queueConfigOf(q.Config), true
 		}
@@ -59,6 +59,7 @@ func commitErrorOf(err error) error {
 	if err == nil {
 		return nil
 	}
+	err = public(err)
 	if errors.Is(err, dispatch.ErrNotOwner) {
 		err = &Error{Code: CodeQueueElsewhere, Detail: "the broker no longer owns the queue", Err: err}
 	}
@@ -85,10 +86,7 @@ func (x dispatchBroker) Read(ctx context.Context, d *dispatch.Dispatcher, first 
 }
 
 // Go implements dispatch.Broker.
-func (x dispatchBroker) Go(f func()) { x.b.tasks.Go(f) }
-
-// records are what a dispatcher has read ahead.
-type records []Record
+func (x dispatchBroker) Go(f func()) { x.b.engine.Go(f) }
 
 // Key implements dispatch.Records.
 func (rs records) Key(i int) []byte { return rs[i].Key }
@@ -120,20 +118,9 @@ func (rs records) Own() (total int64) {
 	return total + n
 }
 
-// dispatching has dispatchers observe the log.
-type dispatching struct{ *dispatch.Dispatchers }
-
-func (x dispatching) loaded(s *state.State) { x.Loaded(s) }
-
-func (x dispatching) applying(entries []format.Entry, at logTime) { x.Applying(entries, at) }
-
-func (x dispatching) applied(s *state.State, entries []format.Entry, at logTime) {
-	x.Applied(s, entries, at)
-}
-
 // releaseQueues refuses new takeovers, waits for running ones, and releases the queues.
 func (b *Broker) releaseQueues(ctx context.Context) {
-	b.takeovers.end(ctx, &b.tasks)
+	b.takeovers.end(ctx, b.engine.Go)
 	b.dispatchers.Release(ctx)
 }
 

@@ -1,6 +1,7 @@
 package seb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/budget"
+	"github.com/simple-event-broker/seb/internal/engine"
 )
 
 // Code names a kind of error. Codes are stable: programs may compare them, and
@@ -143,7 +145,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // CodeOf returns the code of err, or "" if it carries none.
 func CodeOf(err error) Code {
-	if e, found := errors.AsType[*Error](err); found {
+	if e, found := publicError(err); found {
 		return e.Code
 	}
 	return ""
@@ -161,6 +163,80 @@ func OutcomeOf(err error) Outcome {
 	}
 	return Unknown
 }
+
+// public returns an error as callers know it: the errors of the engine and of the memory budget, and
+// those of contexts, become an *Error. Others stay as they are.
+func public(err error) error {
+	var (
+		stopped    *engine.StoppedError
+		store      *engine.StoreError
+		late       *engine.LateError
+		unusable   *engine.UnusableError
+		badCache   *engine.CacheError
+		stateFull  *engine.StateFullError
+		keysFull   *engine.KeysFullError
+		deleted    *engine.TopicDeletedError
+		conflict   *engine.EndConflictError
+		partition  *engine.PartitionNotFoundError
+		offset     *engine.OutOfRangeError
+		lost       *engine.DataLostError
+		memoryFull *budget.FullError
+	)
+	if _, ok := err.(*Error); ok || err == nil { //nolint:errorlint // what an *Error wraps is its cause
+		return err
+	}
+	if maybe, ok := errors.AsType[*engine.UnknownError](err); ok {
+		if errors.As(maybe.Err, &late) {
+			return maybeTooLate(late)
+		}
+		return maybeCommitted(maybe.Err)
+	}
+	if _, ok := errors.AsType[*Error](err); ok {
+		return err
+	}
+	switch {
+	case errors.As(err, &stopped):
+		return &Error{Code: CodeBrokerStopped, Detail: cmp.Or(stopped.Doing, "the broker stopped itself to protect the log"), Hint: stopped.Hint, Err: stopped.Err}
+	case errors.As(err, &store):
+		return &Error{Code: CodeStoreUnavailable, Detail: store.Doing, RetryAfter: store.RetryAfter, Err: store.Err}
+	case errors.As(err, &late):
+		return tooLate(late)
+	case errors.As(err, &unusable):
+		return storeUnusable(unusable)
+	case errors.As(err, &badCache):
+		return &Error{Code: CodeInvalidRequest, Detail: "CacheDir", Err: badCache.Err}
+	case errors.As(err, &stateFull):
+		return overState(stateFull)
+	case errors.As(err, &keysFull):
+		return tooManyIdempotencyKeys(keysFull.Limit)
+	case errors.As(err, &deleted):
+		return ofPart(deleted.Part, topicDeleted(deleted.Topic))
+	case errors.As(err, &conflict):
+		return ofPart(conflict.Part, offsetConflict(conflict.Topic, conflict.Partition, conflict.End, conflict.Want))
+	case errors.As(err, &partition):
+		return partitionNotFound(partition.Topic, partition.Partition, partition.Count)
+	case errors.As(err, &offset):
+		return outOfRange(offset.Topic, offset.Partition, offset.Offset, offset.Start, offset.End)
+	case errors.As(err, &lost):
+		return dataLost(lost)
+	case errors.As(err, &memoryFull):
+		return overMemory(memoryFull.Detail, memoryFull.Limit)
+	case errors.Is(err, engine.ErrClosed):
+		return errClosed()
+	case errors.Is(err, engine.ErrWithdrawn):
+		return refused(CodeCanceled, "the request was withdrawn")
+	case errors.Is(err, engine.ErrKeyReused):
+		return keyReused()
+	case errors.Is(err, engine.ErrWaitedTooLong):
+		return waitedTooLong()
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return canceled(err)
+	}
+	return err
+}
+
+// publicError returns the *Error in public(err).
+func publicError(err error) (*Error, bool) { return errors.AsType[*Error](public(err)) }
 
 // Inside the package an error has an outcome only if that is Unknown. What callers are told is
 // decided where a public method returns: each begins with one of the following two, deferred.
@@ -182,6 +258,7 @@ func reading[T any](list iter.Seq2[T, error]) iter.Seq2[T, error] {
 }
 
 func withoutOutcome(err error) error {
+	err = public(err)
 	if e, ok := errors.AsType[*Error](err); ok && e.Outcome != "" {
 		return e.with("")
 	}
@@ -189,6 +266,7 @@ func withoutOutcome(err error) error {
 }
 
 func notCommitted(err error) error {
+	err = public(err)
 	if tokens, ok := errors.AsType[*TokensError](err); ok {
 		each := make([]error, len(tokens.Errors))
 		for i := range each {
@@ -204,6 +282,7 @@ func notCommitted(err error) error {
 
 // maybeCommitted returns err as that of a write which may be in the log.
 func maybeCommitted(err error) error {
+	err = public(err)
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.with(Unknown)
 	}
@@ -222,8 +301,8 @@ func (e *Error) with(o Outcome) *Error {
 
 // ofPart returns err as that of a part of a [Commit]; name is "" for what has no parts.
 func ofPart(name string, err error) error {
-	var e *Error
-	if name == "" || !errors.As(err, &e) {
+	e, ok := publicError(err)
+	if name == "" || !ok {
 		return err
 	}
 	return e.of(name)
@@ -248,11 +327,8 @@ func limited(code Code, limit int, format string, args ...any) *Error {
 	return e
 }
 
-// canceled returns the error of a caller whose context ended.
-func canceled(ctx context.Context) *Error { return canceledBy(ctx.Err()) }
-
-// canceledBy is canceled where the context's error is known.
-func canceledBy(err error) *Error {
+// canceled returns the error of a caller whose context ended with err.
+func canceled(err error) *Error {
 	return &Error{Code: CodeCanceled, Detail: "the caller canceled the request, or its deadline passed", Err: err}
 }
 
@@ -326,28 +402,84 @@ func elsewhere(t deliveryToken, exists bool) *Error {
 	return e
 }
 
+// tooLate is the error of a caller that waited for its commit for too long.
+func tooLate(late *engine.LateError) *Error {
+	return &Error{
+		Code:       CodeStoreUnavailable,
+		Detail:     fmt.Sprintf("the store did not take the commit within %v", late.Within),
+		Hint:       "try again; the broker recovers by itself when the store answers again",
+		RetryAfter: time.Second,
+		Err:        late.Err,
+	}
+}
+
+// maybeTooLate is tooLate for a request that may be in the log.
+func maybeTooLate(late *engine.LateError) *Error {
+	e := tooLate(late).with(Unknown)
+	switch {
+	case late.Keyed:
+	case late.Changes:
+		e.Hint = "the change may be in the log or still get there: check whether it is before you send it again"
+	default:
+		e.Hint = "the records may be in the log or still get there: read the end of the partition before you append them again"
+	}
+	return e
+}
+
+func storeUnusable(x *engine.UnusableError) *Error {
+	return &Error{
+		Code:   CodeStoreUnusable,
+		Detail: "the store does not keep the promises that the log relies on: " + x.Detail,
+		Hint:   "use a store with conditional writes (If-None-Match: *); seb doctor tells what a store can do",
+		Err:    x.Err,
+	}
+}
+
+func overState(full *engine.StateFullError) *Error {
+	return &Error{
+		Code:   CodeOverStateBudget,
+		Detail: fmt.Sprintf("state uses %d of %d bytes (--state-memory); %s may use %d", full.Used, full.Most, full.Use, full.Limit),
+		Hint:   "delete topics, or records at the start of partitions, that are no longer needed, or give the broker more --state-memory; fewer, larger commits (--linger) make it grow slower",
+		Limit:  full.Most, RetryAfter: time.Minute,
+	}
+}
+
+func tooManyIdempotencyKeys(limit int) *Error {
+	e := limited(CodeIdempotencyKeysFull, limit, "the log remembers %d idempotency keys, and no more are allowed", limit)
+	e.Hint = "send no key, or wait: each key is forgotten after 24 hours"
+	e.RetryAfter = time.Minute
+	return e
+}
+
+func waitedTooLong() *Error {
+	return &Error{
+		Code: CodeStoreUnavailable, RetryAfter: time.Second,
+		Detail: engine.ErrWaitedTooLong.Error(), Hint: "send it again, with the same key",
+	}
+}
+
+func dataLost(lost *engine.DataLostError) *Error {
+	return &Error{
+		Code:   CodeDataLost,
+		Detail: fmt.Sprintf("%s, which holds offsets %d to %d, is missing or damaged", lost.Key, lost.First, lost.Last),
+		Hint:   "restore the object from a copy or an earlier version of the bucket; other records are not affected",
+		Err:    lost.Err,
+	}
+}
+
 func keyReused() *Error {
 	e := refused(CodeIdempotencyKeyReused, "the idempotency key was used for another append to this topic, or another commit")
 	e.Hint = "use a new key for each append or commit, and the same key only to repeat the same request"
 	return e
 }
 
-// memoryError makes the public error of an error of the memory budget: it has no room, or the
-// caller's context ended.
-func memoryError(err error) error {
-	if err == nil {
-		return nil
-	}
-	full, ok := errors.AsType[*budget.FullError](err)
-	if !ok {
-		return canceledBy(err)
-	}
+func overMemory(detail string, limit int64) *Error {
 	return &Error{
 		Code:       CodeOverMemoryBudget,
-		Detail:     full.Detail,
+		Detail:     detail,
 		Hint:       "try again later, send less at a time, or give the broker more --memory",
 		RetryAfter: time.Second,
-		Limit:      full.Limit,
+		Limit:      limit,
 	}
 }
 

@@ -26,9 +26,9 @@ func PushPermits(b *Broker) (free, all int) {
 // from now on, by offset.
 func NotBefore(q *Queue) map[int64]time.Duration {
 	waits := map[int64]time.Duration{}
-	q.b.view(func(s *state.State) {
+	q.b.engine.View(func(s *state.State) {
 		s.Queue(s.Topic(q.topic).ID, q.name).EachAttempt(0, func(offset int64, a state.Attempt) {
-			waits[offset] = time.UnixMicro(a.NotBefore).Sub(q.b.storeNow())
+			waits[offset] = time.UnixMicro(a.NotBefore).Sub(q.b.engine.StoreNow())
 		})
 	})
 	return waits
@@ -38,7 +38,7 @@ func NotBefore(q *Queue) map[int64]time.Duration {
 // look at the dispatch limits of its queues.
 func OwnersBehind(b *Broker, topic string, partitions int) int {
 	var id uint64
-	b.view(func(s *state.State) { id = s.Topic(topic).ID })
+	b.engine.View(func(s *state.State) { id = s.Topic(topic).ID })
 	var entries []format.Entry
 	for i := range partitions {
 		entries = append(entries, &format.Batch{Topic: id, Partition: uint32(i)})
@@ -88,12 +88,12 @@ func WithLargeCheckpoints(o Options) Options {
 }
 
 // MemoryInUse returns what is taken from the memory budget, in bytes.
-func (b *Broker) MemoryInUse() int64 { return b.budget.InUse() }
+func (b *Broker) MemoryInUse() int64 { return b.engine.Budget().InUse() }
 
 // Kill ends b without giving it time to commit or save anything, like kill -9,
 // but for its goroutines, which it waits for.
 func (b *Broker) Kill() error {
-	b.end()
+	b.engine.End()
 	return b.Close()
 }
 
@@ -122,6 +122,6 @@ func HashOfKey(scope int64, key string, caller uint64) [16]byte { return hashKey
 
 // StateBytes is what the broker's state takes, by its own account.
 func (b *Broker) StateBytes() (bytes int64) {
-	b.view(func(s *state.State) { bytes = s.Memory() })
+	b.engine.View(func(s *state.State) { bytes = s.Memory() })
 	return bytes
 }

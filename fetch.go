@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -78,7 +79,7 @@ func (b *Broker) fetch(ctx context.Context, topic string, partition int32, from 
 // exists: the same sync has found both.
 func (b *Broker) recreated(topic string, err error) (exists bool) {
 	if CodeOf(err) == CodeTopicNotFound {
-		b.view(func(s *state.State) { exists = s.Topic(topic) != nil })
+		b.engine.View(func(s *state.State) { exists = s.Topic(topic) != nil })
 	}
 	return exists
 }
@@ -90,14 +91,19 @@ type cursor struct {
 	id        uint64
 	partition int32
 	offset    int64
-	floats    bool             // nothing was read yet, and no offset was named: it may move up with the start
-	locations []state.Location // scratch
-	loads     uint64           // the broker's when they were found
+	floats    bool // nothing was read yet, and no offset was named: it may move up with the start
+	reader    engine.Reader
+	locations []state.Location // of the batches from the offset on
+}
+
+// newCursor returns a cursor at an offset of a partition.
+func (b *Broker) newCursor(topic string, id uint64, partition int32, offset int64) *cursor {
+	return &cursor{b: b, topic: topic, id: id, partition: partition, offset: offset, reader: b.engine.NewReader(topic, id, partition)}
 }
 
 // cursor resolves a position in the topic of that name, and of that tag unless it is empty.
 func (b *Broker) cursor(ctx context.Context, topic string, want string, partition int32, from Position) (*cursor, error) {
-	if err := b.usable(); err != nil {
+	if err := b.engine.Usable(); err != nil {
 		return nil, err
 	}
 	id, count, err := b.findTagged(ctx, topic, want)
@@ -105,17 +111,18 @@ func (b *Broker) cursor(ctx context.Context, topic string, want string, partitio
 		return nil, err
 	}
 	if partition < 0 || int(partition) >= count {
-		if err := b.syncNow(ctx, false); err != nil {
+		if err := b.engine.Sync(ctx); err != nil {
 			return nil, err
 		}
 	}
 	if from.kind == fromLatest || from.kind == fromLast || from.kind == fromTime {
-		if err := b.syncIfOld(ctx); err != nil {
+		if err := b.engine.SyncIfOld(ctx); err != nil {
 			return nil, err
 		}
 	}
-	c := &cursor{b: b, topic: topic, id: id, partition: partition, floats: from.kind != fromOffset}
-	start, end, err := c.bounds()
+	c := b.newCursor(topic, id, partition, 0)
+	c.floats = from.kind != fromOffset
+	start, end, err := c.reader.Bounds()
 	if err != nil {
 		return nil, err
 	}
@@ -143,36 +150,9 @@ func (p Position) between(start, end int64) int64 {
 	}
 }
 
-func (c *cursor) key() partitionKey { return partitionKey{c.id, c.partition} }
-
-// view is [Broker.viewLoads], with the cursor's topic and partition. It fails if one of them does not exist.
-func (c *cursor) view(f func(s *state.State, loads uint64, t *state.Topic, p *state.Partition)) (err error) {
-	c.b.viewLoads(func(s *state.State, loads uint64) {
-		t := s.TopicByID(c.id)
-		switch {
-		case t == nil:
-			err = topicDeleted(c.topic)
-		case c.partition < 0 || int(c.partition) >= len(t.Partitions):
-			err = partitionNotFound(c.topic, c.partition, len(t.Partitions))
-		default:
-			f(s, loads, t, &t.Partitions[c.partition])
-		}
-	})
-	return err
-}
-
-// bounds returns the partition's start and end as they are now.
-func (c *cursor) bounds() (start, end int64, err error) {
-	err = c.view(func(_ *state.State, _ uint64, _ *state.Topic, p *state.Partition) { start, end = p.Start, p.End })
-	return start, end, err
-}
-
 // locate finds the batches from the cursor's offset on, and the partition's bounds.
 func (c *cursor) locate(bytes int64, records int) (start, end int64, err error) {
-	err = c.view(func(s *state.State, loads uint64, t *state.Topic, p *state.Partition) {
-		c.loads, start, end = loads, p.Start, p.End
-		c.locations = s.Locate(c.locations[:0], t, c.partition, c.offset, bytes, records)
-	})
+	c.locations, start, end, err = c.reader.Locate(c.offset, bytes, records)
 	return start, end, err
 }
 
@@ -220,7 +200,7 @@ func (c *cursor) reserve(ctx context.Context, opts *FetchOptions, start, end int
 func (c *cursor) read(ctx context.Context, opts FetchOptions, start, end int64) (Fetched, error) {
 	f := Fetched{TopicTag: c.b.TopicTag(c.id), Start: Offset(start), End: Offset(end), Next: Offset(c.offset)}
 	bytes := opts.MaxBytes
-	raws, err := c.b.readBatches(ctx, c)
+	raws, err := c.reader.Read(ctx)
 	for i, raw := range raws {
 		if len(f.Records) >= opts.Limit || bytes <= 0 {
 			break
@@ -246,7 +226,7 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 		synced  bool
 	)
 	for {
-		next := c.b.waiters.channel(c.key())
+		next := c.b.engine.Await(c.id, c.partition)
 		start, end, err = c.locate(opts.MaxBytes, opts.Limit)
 		if err != nil {
 			return 0, 0, err
@@ -254,11 +234,11 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 		if n := len(c.locations); n > 0 {
 			last := c.locations[n-1]
 			// Up to the end, as far as is known here: is it still the end?
-			if atEnd := last.Base+last.Count == end; synced || !atEnd || c.b.fresh() {
+			if atEnd := last.Base+last.Count == end; synced || !atEnd || c.b.engine.Fresh() {
 				return start, end, nil
 			}
 			synced = true
-			if err := c.b.syncIfOld(ctx); err != nil {
+			if err := c.b.engine.SyncIfOld(ctx); err != nil {
 				return 0, 0, err
 			}
 			continue
@@ -270,7 +250,7 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 		if c.offset < start || c.offset > end {
 			if c.offset > end && !synced {
 				synced = true
-				if err := c.b.syncNow(ctx, false); err != nil {
+				if err := c.b.engine.Sync(ctx); err != nil {
 					return 0, 0, err
 				}
 				continue
@@ -279,8 +259,8 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 		}
 		if !synced {
 			synced = true
-			if !c.b.fresh() {
-				if err := c.b.syncIfOld(ctx); err != nil {
+			if !c.b.engine.Fresh() {
+				if err := c.b.engine.SyncIfOld(ctx); err != nil {
 					return 0, 0, err
 				}
 				continue
@@ -293,16 +273,16 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 			timer := time.NewTimer(opts.Wait)
 			defer timer.Stop()
 			timeout = timer.C
-			defer c.b.tail.wait()()
+			defer c.b.engine.Follow()()
 		}
 		select {
 		case <-next:
 		case <-timeout:
 			return start, end, nil
 		case <-ctx.Done():
-			return start, end, canceled(ctx)
-		case <-c.b.loopDone:
-			return start, end, c.b.usable()
+			return start, end, ctx.Err()
+		case <-c.b.engine.Done():
+			return start, end, c.b.engine.Usable()
 		}
 	}
 }
@@ -311,17 +291,17 @@ func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64
 func (b *Broker) appendRecords(c *cursor, l state.Location, raw []byte, limit int, bytes *int64, f *Fetched) error {
 	head, err := record.Parse(raw)
 	if err != nil {
-		return b.dataLost(l, err)
+		return b.engine.DataLost(l, err)
 	}
 	if int64(head.Count) != l.Count {
-		return b.dataLost(l, fmt.Errorf("%w: it holds %d records, not %d", record.ErrCorrupt, head.Count, l.Count))
+		return b.engine.DataLost(l, fmt.Errorf("%w: it holds %d records, not %d", record.ErrCorrupt, head.Count, l.Count))
 	}
 	if f.Records == nil {
 		f.Records = make([]Record, 0, min(int64(limit), l.Base+l.Count-int64(f.Next)))
 	}
 	for r, err := range head.Records(raw, l.Base, record.Limits{}) {
 		if err != nil {
-			return b.dataLost(l, err)
+			return b.engine.DataLost(l, err)
 		}
 		if r.Offset < int64(f.Next) {
 			continue

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -79,14 +80,14 @@ func (b *Broker) resumeFollower(ctx context.Context, topic string, from Bookmark
 			return nil, topicRecreated(topic)
 		}
 		// Perhaps this broker does not know the new topic yet.
-		if err := b.syncNow(ctx, false); err != nil {
+		if err := b.engine.Sync(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // clusterTag is a short id of the log, which distinguishes it from most others.
-func (b *Broker) clusterTag() string { return b.cluster.ID.String()[:clusterDigits] }
+func (b *Broker) clusterTag() string { return b.engine.ClusterID().String()[:clusterDigits] }
 
 // TopicTag returns the text, such as 1f0c6a3e.7, by which other programs distinguish a topic
 // from every other one, of other buckets too. The text of a [Bookmark] begins with it.
@@ -97,10 +98,10 @@ func (b *Broker) TopicTag(id uint64) string {
 // follower returns a follower, without offsets, of a topic and partition that exist. The
 // state of the topic is no older than Options.StaleMax.
 func (b *Broker) follower(ctx context.Context, topic string, partition int32) (*Follower, error) {
-	if err := b.usable(); err != nil {
+	if err := b.engine.Usable(); err != nil {
 		return nil, err
 	}
-	if err := b.syncIfOld(ctx); err != nil {
+	if err := b.engine.SyncIfOld(ctx); err != nil {
 		return nil, err
 	}
 	id, count, err := b.findTopic(ctx, topic)
@@ -108,7 +109,7 @@ func (b *Broker) follower(ctx context.Context, topic string, partition int32) (*
 		return nil, err
 	}
 	if partition < AllPartitions || int(partition) >= count {
-		if err := b.syncNow(ctx, false); err != nil {
+		if err := b.engine.Sync(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -139,18 +140,17 @@ func (f *Follower) partitions(s *state.State) ([]state.Partition, error) {
 // cursor returns a cursor of the partition at an index of next.
 func (f *Follower) cursor(i int) *cursor {
 	if f.round != nil {
-		return &cursor{b: f.b, topic: f.topic, id: f.id, partition: int32(i), offset: f.round.next(f, i)}
+		return f.b.newCursor(f.topic, f.id, int32(i), f.round.next(f, i))
 	}
-	c := &cursor{b: f.b, topic: f.topic, id: f.id, partition: int32(i), offset: f.next[i]}
 	if f.only != AllPartitions {
-		c.partition = f.only
+		return f.b.newCursor(f.topic, f.id, f.only, f.next[i])
 	}
-	return c
+	return f.b.newCursor(f.topic, f.id, int32(i), f.next[i])
 }
 
 // begin sets every partition to a position, all as they are at one moment.
 func (f *Follower) begin(from Position) (err error) {
-	f.b.view(func(s *state.State) { err = f.beginIn(s, from) })
+	f.b.engine.View(func(s *state.State) { err = f.beginIn(s, from) })
 	return err
 }
 
@@ -175,7 +175,7 @@ func (f *Follower) beginIn(s *state.State, from Position) error {
 func (f *Follower) inRange(ctx context.Context) error {
 	_, err := f.ready()
 	if CodeOf(err) == CodeOffsetOutOfRange || CodeOf(err) == CodePartitionNotFound {
-		if err := f.b.syncNow(ctx, false); err != nil {
+		if err := f.b.engine.Sync(ctx); err != nil {
 			return err
 		}
 		_, err = f.ready()
@@ -189,7 +189,7 @@ func (f *Follower) ready() (i int, err error) {
 	if f.round != nil {
 		return f.round.ready(f)
 	}
-	f.b.view(func(s *state.State) { i, err = f.readyIn(s) })
+	f.b.engine.View(func(s *state.State) { i, err = f.readyIn(s) })
 	return i, err
 }
 
@@ -214,12 +214,12 @@ func (f *Follower) readyIn(s *state.State) (int, error) {
 	return found, nil
 }
 
-// seek moves every partition to a time, up to batchReadsMax at once.
+// seek moves every partition to a time, up to engine.ReadsMax at once.
 func (f *Follower) seek(ctx context.Context, ms int64) error {
 	var (
 		wg    sync.WaitGroup
 		errs  = make([]error, len(f.next))
-		slots = make(chan struct{}, batchReadsMax)
+		slots = make(chan struct{}, engine.ReadsMax)
 	)
 	for i := range f.next {
 		slots <- struct{}{}
@@ -262,10 +262,10 @@ func (f *Follower) Wait(ctx context.Context, d time.Duration) (_ bool, err error
 func (f *Follower) wait(ctx context.Context, d time.Duration) (int, error) {
 	var timeout <-chan time.Time
 	for {
-		if err := f.b.usable(); err != nil {
+		if err := f.b.engine.Usable(); err != nil {
 			return -1, err
 		}
-		next := f.b.waiters.channel(partitionKey{f.id, f.only})
+		next := f.b.engine.Await(f.id, f.only)
 		i, err := f.ready()
 		if err != nil || i >= 0 || d <= 0 {
 			return i, err
@@ -274,16 +274,16 @@ func (f *Follower) wait(ctx context.Context, d time.Duration) (int, error) {
 			timer := time.NewTimer(d)
 			defer timer.Stop()
 			timeout = timer.C
-			defer f.b.tail.wait()()
+			defer f.b.engine.Follow()()
 		}
 		select {
 		case <-next:
 		case <-timeout:
 			return -1, nil
 		case <-ctx.Done():
-			return -1, canceled(ctx)
-		case <-f.b.loopDone:
-			return -1, f.b.usable()
+			return -1, ctx.Err()
+		case <-f.b.engine.Done():
+			return -1, f.b.engine.Usable()
 		}
 	}
 }
@@ -305,7 +305,7 @@ func (f *Follower) Next(ctx context.Context, opts FetchOptions) (_ []Record, err
 	}
 	// A reader that has much to catch up with never waits, and so never syncs. But it must
 	// learn of other brokers' commits: its API key may have been revoked.
-	if err := f.b.syncIfOlder(ctx, followIntervalMax/2); err != nil {
+	if err := f.b.engine.SyncIfOlder(ctx, engine.FollowIntervalMax/2); err != nil {
 		return nil, err
 	}
 	i, err := f.wait(ctx, opts.Wait)

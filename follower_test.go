@@ -69,6 +69,25 @@ func TestFollowerServesPartitionsInTurn(t *testing.T) {
 	}
 }
 
+// A follower of one partition reads that one alone.
+func TestFollowerOfOnePartition(t *testing.T) {
+	b := open(t, objstore.NewMemory(), immediate())
+	mustCreateTopic(t, b, "t", 3)
+	for p := range int32(3) {
+		appendTo(t, b, p, int(p)+1)
+	}
+	f := mustFollow(t, b, 2, seb.Earliest)
+	rs, err := f.Next(t.Context(), seb.FetchOptions{})
+	if err != nil || len(rs) != 3 {
+		t.Fatalf("got %d records, want the 3 of partition 2: %v", len(rs), err)
+	}
+	for i, r := range rs {
+		if r.Partition != 2 || r.Offset != seb.Offset(i) {
+			t.Errorf("record %d is at %d/%d", i, r.Partition, r.Offset)
+		}
+	}
+}
+
 // What others append is seen without asking, also in partitions that they add.
 func TestFollowerSeesWhatOtherBrokersDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -64,11 +64,11 @@ func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from
 func (b *Broker) upToNow(ctx context.Context, topic string, partition int32, from Position) (*cursor, int64, error) {
 	c, err := b.cursor(ctx, topic, "", partition, from)
 	if err == nil {
-		err = b.syncIfOld(ctx)
+		err = b.engine.SyncIfOld(ctx)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	_, end, err := c.bounds()
+	_, end, err := c.reader.Bounds()
 	return c, end, err
 }

@@ -51,7 +51,7 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 	if len(opts.Topics) == 0 {
 		opts.Topics = []string{"*"}
 	}
-	if err := opts.check(b.storeNow()); err != nil {
+	if err := opts.check(b.engine.StoreNow()); err != nil {
 		return Key{}, "", err
 	}
 	s, entry := auth.NewSecret(), opts.entry()
@@ -64,7 +64,7 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 	k, _ := entryOf[*format.KeyCreated](entries)
 	s.ID = k.ID
 	var created Key
-	b.view(func(in *state.State) {
+	b.engine.View(func(in *state.State) {
 		if k := in.Key(s.ID); k != nil {
 			created = describeKey(k)
 		}
@@ -81,7 +81,7 @@ type createKey struct {
 	keysMax int
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x createKey) Apply(d *state.Draft) ([]format.Entry, error) {
 	if id, taken := d.KeyID(x.key.Name); taken {
 		e := refused(CodeKeyExists, "API key %q already exists, with id %d", x.key.Name, id)
@@ -182,7 +182,7 @@ type revokeKey struct {
 	key *state.Key // a result: nil if the same commit creates it
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x *revokeKey) Apply(d *state.Draft) ([]format.Entry, error) {
 	if !d.HasKey(x.id) {
 		return nil, keyNotFound(x.id)

@@ -40,7 +40,7 @@ func (l listing[K, T]) keys(b *Broker, after K) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		for {
 			var ks []K
-			b.view(func(s *state.State) { ks = l.next(s, after) })
+			b.engine.View(func(s *state.State) { ks = l.next(s, after) })
 			for _, k := range ks {
 				if after = k; !yield(k) {
 					return
@@ -67,7 +67,7 @@ func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K)
 		}
 		for k := range l.keys(b, after) {
 			if ctx.Err() != nil {
-				yield(none, canceled(ctx))
+				yield(none, ctx.Err())
 				return
 			}
 			if !may(k) {
@@ -90,14 +90,14 @@ func (l listing[K, T]) list(ctx context.Context, b *Broker, after K, may func(K)
 // value describes the value of a key, with its memory reserved until release is called. ok is false if it is gone.
 func (l listing[K, T]) value(ctx context.Context, b *Broker, k K, reserve reserveFunc) (value T, release func(), ok bool, _ error) {
 	var n int64
-	b.view(func(s *state.State) { n, ok = l.bytes(s, k) })
+	b.engine.View(func(s *state.State) { n, ok = l.bytes(s, k) })
 	for ok {
 		release, err := reserve(ctx, n)
 		if err != nil {
 			return value, nil, false, err
 		}
 		described := false
-		b.view(func(s *state.State) {
+		b.engine.View(func(s *state.State) {
 			var now int64
 			now, ok = l.bytes(s, k)
 			if described = ok && now <= n; described {
@@ -125,7 +125,7 @@ func names[T any](values []T, name func(T) string) []string {
 // PartitionCount returns how many partitions a topic has as far as this broker knows, 0 if
 // there is no such topic. An adapter uses it to reserve memory before a request whose answer grows with partitions.
 func (b *Broker) PartitionCount(topic string) (count int) {
-	b.view(func(s *state.State) {
+	b.engine.View(func(s *state.State) {
 		if t := s.Topic(topic); t != nil {
 			count = len(t.Partitions)
 		}

@@ -2,195 +2,30 @@ package seb
 
 import (
 	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/simple-event-broker/seb/internal/budget"
-	"github.com/simple-event-broker/seb/internal/format"
-	"github.com/simple-event-broker/seb/internal/histogram"
-	"github.com/simple-event-broker/seb/internal/push"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/metric"
-	"github.com/simple-event-broker/seb/objstore"
 )
-
-var (
-	secondsBounds = histogram.Exponential(0.0005, 2, 17) // 0.5 ms to 33 s
-	bytesBounds   = histogram.Exponential(256, 4, 10)    // 256 B to 64 MiB
-	batchesBounds = histogram.Exponential(1, 2, 12)
-)
-
-// metrics are what the broker counts itself; Metrics reads the rest where it is.
-type metrics struct {
-	commits, commitRecords, checkpoints, checkpointBytes, dataLost atomic.Int64
-	commitBytes, commitBatches, commitSeconds, checkpointSeconds   *histogram.Histogram
-
-	push *push.Metrics
-
-	mu    sync.Mutex
-	store map[objstore.Verb]*storeMetrics
-}
-
-// storeMetrics are of the requests of one verb.
-type storeMetrics struct {
-	outcomes map[objstore.Outcome]int64
-	seconds  *histogram.Histogram
-	bytes    int64
-}
-
-func newMetrics() *metrics {
-	return &metrics{
-		commitBytes:       histogram.New(bytesBounds),
-		commitBatches:     histogram.New(batchesBounds),
-		commitSeconds:     histogram.New(secondsBounds),
-		checkpointSeconds: histogram.New(secondsBounds),
-		push:              push.NewMetrics(),
-		store:             map[objstore.Verb]*storeMetrics{},
-	}
-}
 
 // Metrics returns the broker's metrics as they are now: always the same families, in the same
 // order; a family may have no series. Package sebprom exports them to Prometheus.
 func (b *Broker) Metrics() []metric.Family {
-	return slices.Concat(b.metrics.families(), b.stateMetrics(), b.memoryMetrics(), b.logMetrics(),
-		b.consumerMetrics(), b.queueMetrics(), b.metrics.push.Families())
-}
-
-func counter[N int64 | uint64](name, help string, value N) metric.Family {
-	return metric.One(metric.Counter, name, help, float64(value))
-}
-
-func gauge[N int | int64 | uint64 | format.Seq](name, help string, value N) metric.Family {
-	return metric.One(metric.Gauge, name, help, float64(value))
-}
-
-func observed(name, help string, h *histogram.Histogram) metric.Family {
-	return metric.Family{Name: name, Help: help, Kind: metric.Histogram, Series: []metric.Series{{Distribution: h.Read()}}}
-}
-
-func (m *metrics) families() []metric.Family {
-	return append(m.storeFamilies(),
-		counter("seb_commits_total", "Commits that this broker won a slot for.", m.commits.Load()),
-		counter("seb_records_committed_total", "Records in those commits.", m.commitRecords.Load()),
-		observed("seb_commit_bytes", "Bytes of batches in a commit, its data objects included.", m.commitBytes),
-		observed("seb_commit_batches", "Batches in a commit.", m.commitBatches),
-		observed("seb_commit_duration_seconds", "From the close of a batch to its acknowledgement.", m.commitSeconds),
-		counter("seb_checkpoints_total", "Checkpoints written and read back.", m.checkpoints.Load()),
-		gauge("seb_checkpoint_bytes", "Size of the last checkpoint that this broker wrote.", m.checkpointBytes.Load()),
-		observed("seb_checkpoint_duration_seconds", "From the snapshot to the checkpoint read back.", m.checkpointSeconds),
-		counter("seb_data_lost_reads_total", "Reads that met a missing or damaged object. Alert on any.", m.dataLost.Load()),
-	)
-}
-
-func (m *metrics) storeFamilies() []metric.Family {
-	requests := metric.Family{Name: "seb_store_requests_total", Help: "Requests to the object store, by verb and outcome.",
-		Kind: metric.Counter, Labels: []string{"verb", "outcome"}}
-	seconds := metric.Family{Name: "seb_store_request_duration_seconds", Help: "Duration of requests to the object store.",
-		Kind: metric.Histogram, Labels: []string{"verb"}}
-	bytes := metric.Family{Name: "seb_store_bytes_total", Help: "Bytes of bodies sent to (create) and received from (get) the object store.",
-		Kind: metric.Counter, Labels: []string{"verb"}}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for verb, of := range m.store {
-		for outcome, n := range of.outcomes {
-			requests.Add(float64(n), string(verb), string(outcome))
-		}
-		seconds.Series = append(seconds.Series, metric.Series{Labels: []string{string(verb)}, Distribution: of.seconds.Read()})
-		if of.bytes > 0 {
-			bytes.Add(float64(of.bytes), string(verb))
-		}
-	}
-	return []metric.Family{requests, seconds, bytes}
+	return slices.Concat(b.engine.Metrics(), b.stateMetrics(), b.consumerMetrics(), b.queueMetrics(), b.pushMetrics.Families())
 }
 
 // stateMetrics tell how large the state is.
 func (b *Broker) stateMetrics() (families []metric.Family) {
-	b.view(func(s *state.State) {
-		families = []metric.Family{
-			gauge("seb_state_bytes", "Memory taken by what the broker knows about the log.", s.Memory()),
-			gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused a sixteenth before that.", b.opts.StateMemory),
-			gauge("seb_topics", "Topics.", s.TopicCount()),
-			gauge("seb_consumers", "Consumers of all topics.", s.ConsumerCount()),
-			gauge("seb_queues", "Queues of all topics.", s.QueueCount()),
-			gauge("seb_delayed_appends", "Appends with a delay whose time has not come.", s.DelayedCount(b.logNowIn(s))),
-			gauge("seb_batches", "Batches that the state knows.", s.Batches()),
-		}
+	gauge := func(name, help string, value int64) {
+		families = append(families, metric.One(metric.Gauge, name, help, float64(value)))
+	}
+	b.engine.View(func(s *state.State) {
+		gauge("seb_state_bytes", "Memory taken by what the broker knows about the log.", s.Memory())
+		gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused a sixteenth before that.", b.opts.StateMemory)
+		gauge("seb_topics", "Topics.", int64(s.TopicCount()))
+		gauge("seb_consumers", "Consumers of all topics.", int64(s.ConsumerCount()))
+		gauge("seb_queues", "Queues of all topics.", int64(s.QueueCount()))
+		gauge("seb_delayed_appends", "Appends with a delay whose time has not come.", int64(s.DelayedCount(b.engine.NowIn(s))))
+		gauge("seb_batches", "Batches that the state knows.", int64(s.Batches()))
 	})
 	return families
-}
-
-// memoryMetrics tell of the memory budget and of the cache, which has the rest of it.
-func (b *Broker) memoryMetrics() []metric.Family {
-	used := metric.Family{Name: "seb_memory_share_used_bytes", Help: "Memory taken by what clients send or read: small requests, bodies of requests, and answers.",
-		Kind: metric.Gauge, Labels: []string{"share"}}
-	limit := metric.Family{Name: "seb_memory_share_limit_bytes", Help: "Memory that each share may take; past it requests wait, then are refused.",
-		Kind: metric.Gauge, Labels: []string{"share"}}
-	for s := range Share(budget.ShareCount) {
-		bytes, most := b.ShareBytes(s)
-		used.Add(float64(bytes), s.String())
-		limit.Add(float64(most), s.String())
-	}
-	cache := b.cache.Stats()
-	return []metric.Family{
-		gauge("seb_memory_used_bytes", "Memory taken by requests and open batches.", b.budget.InUse()),
-		gauge("seb_memory_limit_bytes", "Memory that requests, open batches and the cache may take together.", b.opts.Memory),
-		used, limit,
-		gauge("seb_cache_memory_bytes", "Memory taken by the cache.", cache.MemoryBytes),
-		gauge("seb_cache_disk_bytes", "Size of the disk cache.", cache.DiskBytes),
-		counter("seb_cache_memory_hits_total", "Batches served from memory.", cache.MemoryHits),
-		counter("seb_cache_disk_hits_total", "Batches served from the disk cache.", cache.DiskHits),
-		counter("seb_cache_misses_total", "Batches that had to be read from the store.", cache.Misses),
-		counter("seb_cache_disk_corrupt_total", "Entries of the disk cache that did not verify.", cache.DiskCorrupt),
-	}
-}
-
-// logMetrics tell how far the broker has applied the log.
-func (b *Broker) logMetrics() []metric.Family {
-	applied, _ := b.log.Position()
-	stats := b.log.Stats()
-	return []metric.Family{
-		gauge("seb_applied_slot", "Last slot of the log that this broker has applied.", applied),
-		metric.One(metric.Gauge, "seb_follow_age_seconds", "Time since this broker last synced with the log.", b.tail.age().Seconds()),
-		gauge("seb_follow_lag_slots", "Slots that are known to exist and not applied yet.", b.log.Lag()),
-		counter("seb_lost_races_total", "Slots that another broker won.", stats.LostRaces.Load()),
-		counter("seb_unknown_creates_total", "Creates of commits whose outcome the store did not tell.", stats.UnknownCreates.Load()),
-		counter("seb_foreign_commits_total", "Commits of other brokers applied.", stats.ForeignCommits.Load()),
-		counter("seb_checkpoint_loads_total", "Checkpoints loaded.", stats.Loads.Load()),
-	}
-}
-
-func (m *metrics) storeRequest(op objstore.Op) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	of := m.store[op.Verb]
-	if of == nil {
-		of = &storeMetrics{outcomes: map[objstore.Outcome]int64{}, seconds: histogram.New(secondsBounds)}
-		m.store[op.Verb] = of
-	}
-	of.outcomes[op.Outcome]++
-	of.seconds.Observe(op.Duration.Seconds())
-	of.bytes += op.Bytes
-}
-
-func (m *metrics) commit(c *format.Commit, took time.Duration) {
-	var batches, records, bytes int64
-	for _, entry := range c.Entries {
-		if x, ok := entry.(*format.Batch); ok {
-			batches++
-			records += int64(x.Count)
-			bytes += int64(x.Size)
-		}
-	}
-	m.commits.Add(1)
-	m.commitRecords.Add(records)
-	m.commitBytes.Observe(float64(bytes))
-	m.commitBatches.Observe(float64(batches))
-	m.commitSeconds.Observe(took.Seconds())
-}
-
-func (m *metrics) checkpoint(bytes int, took time.Duration) {
-	m.checkpoints.Add(1)
-	m.checkpointBytes.Store(int64(bytes))
-	m.checkpointSeconds.Observe(took.Seconds())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -46,35 +47,37 @@ func callerOf(ctx context.Context) (c caller, ok bool) {
 // can't be reached, is as with [Broker.Authenticate].
 func (b *Broker) CheckAccess(ctx context.Context, a Access) (err error) {
 	defer writes(&err)
-	if err := b.usable(); err != nil {
+	if err := b.engine.Usable(); err != nil {
 		return err
 	}
 	if err := b.holdsNow(a); err != nil {
 		return err
 	}
-	if b.fresh() {
+	if b.engine.Fresh() {
 		return nil
 	}
-	if err := b.syncIfOld(ctx); err != nil {
+	if err := b.engine.SyncIfOld(ctx); err != nil {
 		return err
 	}
 	return b.holdsNow(a)
 }
 
 func (b *Broker) holdsNow(a Access) (err error) {
-	b.view(func(s *state.State) { err = a.caller().holds(s, b.storeNow()) })
+	b.engine.View(func(s *state.State) { err = a.caller().May(s, b.engine.StoreNow()) })
 	return err
 }
 
-// keyring is where an access is checked: the state, or the draft of a commit.
-type keyring interface {
-	NextKeyID() uint64
-	HasKey(id uint64) bool
+// callersOf returns the caller in ctx as those of a request.
+func callersOf(ctx context.Context) []engine.Caller {
+	if c, ok := callerOf(ctx); ok {
+		return []engine.Caller{c}
+	}
+	return nil
 }
 
-// holds returns why c's access has ended; nil if it has not. It need not check scopes and
-// topics again: a key never changes until it is revoked.
-func (c caller) holds(in keyring, now time.Time) error {
+// May implements engine.Caller. It need not check scopes and topics again: a key never changes
+// until it is revoked.
+func (c caller) May(in engine.Keyring, now time.Time) error {
 	switch {
 	case c.open && in.NextKeyID() == 1:
 		return nil

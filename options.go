@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -166,7 +167,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Batching = Timed(defaultLinger, defaultCommitBytes)
 	}
 	if o.boot == nil {
-		o.boot = bootClock()
+		o.boot = engine.BootClock()
 	}
 	if o.wall == nil {
 		o.wall = time.Now
@@ -175,6 +176,16 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o, o.check()
+}
+
+// engine returns what the engine needs of o.
+func (o *Options) engine() engine.Options {
+	return engine.Options{
+		Batching: batching{o.Batching}, AppendTimeout: o.AppendTimeout, StaleMax: o.StaleMax,
+		CheckpointCommits: o.CheckpointCommits, CheckpointLarge: o.checkpointLarge, IdempotencyKeys: o.Limits.IdempotencyKeys,
+		Memory: o.Memory, StateMemory: o.StateMemory, CacheDir: o.CacheDir, CacheBytes: o.CacheBytes,
+		DeleteDelay: o.Cluster.DeleteDelay, Margin: o.Cluster.Margin, Logger: o.Logger, Boot: o.boot, Wall: o.wall,
+	}
 }
 
 func (o Options) check() error {

@@ -3,12 +3,12 @@ package seb
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
 	"slices"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -69,11 +69,11 @@ func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOp
 		opt(&o)
 	}
 	ps, err := offsets.positions()
-	if err := cmp.Or(c.check(), err, c.b.usable()); err != nil {
+	if err := cmp.Or(c.check(), err, c.b.engine.Usable()); err != nil {
 		return "", err
 	}
 	x := &moveConsumer{namedConsumer: c.namedConsumer, commitOptions: o, to: ps}
-	if err := c.b.join(ctx, &request{change: x}); err != nil {
+	if err := c.b.engine.Commit(ctx, &engine.Request{Change: x, Callers: callersOf(ctx)}); err != nil {
 		return "", err
 	}
 	return x.moved, nil
@@ -87,7 +87,7 @@ type moveConsumer struct {
 	moved string // a result: the consumer's version after the commit
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x *moveConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 	topic, id, err := x.find(d)
 	if err != nil {
@@ -135,7 +135,8 @@ func (x *moveConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 //
 // Follower fails with CodeOffsetOutOfRange if records were deleted that the consumer has not
 // committed. [Consumer.Reset] then sets where it goes on.
-func (c *Consumer) Follower(ctx context.Context, partition int32) (*Follower, error) {
+func (c *Consumer) Follower(ctx context.Context, partition int32) (_ *Follower, err error) {
+	defer func() { err = public(err) }()
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func (c *Consumer) Follower(ctx context.Context, partition int32) (*Follower, er
 	if CodeOf(err) == CodeTopicRecreated {
 		f, err = c.follower(ctx, partition) // meanwhile another topic got the name
 	}
-	if e := (*Error)(nil); errors.As(err, &e) && e.Code == CodeOffsetOutOfRange {
+	if e, ok := publicError(err); ok && e.Code == CodeOffsetOutOfRange {
 		passed := *e
 		passed.Hint = fmt.Sprintf("records that the consumer has not committed were deleted: "+
 			"reset it to earliest, which is offset %d, to go on without them, or to another offset", e.Start)

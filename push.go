@@ -80,7 +80,7 @@ type setPush struct {
 	drawn   bool // the target has that secret
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x *setPush) Apply(d *state.Draft) ([]format.Entry, error) {
 	id, old, err := x.findPush(d)
 	if err != nil {
@@ -119,7 +119,7 @@ func pushChanged(queue uint64, old, next *format.QueuePush) []format.Entry {
 // none.
 func (q *Queue) Push(ctx context.Context) (_ PushInfo, err error) {
 	defer reads(&err)
-	if err := cmp.Or(q.check(), q.b.syncNow(ctx, false)); err != nil {
+	if err := cmp.Or(q.check(), q.b.engine.Sync(ctx)); err != nil {
 		return PushInfo{}, err
 	}
 	var info PushInfo
@@ -148,7 +148,7 @@ func (q *Queue) RemovePush(ctx context.Context) (err error) {
 // removePush is the change of [Queue.RemovePush].
 type removePush struct{ namedQueue }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x removePush) Apply(d *state.Draft) ([]format.Entry, error) {
 	id, old, err := x.findPush(d)
 	if err != nil {
@@ -179,7 +179,7 @@ type resumePush struct {
 	target format.QueuePush // a result
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x *resumePush) Apply(d *state.Draft) ([]format.Entry, error) {
 	id, old, err := x.findPush(d)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/push"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -44,7 +45,7 @@ func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) (err error) {
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		select {
-		case <-b.loopDone:
+		case <-b.engine.Done():
 			end()
 		case <-ctx.Done():
 		}
@@ -54,7 +55,7 @@ func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) (err error) {
 	err = b.pushes.Run(ctx, func(q push.Pushed) (push.Queue, push.Options) {
 		return pushQueue{b.Queue(q.Topic, q.Name), func() bool { return b.pushesStill(q) }}, push.Options{
 			Topic: q.Topic, TopicID: q.TopicID, Queue: q.Name, Networks: b.pushNetworks(),
-			Proxy: o.Proxy, RootCAs: o.RootCAs, Dial: o.dial, Grace: o.Grace, Logger: b.logger, Metrics: b.metrics.push,
+			Proxy: o.Proxy, RootCAs: o.RootCAs, Dial: o.dial, Grace: o.Grace, Logger: b.opts.Logger, Metrics: b.pushMetrics,
 		}
 	})
 	if err != nil {
@@ -69,7 +70,7 @@ type pushBroker struct{ b *Broker }
 // Pushed implements push.Broker.
 func (x pushBroker) Pushed() map[uint64]push.Pushed {
 	found := map[uint64]push.Pushed{}
-	x.b.view(func(s *state.State) {
+	x.b.engine.View(func(s *state.State) {
 		for q := range s.PushedQueues() {
 			if q.Push.Stopped != "" || q.Config.Paused {
 				continue
@@ -124,7 +125,7 @@ type stopPush struct {
 	why    string
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x stopPush) Apply(d *state.Draft) ([]format.Entry, error) {
 	id, old, err := x.findPush(d)
 	if err != nil || !isPushedTo(old, x.target) { // the queue may have another target by now
@@ -136,10 +137,12 @@ func (x stopPush) Apply(d *state.Draft) ([]format.Entry, error) {
 }
 
 // Follow implements push.Broker.
-func (x pushBroker) Follow() (leave func()) { return x.b.tail.wait() }
+func (x pushBroker) Follow() (leave func()) { return x.b.engine.Follow() }
 
 // Follows implements push.Broker.
-func (x pushBroker) Follows() bool { return x.b.tail.age() < followIntervalMax+5*time.Second }
+func (x pushBroker) Follows() bool {
+	return x.b.engine.SyncAge() < engine.FollowIntervalMax+5*time.Second
+}
 
 // ifNoQueue wraps errors that say that this broker does not own the queue.
 func ifNoQueue(err error) error {
@@ -153,7 +156,7 @@ func ifNoQueue(err error) error {
 
 // pushesStill tells whether a queue is still to be pushed to the same target.
 func (b *Broker) pushesStill(q push.Pushed) (still bool) {
-	b.view(func(s *state.State) {
+	b.engine.View(func(s *state.State) {
 		now := s.QueueByID(q.ID)
 		still = now != nil && !now.Config.Paused && isPushedTo(now.Push, q.Target)
 	})
@@ -167,11 +170,11 @@ func isPushedTo(p *format.QueuePush, t push.Target) bool {
 // pushing has the supervisor of pushed queues observe the log.
 type pushing struct{ *push.Supervisor }
 
-func (x pushing) loaded(*state.State) { x.Notify() }
+func (x pushing) Loaded(*state.State) { x.Notify() }
 
-func (x pushing) applying([]format.Entry, logTime) {}
+func (x pushing) Applying([]format.Entry, state.Moment) {}
 
-func (x pushing) applied(_ *state.State, entries []format.Entry, _ logTime) {
+func (x pushing) Applied(_ *state.State, entries []format.Entry, _ state.Moment) {
 	for _, e := range entries {
 		switch e.(type) {
 		case *format.QueuePushSet, *format.QueueSet, *format.QueueDeleted, *format.TopicDeleted,

@@ -28,17 +28,17 @@ func newPushMemory(b *Broker) *pushMemory {
 // budget.
 func (m *pushMemory) take(ctx context.Context, n int64) error {
 	if err := m.share.Take(ctx, budget.Batches, n); err != nil {
-		return memoryError(err)
+		return err
 	}
-	if err := m.b.budget.Take(ctx, budget.Pushed, n); err != nil {
+	if err := m.b.engine.Budget().Take(ctx, budget.Pushed, n); err != nil {
 		m.share.Give(budget.Batches, n)
-		return memoryError(err)
+		return err
 	}
 	return nil
 }
 
 func (m *pushMemory) give(n int64) {
-	m.b.budget.Give(budget.Pushed, n)
+	m.b.engine.Budget().Give(budget.Pushed, n)
 	m.share.Give(budget.Batches, n)
 }
 

@@ -18,7 +18,7 @@ type pushQueue struct {
 
 // Receive implements [push.Queue].
 func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, error) {
-	memory, permits := p.q.b.pushed, p.q.b.permits
+	memory, permits := p.q.b.pushMemory, p.q.b.permits
 	opts, ahead := memory.options(limit)
 	permitted := 0
 	opts.admit = func(ctx context.Context, most int) (int, func(), error) {

@@ -207,7 +207,7 @@ type setQueue struct {
 	creates   bool // a result
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x *setQueue) Apply(d *state.Draft) ([]format.Entry, error) {
 	topic, partitions, ok := d.TopicID(x.topic)
 	if !ok {
@@ -312,7 +312,7 @@ func (q *Queue) Delete(ctx context.Context) (err error) {
 // deleteQueue is the change of [Queue.Delete].
 type deleteQueue struct{ namedQueue }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x deleteQueue) Apply(d *state.Draft) ([]format.Entry, error) {
 	_, id, err := x.find(d)
 	if err != nil {
@@ -354,7 +354,7 @@ type purgeQueue struct {
 	purged int64 // a result: how many records were not done before
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x *purgeQueue) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	x.purged = 0
 	topic, id, err := x.find(d)
@@ -423,7 +423,7 @@ func (q *Queue) mustExist(ctx context.Context) error {
 	}
 	err := q.exists()
 	if CodeOf(err) == CodeQueueNotFound { // another broker may have created it
-		if err := q.b.syncNow(ctx, false); err != nil {
+		if err := q.b.engine.Sync(ctx); err != nil {
 			return err
 		}
 		err = q.exists()
@@ -435,7 +435,7 @@ func (q *Queue) exists() error { return q.view(func(*state.State, *state.Topic, 
 
 // view is [Broker.view], with the queue and its topic. It fails if one of them does not exist.
 func (q *Queue) view(f func(s *state.State, t *state.Topic, found *state.Queue)) (err error) {
-	q.b.view(func(s *state.State) {
+	q.b.engine.View(func(s *state.State) {
 		t := s.Topic(q.topic)
 		if t == nil {
 			err = topicNotFound(q.topic)
@@ -464,7 +464,7 @@ func (q *Queue) known() (info QueueInfo, d *dispatch.Dispatcher, err error) {
 
 // describeQueue returns what the state has of a queue, as of now.
 func (b *Broker) describeQueue(s *state.State, t *state.Topic, q *state.Queue) QueueInfo {
-	now := b.logNowIn(s)
+	now := b.engine.NowIn(s)
 	info := QueueInfo{
 		Topic: t.Name, Name: q.Name, Created: time.UnixMicro(q.Created).UTC(), Config: queueConfigOf(q.Config), Epoch: q.Epoch,
 	}
@@ -505,7 +505,7 @@ func (b *Broker) Queues(ctx context.Context, topic string, o ListOptions) iter.S
 		}}
 		for name := range l.keys(b, o.After) {
 			if ctx.Err() != nil { // describing a queue takes long if the topic has many delays
-				yield(QueueInfo{}, canceled(ctx))
+				yield(QueueInfo{}, ctx.Err())
 				return
 			}
 			if !o.may(name) {

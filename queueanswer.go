@@ -3,12 +3,12 @@ package seb
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -31,7 +31,7 @@ func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := q.b.join(ctx, &request{change: ackRecords{q.namedQueue, answers}}); err != nil {
+	if err := q.b.engine.Commit(ctx, &engine.Request{Change: ackRecords{q.namedQueue, answers}, Callers: callersOf(ctx)}); err != nil {
 		return err
 	}
 	for _, a := range answers {
@@ -48,7 +48,7 @@ type ackRecords struct {
 	answers []*answer // with results
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x ackRecords) Apply(d *state.Draft) ([]format.Entry, error) {
 	topic, id, err := x.find(d)
 	if err != nil {
@@ -98,7 +98,7 @@ func (q *Queue) Nack(ctx context.Context, o NackOptions, tokens ...string) (err 
 	if err != nil {
 		return err
 	}
-	if err := q.b.join(ctx, &request{change: nackRecords{q.namedQueue, o, answers}}); err != nil {
+	if err := q.b.engine.Commit(ctx, &engine.Request{Change: nackRecords{q.namedQueue, o, answers}, Callers: callersOf(ctx)}); err != nil {
 		return err
 	}
 	q.deadLetterAll(ctx, answers, o.Reason)
@@ -112,7 +112,7 @@ type nackRecords struct {
 	answers []*answer // with results
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x nackRecords) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	topic, id, err := x.find(d)
 	if err != nil {
@@ -139,7 +139,7 @@ func (q *Queue) deadLetterAll(ctx context.Context, answers []*answer, reason str
 			err := q.b.deadLetter(ctx, deadLettering{
 				topic: q.topic, queue: q.name, topicID: a.topic, queueID: a.queue, config: a.config, last: a.delivery(), attempts: a.used, reason: reason,
 			})
-			errors.As(err, &a.err)
+			a.err, _ = publicError(err)
 		})
 	}
 	wg.Wait()
@@ -191,7 +191,7 @@ func (a *answer) putBack(queue uint64, o NackOptions, now int64) *format.RecordP
 // answers returns the answers of those tokens, after a sync if the state does not have each
 // delivery as its record's last.
 func (q *Queue) answers(ctx context.Context, tokens []string) ([]*answer, error) {
-	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.usable()); err != nil {
+	if err := cmp.Or(q.check(), checkTokens(tokens), q.b.engine.Usable()); err != nil {
 		return nil, err
 	}
 	answers, err := q.b.parseAnswers(tokens)
@@ -246,7 +246,7 @@ func (q *Queue) syncUnlessLast(ctx context.Context, answers []*answer) error {
 	if q.allLast(answers) {
 		return nil
 	}
-	return q.b.syncNow(ctx, false)
+	return q.b.engine.Sync(ctx)
 }
 
 func (q *Queue) allLast(answers []*answer) (all bool) {

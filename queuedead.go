@@ -172,7 +172,7 @@ type redriveRecords struct {
 	options RedriveOptions
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x redriveRecords) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	_, id, err := x.find(d)
 	if err != nil {

@@ -2,12 +2,12 @@ package seb
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/dispatch"
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -49,40 +49,40 @@ type deadLettering struct {
 // in the same commit.
 func (b *Broker) deadLetter(ctx context.Context, p deadLettering) error {
 	if p.config.DeadLetterTopic == "" {
-		return b.join(ctx, &request{change: p})
+		return b.engine.Commit(ctx, &engine.Request{Change: p, Callers: callersOf(ctx)})
 	}
 	waits, err := b.deadLetterCopied(ctx, p)
 	if err != nil {
 		return err
 	}
-	return waits.wait(ctx)
+	return waits.Wait(ctx)
 }
 
 // deadLetterCopied submits the change together with the copy. It runs copiesMax times at once at
 // most: until it is submitted, the memory of a copy is not reserved.
-func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*Pending, error) {
+func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*engine.Ticket, error) {
 	select {
 	case b.copies <- struct{}{}:
 		defer func() { <-b.copies }()
 	case <-ctx.Done():
-		return nil, canceled(ctx)
+		return nil, ctx.Err()
 	}
-	r := &request{change: p}
+	r := &engine.Request{Change: p, Callers: callersOf(ctx)}
 	copied, err := b.copyOf(ctx, p)
-	var e *Error
-	switch errors.As(err, &e); {
+	e, _ := publicError(err)
+	switch {
 	case err == nil:
-		r.appends = []*topicAppend{copied}
+		r.Appends = []*engine.Append{copied}
 	case e == nil || e.RetryAfter > 0 || e.Code == CodeCanceled || e.Code == CodeBrokerStopped:
 		return nil, err // a retry may succeed, and a copy that is left out now is never made
 	default: // such as a dead-letter topic that can't be created: the record becomes a dead letter without a copy
-		b.logger.Warn("could not copy a dead letter to the dead-letter topic", "topic", p.topic, "queue", p.queue,
+		b.opts.Logger.Warn("could not copy a dead letter to the dead-letter topic", "topic", p.topic, "queue", p.queue,
 			"partition", p.last.Partition, "offset", p.last.Offset, "dead_letter_topic", p.config.DeadLetterTopic, "err", err)
 	}
-	return b.joinAsync(ctx, r)
+	return b.engine.Submit(ctx, r)
 }
 
-// Apply implements change: it makes the record a dead letter.
+// Apply implements engine.Change: it makes the record a dead letter.
 func (p deadLettering) Apply(d *state.Draft) ([]format.Entry, error) {
 	if p.epoch > 0 {
 		if err := dispatch.CheckOwner(d, p.queueID, p.epoch); err != nil {
@@ -102,7 +102,7 @@ func (p deadLettering) Apply(d *state.Draft) ([]format.Entry, error) {
 }
 
 // copyOf returns the append of a copy of the record to the dead-letter topic.
-func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*topicAppend, error) {
+func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*engine.Append, error) {
 	f, err := b.Fetch(ctx, p.topic, p.last.Partition, At(Offset(p.last.Offset)), FetchOptions{Limit: 1, MaxBytes: 1, TopicTag: b.TopicTag(p.topicID)})
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*topicAppend, err
 	// The added headers may exceed a limit, so that every record that was accepted can be
 	// copied. A record that exceeds one already is a copy itself; refusing it ends a cycle of
 	// dead-letter topics.
-	if _, err := b.checkRecords(f.Records[:1]); err != nil {
+	if _, err := b.opts.Limits.checkRecords(f.Records[:1]); err != nil {
 		return nil, err
 	}
 	headers := make([]Header, 0, len(record.Headers)+7)
@@ -131,10 +131,10 @@ func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*topicAppend, err
 		headers = append(headers, Header{Name: h[0], Value: []byte(h[1])})
 	}
 	record.Headers, record.Timestamp = headers, time.Time{}
-	o := newAppendOptions(nil)
-	copied := &topicAppend{
-		topic: p.config.DeadLetterTopic, records: []Record{record}, count: 1, ifOffset: o.ifOffset,
-		bytes: record.bytes() + recordOverheadBytes + int64(len(headers))*headerOverheadBytes,
+	o, rs := newAppendOptions(nil), records{record}
+	copied := &engine.Append{
+		Topic: p.config.DeadLetterTopic, Records: rs, Count: 1, IfEnd: o.ifOffset,
+		Bytes: record.bytes() + recordOverheadBytes + int64(len(headers))*headerOverheadBytes,
 	}
-	return copied, b.route(ctx, copied, o)
+	return copied, b.route(ctx, copied, rs, o)
 }

@@ -28,7 +28,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	if err := q.syncUnlessLast(ctx, answers); err != nil {
 		return time.Time{}, err
 	}
-	if err := q.b.syncedState(ctx); err != nil { // don't extend leases of a queue that may have a new owner
+	if err := q.b.engine.SyncToAct(ctx); err != nil { // don't extend leases of a queue that may have a new owner
 		return time.Time{}, err
 	}
 	for {
@@ -62,6 +62,6 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 }
 
 func (b *Broker) hasQueue(id uint64) (has bool) {
-	b.view(func(s *state.State) { has = s.QueueByID(id) != nil })
+	b.engine.View(func(s *state.State) { has = s.QueueByID(id) != nil })
 	return has
 }

@@ -54,7 +54,7 @@ func (b *Broker) shownQueues() (infos []QueueInfo) {
 }
 
 func (b *Broker) oldestQueues() (ids []uint64) {
-	b.view(func(s *state.State) {
+	b.engine.View(func(s *state.State) {
 		for _, q := range s.OldestQueues(queuesShown) {
 			ids = append(ids, q.ID)
 		}
@@ -63,7 +63,7 @@ func (b *Broker) oldestQueues() (ids []uint64) {
 }
 
 func (b *Broker) describeByID(id uint64) (info QueueInfo, d *dispatch.Dispatcher, ok bool) {
-	b.view(func(s *state.State) {
+	b.engine.View(func(s *state.State) {
 		if q := s.QueueByID(id); q != nil {
 			info, d, ok = b.describeQueue(s, s.TopicByID(q.Topic), q), b.dispatchers.Of(id), true
 		}

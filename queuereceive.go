@@ -117,7 +117,7 @@ func (r *receiver) leave() {
 // at receives from a dispatcher. It returns nothing if that has ended, or the deadline has
 // passed. While the log can't be read it takes nothing: another broker may own the queue by now.
 func (r *receiver) at(ctx context.Context, d *dispatch.Dispatcher) ([]Message, error) {
-	if err := r.q.b.syncedState(ctx); err != nil {
+	if err := r.q.b.engine.SyncToAct(ctx); err != nil {
 		return nil, err
 	}
 	for {
@@ -132,7 +132,7 @@ func (r *receiver) at(ctx context.Context, d *dispatch.Dispatcher) ([]Message, e
 			}
 			return nil, err
 		}
-		if err := r.q.b.syncedState(ctx); err != nil { // the last sync is from before the wait: stale now
+		if err := r.q.b.engine.SyncToAct(ctx); err != nil { // the last sync is from before the wait: stale now
 			d.Wake()
 			return nil, err
 		}
@@ -208,7 +208,7 @@ func (r *receiver) wait(ctx context.Context, d *dispatch.Dispatcher, turn chan s
 		}
 	}
 	if r.leaves == nil {
-		r.leaves = r.q.b.tail.wait()
+		r.leaves = r.q.b.engine.Follow()
 	}
 	until := deadline
 	if at, ok := d.NextDue(turn, r.opts.InFlight.inner()); ok && at.Before(until) {
@@ -228,9 +228,9 @@ func (r *receiver) wait(ctx context.Context, d *dispatch.Dispatcher, turn chan s
 		}
 	case <-d.Gone():
 	case <-ctx.Done():
-		return canceled(ctx)
-	case <-r.q.b.loopDone:
-		return r.q.b.usable()
+		return ctx.Err()
+	case <-r.q.b.engine.Done():
+		return r.q.b.engine.Usable()
 	}
 	return nil
 }
@@ -272,7 +272,7 @@ func (r *receiver) read(ctx context.Context, d *dispatch.Dispatcher, got dispatc
 // readError returns the error of reading records: that of a canceled caller if ctx ended first.
 func readError(ctx context.Context, err error) error {
 	if err != nil && CodeOf(err) == "" && ctx.Err() != nil {
-		return canceled(ctx)
+		return ctx.Err()
 	}
 	return err
 }

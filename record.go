@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/simple-event-broker/seb/internal/record"
 )
 
 // Offset is the position of a record in its partition: dense, from 0.
@@ -40,6 +42,20 @@ func (r *Record) bytes() int64 {
 		n += len(h.Name) + len(h.Value)
 	}
 	return int64(n)
+}
+
+// records are the records of an append, as the engine needs them.
+type records []Record
+
+// Record implements engine.Records.
+func (rs records) Record(i int, r *record.Record) {
+	r.Key, r.Value = rs[i].Key, rs[i].Value
+	for _, h := range rs[i].Headers {
+		r.Headers = append(r.Headers, record.Header{Key: h.Name, Value: h.Value})
+	}
+	if !rs[i].Timestamp.IsZero() {
+		r.Timestamp = rs[i].Timestamp.UnixMilli()
+	}
 }
 
 // Position is where to begin reading. The zero Position is [Earliest].

@@ -59,7 +59,7 @@ func (r *round) ready(f *Follower) (int, error) {
 // step checks up to roundStep partitions, from k after the one whose turn it is. It returns the
 // index of the first that has records, -1 if none has, and the number of partitions.
 func (r *round) step(f *Follower, k int) (found, count int, err error) {
-	f.b.view(func(s *state.State) { found, count, err = r.stepIn(s, f, k) })
+	f.b.engine.View(func(s *state.State) { found, count, err = r.stepIn(s, f, k) })
 	return found, count, err
 }
 
@@ -110,7 +110,7 @@ func (r *round) offset(c *state.Consumer, i int) int64 {
 // next returns the next offset to read in a partition; 0 if the consumer was deleted: then the
 // next call of ready fails.
 func (r *round) next(f *Follower, i int) (offset int64) {
-	f.b.view(func(s *state.State) {
+	f.b.engine.View(func(s *state.State) {
 		if _, c, err := r.inState(s, f); err == nil {
 			offset = r.offset(c, i)
 		}

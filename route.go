@@ -2,8 +2,10 @@ package seb
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -13,74 +15,41 @@ const (
 	headerOverheadBytes = 10
 )
 
-// topicAppend is one append of a request: records for one topic.
-type topicAppend struct {
-	name     string // of the part of a [Commit], else ""
-	topic    string
-	count    int
-	bytes    int64         // upper bound, as encoded
-	ifOffset int64         // the end offset that it requires, -1 if any
-	delay    time.Duration // how long after its commit queues may hand its records out
-	due      time.Time     // the same as a time by the store's clock; zero if the caller gave no time
-
-	// Set by route. The records are the caller's, so the append drops them when it has joined
-	// a batch set.
-	id        uint64
-	records   []Record
-	partition func(i int) int32
-	spread    int // upper bound of the partitions that the records go to
-
-	parts []*batchShare // set when it joins a batch set
-}
-
-// newTopicAppend returns a valid append, which has no topic and partitions yet: see route.
-func (b *Broker) newTopicAppend(topic string, records []Record, o appendOptions) (*topicAppend, error) {
-	size, err := b.checkRecords(records)
+// newAppend returns a valid append, which has no topic and partitions yet: see route.
+func (b *Broker) newAppend(topic string, rs []Record, o appendOptions) (*engine.Append, error) {
+	size, err := b.opts.Limits.checkRecords(rs)
 	if err != nil {
 		return nil, err
 	}
-	if err := o.check(len(records), b.storeNow()); err != nil {
+	if err := o.check(len(rs), b.engine.StoreNow()); err != nil {
 		return nil, err
 	}
-	return &topicAppend{topic: topic, records: records, count: len(records), bytes: size, ifOffset: o.ifOffset, delay: o.delay, due: o.due}, nil
+	return &engine.Append{
+		Topic: topic, Records: records(rs), Count: len(rs), Bytes: size, IfEnd: o.ifOffset, Delay: o.delay, Due: o.due,
+	}, nil
 }
 
-// route finds the topic of an append, or creates it, and chooses partitions.
-func (b *Broker) route(ctx context.Context, a *topicAppend, o appendOptions) error {
-	id, count, err := b.topicForAppend(ctx, a.topic, o)
+// route finds the topic of an append, or creates it, and chooses the partitions of the records.
+func (b *Broker) route(ctx context.Context, a *engine.Append, rs []Record, o appendOptions) error {
+	id, count, err := b.topicForAppend(ctx, a.Topic, o)
 	if err != nil {
 		return err
 	}
-	if checkPartitions(a.topic, o, count) != nil { // unless another broker has added them
-		if err := b.syncNow(ctx, false); err != nil {
+	if checkPartitions(a.Topic, o, count) != nil { // unless another broker has added them
+		if err := b.engine.Sync(ctx); err != nil {
 			return err
 		}
-		if id, count, err = b.findTopic(ctx, a.topic); err != nil {
+		if id, count, err = b.findTopic(ctx, a.Topic); err != nil {
 			return err
 		}
-		if err := checkPartitions(a.topic, o, count); err != nil {
+		if err := checkPartitions(a.Topic, o, count); err != nil {
 			return err
 		}
 	}
-	a.id, a.spread = id, 1
-	if o.partition < 0 {
-		a.spread = min(count, a.count)
-	}
-	a.partition = b.partitioner(a.records, o, int32(count))
+	a.ID = id
+	b.choosePartitions(a, rs, o, int32(count))
 	return nil
 }
-
-// dueAt returns when queues may hand the records out, in microseconds since 1970, if a commit of
-// that time has them.
-func (a *topicAppend) dueAt(commit int64) int64 {
-	if !a.due.IsZero() {
-		return a.due.UnixMicro()
-	}
-	return commit + a.delay.Microseconds()
-}
-
-// named returns err with the name of the append, if it is a part of a [Commit].
-func (a *topicAppend) named(err error) error { return ofPart(a.name, err) }
 
 // check refuses options that are invalid for that many records; now is the store's time.
 func (o appendOptions) check(records int, now time.Time) error {
@@ -117,15 +86,15 @@ func (o appendOptions) checkNew(topic string) error {
 // checkConditions refuses a request with a delay that there is no room for, or with a
 // condition that can never hold again, unless it settles the request as a retry. The commit
 // decides whether other conditions hold: an append that makes them true may be under way.
-func (b *Broker) checkConditions(ctx context.Context, r *request) error {
-	for _, a := range r.appends {
-		if a.delay > 0 || a.due.After(b.storeNow()) {
+func (b *Broker) checkConditions(ctx context.Context, r *engine.Request) error {
+	for _, a := range r.Appends {
+		if a.Delay > 0 || a.Due.After(b.engine.StoreNow()) {
 			if err := b.delayRoom(); err != nil {
-				return a.named(err)
+				return ofPart(a.Part, err)
 			}
 		}
-		if err := b.checkCondition(ctx, r, a); err != nil || r.settled {
-			return a.named(err)
+		if replayed, err := b.checkCondition(ctx, r, a); err != nil || replayed {
+			return ofPart(a.Part, err)
 		}
 	}
 	return nil
@@ -134,7 +103,7 @@ func (b *Broker) checkConditions(ctx context.Context, r *request) error {
 // delayRoom refuses a delay beyond the limit of delayed appends.
 func (b *Broker) delayRoom() error {
 	var n int
-	b.view(func(s *state.State) { n = s.DelayedCount(b.logNowIn(s)) })
+	b.engine.View(func(s *state.State) { n = s.DelayedCount(b.engine.NowIn(s)) })
 	if n < b.opts.Limits.Delayed {
 		return nil
 	}
@@ -144,39 +113,42 @@ func (b *Broker) delayRoom() error {
 	return e
 }
 
-func (b *Broker) checkCondition(ctx context.Context, r *request, a *topicAppend) error {
-	if a.ifOffset < 0 {
-		return nil
+func (b *Broker) checkCondition(ctx context.Context, r *engine.Request, a *engine.Append) (replayed bool, _ error) {
+	if a.IfEnd < 0 {
+		return false, nil
 	}
-	p := a.partition(0)
-	for i := range a.records {
-		if a.partition(i) != p {
-			return refused(CodeInvalidRequest, "a condition on the offset needs all records in one partition")
+	p := a.PartitionOf(0)
+	for i := range a.Count {
+		if a.PartitionOf(i) != p {
+			return false, refused(CodeInvalidRequest, "a condition on the offset needs all records in one partition")
 		}
 	}
 	end := func() (end int64) {
-		b.view(func(s *state.State) {
-			if t := s.TopicByID(a.id); t != nil {
+		b.engine.View(func(s *state.State) {
+			if t := s.TopicByID(a.ID); t != nil {
 				end = t.Partitions[p].End
 			}
 		})
 		return end
 	}
-	if end() <= a.ifOffset {
-		return nil
+	if end() <= a.IfEnd {
+		return false, nil
 	}
-	if err := b.syncNow(ctx, false); err != nil { // so that the refusal has the current end
-		return err
+	if err := b.engine.Sync(ctx); err != nil { // so that the refusal has the current end
+		return false, err
 	}
-	if !b.hasTopic(a.id) || r.key != nil && b.replay(r, b.foldTime()) {
-		return nil // the commit decides; or an earlier attempt of this append moved the end
+	if !b.hasTopic(a.ID) {
+		return false, nil // the commit decides
 	}
-	return offsetConflict(a.topic, p, end(), a.ifOffset)
+	if r.Key != nil && b.engine.Replay(r, b.engine.Time()) { // an earlier attempt of this append moved the end
+		return true, nil
+	}
+	return false, offsetConflict(a.Topic, p, end(), a.IfEnd)
 }
 
 // checkRecords returns an upper bound of the records' encoded bytes, or the
 // refusal of the first that passes a limit.
-func (b *Broker) checkRecords(records []Record) (int64, error) {
+func (l *Limits) checkRecords(records []Record) (int64, error) {
 	var size int64
 	for i := range records {
 		r := &records[i]
@@ -184,11 +156,11 @@ func (b *Broker) checkRecords(records []Record) (int64, error) {
 		for _, h := range r.Headers {
 			n += len(h.Name) + len(h.Value)
 		}
-		if n > b.opts.Limits.RecordBytes {
-			return 0, limited(CodeRecordTooLarge, b.opts.Limits.RecordBytes, "record %d has %d bytes; a record may have %d", i, n, b.opts.Limits.RecordBytes)
+		if n > l.RecordBytes {
+			return 0, limited(CodeRecordTooLarge, l.RecordBytes, "record %d has %d bytes; a record may have %d", i, n, l.RecordBytes)
 		}
-		if len(r.Headers) > b.opts.Limits.RecordHeaders {
-			return 0, limited(CodeTooManyHeaders, b.opts.Limits.RecordHeaders, "record %d has %d headers; a record may have %d", i, len(r.Headers), b.opts.Limits.RecordHeaders)
+		if len(r.Headers) > l.RecordHeaders {
+			return 0, limited(CodeTooManyHeaders, l.RecordHeaders, "record %d has %d headers; a record may have %d", i, len(r.Headers), l.RecordHeaders)
 		}
 		size += int64(n + recordOverheadBytes + len(r.Headers)*headerOverheadBytes)
 	}
@@ -196,27 +168,22 @@ func (b *Broker) checkRecords(records []Record) (int64, error) {
 }
 
 // checkSize refuses what is too large for one request.
-func (b *Broker) checkSize(appends ...*topicAppend) error {
-	size, records := bytesOf(appends), 0
+func (o *Options) checkSize(appends ...*engine.Append) error {
+	var size int64
+	records := 0
 	for _, a := range appends {
-		records += a.count
+		size += a.Bytes
+		records += a.Count
 	}
 	// What the broker adds to short records doesn't count against the limit,
 	// so that it means to the caller what it says.
-	if payload := size - int64(records)*recordOverheadBytes; payload > int64(b.opts.Limits.RequestBytes) {
-		return limited(CodeRequestTooLarge, b.opts.Limits.RequestBytes, "the request has %d bytes; one may have %d", payload, b.opts.Limits.RequestBytes)
+	if payload := size - int64(records)*recordOverheadBytes; payload > int64(o.Limits.RequestBytes) {
+		return limited(CodeRequestTooLarge, o.Limits.RequestBytes, "the request has %d bytes; one may have %d", payload, o.Limits.RequestBytes)
 	}
-	if most := b.opts.Memory / 2; size > most {
+	if most := o.Memory / 2; size > most {
 		return limited(CodeRequestTooLarge, int(most), "the request's %d records take %d bytes as a batch; they may take %d", records, size, most)
 	}
 	return nil
-}
-
-func bytesOf(appends []*topicAppend) (bytes int64) {
-	for _, a := range appends {
-		bytes += a.bytes
-	}
-	return bytes
 }
 
 func checkPartitions(topic string, o appendOptions, count int) error {
@@ -231,25 +198,30 @@ func checkPartitions(topic string, o appendOptions, count int) error {
 	return nil
 }
 
-// partitioner returns the function that chooses a record's partition.
-func (b *Broker) partitioner(records []Record, o appendOptions, count int32) func(i int) int32 {
-	if o.partition < 0 && count == 1 {
+// choosePartitions gives each record of an append its partition, of count.
+func (b *Broker) choosePartitions(a *engine.Append, rs []Record, o appendOptions, count int32) {
+	hasKey := func(r Record) bool { return r.Key != nil }
+	switch {
+	case o.partition < 0 && count == 1:
 		o.partition = 0
+		fallthrough
+	case o.partition >= 0:
+		a.Partition = o.partition
+	default:
+		a.Partition = int32(b.turn.Add(1) % uint32(count))
 	}
-	if o.partition >= 0 && o.partitions == nil {
-		return func(int) int32 { return o.partition }
+	if o.partitions == nil && (o.partition >= 0 || !slices.ContainsFunc(rs, hasKey)) {
+		return
 	}
-	turn := int32(b.turn.Add(1) % uint32(count))
-	return func(i int) int32 {
+	a.Partitions = make([]int32, len(rs))
+	for i := range rs {
 		switch {
 		case o.partitions != nil && o.partitions[i] >= 0:
-			return o.partitions[i]
-		case o.partition >= 0:
-			return o.partition
-		case records[i].Key != nil:
-			return record.PartitionForKey(records[i].Key, count)
+			a.Partitions[i] = o.partitions[i]
+		case o.partition < 0 && hasKey(rs[i]):
+			a.Partitions[i] = record.PartitionForKey(rs[i].Key, count)
 		default:
-			return turn
+			a.Partitions[i] = a.Partition
 		}
 	}
 }

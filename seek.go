@@ -16,37 +16,26 @@ import (
 // before the cursor.
 func (c *cursor) seek(ctx context.Context, ms int64) error {
 	for {
-		l, found, err := c.locateTime(ms)
-		if err != nil || !found {
+		l, from, found, err := c.reader.LocateTime(c.offset, ms)
+		if err != nil {
 			return err
 		}
-		raw, err := c.b.readBatch(ctx, c, l)
+		if c.offset = from; !found {
+			return nil
+		}
+		raw, err := c.reader.ReadBatch(ctx, l)
 		if err != nil {
 			return err
 		}
 		found, err = c.seekIn(raw, l, ms)
 		if err != nil {
-			return c.b.dataLost(l, err)
+			return c.b.engine.DataLost(l, err)
 		}
 		if found {
 			return nil
 		}
 		c.offset = l.Base + l.Count
 	}
-}
-
-// locateTime finds the first batch from the cursor on that reaches ms. If no
-// batch does, it moves the cursor to the end.
-func (c *cursor) locateTime(ms int64) (l state.Location, found bool, err error) {
-	err = c.view(func(s *state.State, loads uint64, t *state.Topic, p *state.Partition) {
-		c.loads = loads
-		c.offset = max(c.offset, p.Start)
-		l, found = s.LocateTime(t, c.partition, c.offset, ms)
-		if !found {
-			c.offset = max(c.offset, p.End)
-		}
-	})
-	return l, found, err
 }
 
 // seekIn moves the cursor to the first record of a batch, from the cursor on,

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -53,7 +54,7 @@ func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err er
 	if b.knowsSession(k) {
 		return true, nil
 	}
-	if err := b.usable(); err != nil {
+	if err := b.engine.Usable(); err != nil {
 		return false, err
 	}
 	if err := b.syncShared(ctx); err != nil {
@@ -63,7 +64,7 @@ func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err er
 }
 
 func (b *Broker) knowsSession(k SessionKey) (knows bool) {
-	b.view(func(s *state.State) { knows = s.KnowsSession(format.SessionKey(k)) })
+	b.engine.View(func(s *state.State) { knows = s.KnowsSession(format.SessionKey(k)) })
 	return knows
 }
 
@@ -75,11 +76,11 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 	if b.knowsSession(b.Session()) {
 		return nil
 	}
-	if err := b.usable(); err != nil {
+	if err := b.engine.Usable(); err != nil {
 		return err
 	}
 	named := b.session.naming.DoChan("", func() (any, error) {
-		return nil, b.join(b.life, &request{synced: true, change: nameSession{b.session.public}})
+		return nil, b.engine.Commit(b.engine.Life(), &engine.Request{Synced: true, Change: nameSession{b.session.public}})
 	})
 	timer := time.NewTimer(b.opts.AppendTimeout)
 	defer timer.Stop()
@@ -89,17 +90,17 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 	case <-timer.C:
 		return &Error{
 			Code: CodeStoreUnavailable, Detail: fmt.Sprintf("could not commit this broker's session within %v", b.opts.AppendTimeout),
-			Outcome: Unknown, RetryAfter: time.Second, Err: b.lastStoreError(),
+			Outcome: Unknown, RetryAfter: time.Second, Err: b.engine.StoreErr(),
 		}
 	case <-ctx.Done():
-		return canceled(ctx).with(Unknown)
+		return canceled(ctx.Err()).with(Unknown)
 	}
 }
 
 // nameSession is the change of [Broker.NameSession].
 type nameSession struct{ session format.SessionKey }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x nameSession) Apply(*state.Draft) ([]format.Entry, error) {
 	return []format.Entry{&format.SessionNamed{Session: x.session}}, nil
 }

@@ -42,29 +42,29 @@ type Reservation struct{ of *budget.Reservation }
 // request must end and give back its memory. revoke must not block. A nil revoke means
 // that the broker can't take the memory back.
 func (b *Broker) NewReservation(s Share, of Holder, revoke func()) *Reservation {
-	return &Reservation{of: b.budget.Reservation(budget.Share(s), budget.Holder(of), revoke)}
+	return &Reservation{of: b.engine.Budget().Reservation(budget.Share(s), budget.Holder(of), revoke)}
 }
 
 // ShareBytes returns how much of a share is held, and how much may be.
 func (b *Broker) ShareBytes(s Share) (used, limit int64) {
-	return b.budget.ShareBytes(budget.Share(s))
+	return b.engine.Budget().ShareBytes(budget.Share(s))
 }
 
 // ShareAlone returns how much of a share a holder may have while no other holder wants any. A
 // request that can limit its use asks for no more, and leaves the rest to later ones.
-func (b *Broker) ShareAlone(s Share) int64 { return b.budget.ShareAlone(budget.Share(s)) }
+func (b *Broker) ShareAlone(s Share) int64 { return b.engine.Budget().ShareAlone(budget.Share(s)) }
 
 // Grow takes n more bytes. It waits some seconds for room, then returns
 // CodeOverMemoryBudget; the reservation keeps what it has.
 func (r *Reservation) Grow(ctx context.Context, n int64) (err error) {
 	defer writes(&err)
-	return memoryError(r.of.Grow(ctx, n))
+	return r.of.Grow(ctx, n)
 }
 
 // GrowSoon is [Reservation.Grow] that waits for d at most.
 func (r *Reservation) GrowSoon(ctx context.Context, n int64, d time.Duration) (err error) {
 	defer writes(&err)
-	return memoryError(r.of.GrowSoon(ctx, n, d))
+	return r.of.GrowSoon(ctx, n, d)
 }
 
 // GrowNow takes up to most bytes, as many as there is room for now, and returns how many. It takes
@@ -77,7 +77,7 @@ func (r *Reservation) Shrink(n int64) { r.of.Shrink(n) }
 // Ended returns why the broker has taken the reservation back, nil if it has not.
 func (r *Reservation) Ended() (err error) {
 	defer writes(&err)
-	return memoryError(r.of.Ended())
+	return r.of.Ended()
 }
 
 // Reserve takes n bytes of the memory budget for an adapter's own buffers, which no
@@ -98,8 +98,8 @@ func (b *Broker) ReserveMore(ctx context.Context, n int64) (release func(), err 
 }
 
 func (b *Broker) reserve(ctx context.Context, c budget.Class, n int64) (release func(), err error) {
-	if err := b.budget.Take(ctx, c, n); err != nil {
-		return nil, memoryError(err)
+	if err := b.engine.Budget().Take(ctx, c, n); err != nil {
+		return nil, err
 	}
-	return sync.OnceFunc(func() { b.budget.Give(c, n) }), nil
+	return sync.OnceFunc(func() { b.engine.Budget().Give(c, n) }), nil
 }

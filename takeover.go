@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/simple-event-broker/seb/internal/dispatch"
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -25,7 +26,7 @@ func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher,
 	for synced := false; ; {
 		d, owner, err := q.ownedHere()
 		if code := CodeOf(err); !synced && (code == CodeTopicNotFound || code == CodeQueueNotFound) {
-			if err := q.b.syncNow(ctx, false); err != nil {
+			if err := q.b.engine.Sync(ctx); err != nil {
 				return nil, err
 			}
 			synced = true
@@ -35,7 +36,7 @@ func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher,
 			return d, err
 		}
 		if q.b.shutdown.Load() {
-			return nil, errClosed() // the next owner could not tell whether the records were handed out
+			return nil, engine.ErrClosed // the next owner could not tell whether the records were handed out
 		}
 		if err := q.b.mayTake(owner, false); err != nil {
 			return nil, err
@@ -91,7 +92,7 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 	}
 	mute := o.mute(b)
 	// The log need not hear of an owner that can be asked.
-	silent := max(b.log.StoreNow().Sub(o.seen), b.dispatchers.SilentFor(o.queue, o.seen)) > ownerSilence
+	silent := max(b.engine.StoreNow().Sub(o.seen), b.dispatchers.SilentFor(o.queue, o.seen)) > ownerSilence
 	if (deaf || mute) && (silent || !b.dispatchers.HasLost(o.queue)) {
 		return nil
 	}
@@ -99,8 +100,8 @@ func (b *Broker) mayTake(o owner, deaf bool) error {
 	e.Address, e.Session, e.Epoch = o.address, SessionKey(o.session), o.epoch
 	if mute {
 		if o.address != "" && o.address == b.opts.Address {
-			b.warnOfSharedAddress.Do(func() {
-				b.logger.Warn("another broker has this broker's address, so neither can forward requests to the other: give each broker an address that leads to it alone (seb serve --advertise)", "address", o.address)
+			b.takeovers.warning.Do(func() {
+				b.opts.Logger.Warn("another broker has this broker's address, so neither can forward requests to the other: give each broker an address that leads to it alone (seb serve --advertise)", "address", o.address)
 			})
 		}
 		e.Address, e.Session, e.RetryAfter = "", SessionKey{}, time.Second
@@ -130,7 +131,7 @@ func (q *Queue) TakeOver(ctx context.Context, epoch uint64) (err error) {
 // the queue has no owner or the owner has no address.
 func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, err error) {
 	defer reads(&err)
-	if err := cmp.Or(q.check(), q.b.syncNow(ctx, false)); err != nil {
+	if err := cmp.Or(q.check(), q.b.engine.Sync(ctx)); err != nil {
 		return "", 0, err
 	}
 	_, o, err := q.ownedHere()
@@ -147,12 +148,12 @@ func (q *Queue) Owner(ctx context.Context) (address string, epoch uint64, err er
 // how many records the caller wants.
 func (q *Queue) takeOver(ctx context.Context, o owner, deaf bool, most int) error {
 	taken := make(chan error, 1)
-	begun := q.b.takeovers.begin(&q.b.tasks, func() {
+	begun := q.b.takeovers.begin(q.b.engine.Go, func() {
 		_, err, _ := q.b.takeovers.flights.Do(q.topic+"/"+q.name, func() (any, error) { return nil, q.commitOwner(o, deaf, most) })
 		taken <- err
 	})
 	if !begun {
-		return errClosed()
+		return engine.ErrClosed
 	}
 	timer := time.NewTimer(q.b.opts.AppendTimeout)
 	defer timer.Stop()
@@ -162,10 +163,10 @@ func (q *Queue) takeOver(ctx context.Context, o owner, deaf bool, most int) erro
 	case <-timer.C:
 		return &Error{
 			Code: CodeStoreUnavailable, Detail: fmt.Sprintf("could not commit queue ownership within %v", q.b.opts.AppendTimeout),
-			Outcome: Unknown, RetryAfter: time.Second, Err: q.b.lastStoreError(),
+			Outcome: Unknown, RetryAfter: time.Second, Err: q.b.engine.StoreErr(),
 		}
 	case <-ctx.Done():
-		return canceled(ctx).with(Unknown)
+		return canceled(ctx.Err()).with(Unknown)
 	}
 }
 
@@ -174,19 +175,21 @@ type takeovers struct {
 	flights singleflight.Group // one per queue at a time
 	running sync.WaitGroup
 
+	warning sync.Once // of an address that several brokers have
+
 	mu   sync.Mutex
 	over bool // the broker shuts down: no takeover may begin
 }
 
 // begin runs a takeover, unless the broker shuts down.
-func (x *takeovers) begin(tasks *sync.WaitGroup, takeover func()) bool {
+func (x *takeovers) begin(run func(func()), takeover func()) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.over {
 		return false
 	}
 	x.running.Add(1)
-	tasks.Go(func() {
+	run(func() {
 		defer x.running.Done()
 		takeover()
 	})
@@ -194,12 +197,12 @@ func (x *takeovers) begin(tasks *sync.WaitGroup, takeover func()) bool {
 }
 
 // end refuses new takeovers, and waits for running ones until ctx ends.
-func (x *takeovers) end(ctx context.Context, tasks *sync.WaitGroup) {
+func (x *takeovers) end(ctx context.Context, run func(func())) {
 	x.mu.Lock()
 	x.over = true
 	x.mu.Unlock()
 	settled := make(chan struct{})
-	tasks.Go(func() {
+	run(func() {
 		x.running.Wait()
 		close(settled)
 	})
@@ -218,18 +221,18 @@ func (q *Queue) commitOwner(o owner, deaf bool, most int) error {
 	if d, now, err := q.ownedHere(); err != nil || d != nil || now.epoch != o.epoch {
 		return err
 	}
-	if err := b.syncNow(b.life, false); err != nil {
+	if err := b.engine.Sync(b.engine.Life()); err != nil {
 		return err
 	}
 	b.dispatchers.Expect(dispatch.Takeover{Queue: o.queue, Epoch: o.epoch + 1, Contested: o.owned && (deaf || o.mute(b)), Most: most})
 	defer b.dispatchers.Forget(o.queue)
-	p, err := b.joinAsync(b.life, &request{synced: true, change: ownQueue{
+	ticket, err := b.engine.Submit(b.engine.Life(), &engine.Request{Synced: true, Change: ownQueue{
 		namedQueue: q.namedQueue, id: o.queue, epoch: o.epoch + 1, session: b.session.public, address: b.opts.Address, most: most,
 	}})
 	if err != nil {
 		return err
 	}
-	return p.settled(b.life)
+	return ticket.Settled(b.engine.Life())
 }
 
 // ownQueue is the change that makes a broker the owner of a queue.
@@ -242,7 +245,7 @@ type ownQueue struct {
 	most    int // how many records the first receiver wants
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x ownQueue) Apply(d *state.Draft) ([]format.Entry, error) {
 	topic, id, err := x.find(d)
 	if err != nil {

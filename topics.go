@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -159,7 +160,7 @@ type createTopic struct {
 	topicsMax int
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x createTopic) Apply(d *state.Draft) ([]format.Entry, error) {
 	if id, n, ok := d.TopicID(x.name); ok {
 		return nil, x.differs(n, configOf(d.TopicConfig(id)))
@@ -214,7 +215,7 @@ func (b *Broker) DeleteTopic(ctx context.Context, name string) (err error) {
 // deleteTopic is the change of [Broker.DeleteTopic].
 type deleteTopic struct{ name string }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x deleteTopic) Apply(d *state.Draft) ([]format.Entry, error) {
 	id, _, ok := d.TopicID(x.name)
 	if !ok {
@@ -230,7 +231,7 @@ type QueueName struct{ Topic, Queue string }
 // broker knows, the oldest first. These queues outlive the topic: the next dead
 // letter creates it again or, with [Options.NoAutoCreate], gets no copy.
 func (b *Broker) DeadLetteredTo(topic string) (names []QueueName) {
-	b.view(func(s *state.State) {
+	b.engine.View(func(s *state.State) {
 		for _, q := range s.DeadLetteredTo(topic) {
 			names = append(names, QueueName{s.TopicByID(q.Topic).Name, q.Name})
 		}
@@ -261,7 +262,7 @@ type updateTopic struct {
 	update TopicUpdate
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x updateTopic) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 	id, n, ok := d.TopicID(x.name)
 	if !ok {
@@ -309,7 +310,7 @@ type deleteRecords struct {
 	before    Offset
 }
 
-// Apply implements change.
+// Apply implements engine.Change.
 func (x deleteRecords) Apply(d *state.Draft) ([]format.Entry, error) {
 	id, n, ok := d.TopicID(x.topic)
 	if !ok {
@@ -334,10 +335,10 @@ func (x deleteRecords) Apply(d *state.Draft) ([]format.Entry, error) {
 // current makes what the broker knows recent enough to tell, unless it has been
 // closed or has stopped: what it knows then is nothing to go by.
 func (b *Broker) current(ctx context.Context) error {
-	if err := b.usable(); err != nil {
+	if err := b.engine.Usable(); err != nil {
 		return err
 	}
-	return b.syncIfOld(ctx)
+	return b.engine.SyncIfOld(ctx)
 }
 
 // topicNow returns the id of a topic, on a state that is recent enough to tell.
@@ -381,28 +382,38 @@ func (b *Broker) Topics(ctx context.Context, o ListOptions) iter.Seq2[Topic, err
 	return reading(l.list(ctx, b, o.After, o.may, o.Reserve))
 }
 
-// view calls f with the state, which stays as it is meanwhile. f must not call view.
-func (b *Broker) view(f func(s *state.State)) { b.live.View(f) }
-
-// viewLoads is [Broker.view], with the number of checkpoints that were loaded.
-func (b *Broker) viewLoads(f func(s *state.State, loads uint64)) {
-	b.view(func(s *state.State) { f(s, b.loads) })
-}
-
 // change commits a change and returns its entries. It syncs first: a state from before the call
 // must not decide on a refusal.
-func (b *Broker) change(ctx context.Context, c change) ([]format.Entry, error) {
-	if err := b.usable(); err != nil {
+func (b *Broker) change(ctx context.Context, c engine.Change) ([]format.Entry, error) {
+	if err := b.engine.Usable(); err != nil {
 		return nil, err
 	}
-	if err := b.syncNow(ctx, false); err != nil {
+	if err := b.engine.Sync(ctx); err != nil {
 		return nil, err
 	}
-	r := &request{change: c, synced: true}
-	if err := b.join(ctx, r); err != nil {
+	ticket, err := b.engine.Submit(ctx, &engine.Request{Change: c, Callers: callersOf(ctx), Synced: true})
+	if err != nil {
 		return nil, err
 	}
-	return r.entries, nil
+	if err := ticket.Wait(ctx); err != nil {
+		return nil, err
+	}
+	return ticket.Entries(), nil
+}
+
+// entryOf returns the first entry of a kind; ok is false if entries have none.
+func entryOf[T format.Entry](entries []format.Entry) (e T, ok bool) {
+	for _, entry := range entries {
+		if e, ok = entry.(T); ok {
+			return e, true
+		}
+	}
+	return e, false
+}
+
+func (b *Broker) hasTopic(id uint64) (has bool) {
+	b.engine.View(func(s *state.State) { has = s.TopicByID(id) != nil })
+	return has
 }
 
 // findTopic finds a topic, after a sync if this broker does not know it.
@@ -412,7 +423,7 @@ func (b *Broker) findTopic(ctx context.Context, name string) (id uint64, partiti
 	}
 	for synced := false; ; synced = true {
 		found := false
-		b.view(func(s *state.State) {
+		b.engine.View(func(s *state.State) {
 			if t := s.Topic(name); t != nil {
 				id, partitions, found = t.ID, len(t.Partitions), true
 			}
@@ -423,7 +434,7 @@ func (b *Broker) findTopic(ctx context.Context, name string) (id uint64, partiti
 		if synced {
 			return 0, 0, topicNotFound(name)
 		}
-		if err := b.syncNow(ctx, false); err != nil {
+		if err := b.engine.Sync(ctx); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -440,7 +451,7 @@ func (b *Broker) findTagged(ctx context.Context, name, want string) (id uint64, 
 		case synced:
 			return 0, 0, topicRecreated(name)
 		}
-		if err := b.syncNow(ctx, false); err != nil {
+		if err := b.engine.Sync(ctx); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -448,7 +459,7 @@ func (b *Broker) findTagged(ctx context.Context, name, want string) (id uint64, 
 
 // topicForAppend finds a topic, or creates it if that is allowed.
 func (b *Broker) topicForAppend(ctx context.Context, name string, o appendOptions) (id uint64, partitions int, err error) {
-	if err := b.stateRoom(ctx); err != nil {
+	if err := b.engine.RoomForRecords(ctx); err != nil {
 		return 0, 0, err
 	}
 	id, partitions, err = b.findTopic(ctx, name)
@@ -466,7 +477,7 @@ func (b *Broker) topicForAppend(ctx context.Context, name string, o appendOption
 }
 
 func (b *Broker) describe(name string) (described Topic, err error) {
-	b.view(func(s *state.State) {
+	b.engine.View(func(s *state.State) {
 		if t := s.Topic(name); t != nil {
 			described = describe(t)
 		} else {

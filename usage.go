@@ -1,11 +1,10 @@
 package seb
 
 import (
-	"sync/atomic"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/state"
-	"github.com/simple-event-broker/seb/objstore"
 )
 
 // StoreUse counts requests to a store, failed ones too, and the bytes of their bodies.
@@ -37,35 +36,16 @@ type Usage struct {
 // Usage returns the broker's requests to its store, and what its log keeps there
 // as far as the broker knows. It sends no request.
 func (b *Broker) Usage() Usage {
-	u := Usage{Since: b.began, Store: b.use.load(), Opening: b.opening, Serving: time.Since(b.opened)}
-	b.view(func(s *state.State) { u.StoredObjects, u.StoredBytes = int64(s.Objects()), s.ObjectBytes() })
-	return u
-}
-
-// storeUse is a running count.
-type storeUse struct {
-	creates, gets, lists, deletes atomic.Int64
-	sent, received                atomic.Int64
-}
-
-func (u *storeUse) add(op objstore.Op) {
-	switch op.Verb {
-	case objstore.VerbCreate:
-		u.creates.Add(1)
-		u.sent.Add(op.Bytes)
-	case objstore.VerbGet:
-		u.gets.Add(1)
-		u.received.Add(op.Bytes)
-	case objstore.VerbList:
-		u.lists.Add(1)
-	case objstore.VerbDelete:
-		u.deletes.Add(1)
+	var objects, bytes int64
+	b.engine.View(func(s *state.State) { objects, bytes = int64(s.Objects()), s.ObjectBytes() })
+	return Usage{
+		Since: b.start.began, Store: StoreUse(b.engine.StoreUse()), Opening: StoreUse(b.start.use), Serving: time.Since(b.start.done),
+		StoredObjects: objects, StoredBytes: bytes,
 	}
 }
 
-func (u *storeUse) load() StoreUse {
-	return StoreUse{
-		Creates: u.creates.Load(), Gets: u.gets.Load(), Lists: u.lists.Load(), Deletes: u.deletes.Load(),
-		SentBytes: u.sent.Load(), ReceivedBytes: u.received.Load(),
-	}
+// start is what Open took.
+type start struct {
+	began, done time.Time
+	use         engine.StoreUse // until done
 }

@@ -10,7 +10,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/format"
@@ -72,19 +71,6 @@ func (e *CommitError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *CommitError) Unwrap() error { return e.Err }
-
-// Time is what the log's time was at a moment of this machine's monotonic clock. The log's
-// time is the store's; from that moment on the monotonic clock tells how much of a delay is over.
-type Time struct {
-	At time.Time
-	US int64 // microseconds since 1970
-}
-
-// When returns when a time of the log comes, in microseconds since 1970: at once if it has passed.
-func (t Time) When(us int64) time.Time {
-	left := min(max(0, us-t.US), math.MaxInt64/int64(time.Microsecond))
-	return t.At.Add(time.Duration(left) * time.Microsecond)
-}
 
 // Config is what a dispatcher goes by of a queue's config.
 type Config struct {

@@ -142,7 +142,7 @@ func (f *fake) decide(c dispatch.Change) error {
 		entries = append(entries, it)
 	}
 	f.seq++
-	at := dispatch.Time{At: now, US: now.UnixMicro()}
+	at := state.Moment{At: now, US: now.UnixMicro()}
 	f.all.Applying(entries, at)
 	f.live.Lock()
 	err = f.live.State.Apply(&format.Commit{Seq: f.seq, Time: now.UnixMicro(), Entries: entries, PayloadSize: 1})

@@ -30,7 +30,7 @@ type Dispatcher struct {
 	topic   uint64
 	names   Names
 	epoch   uint64
-	opened  Time
+	opened  state.Moment
 	held    time.Time     // until then records that the owner before may have handed out are held back
 	gone    chan struct{} // closed when it has ended
 	loading chan struct{} // holds a token while one receiver reads for all
@@ -80,7 +80,7 @@ type part struct {
 type Names struct{ Topic, Queue string }
 
 // newDispatcher returns a dispatcher for a queue that a commit, applied at that time, gave to this broker.
-func (x *Dispatchers) newDispatcher(s *state.State, q *state.Queue, at Time) *Dispatcher {
+func (x *Dispatchers) newDispatcher(s *state.State, q *state.Queue, at state.Moment) *Dispatcher {
 	now, t := at.At, s.TopicByID(q.Topic)
 	d := &Dispatcher{
 		all: x, queue: q.ID, topic: t.ID, names: Names{t.Name, q.Name}, epoch: q.Epoch,
@@ -168,7 +168,7 @@ func (d *Dispatcher) Wake() {
 }
 
 // applied takes an entry of a commit that the state has. It runs in the commit loop.
-func (d *Dispatcher) applied(it format.Entry, at Time) {
+func (d *Dispatcher) applied(it format.Entry, at state.Moment) {
 	now := at.At
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -19,7 +19,8 @@ const lossWarnEvery = time.Minute
 
 // Options are the options of dispatchers.
 type Options struct {
-	State *state.Live
+	// State shows the state.
+	State interface{ View(f func(s *state.State)) }
 	// Memory bounds the records that are read ahead, in bytes.
 	Memory int64
 	// Session names this broker, for as long as it runs, as the owner of queues.
@@ -126,7 +127,7 @@ func (x *Dispatchers) Loaded(*state.State) {
 
 // Applying takes note of the delays in a commit that is about to be applied, at that time: before
 // the state has the records, their dispatchers know which of them to hold back.
-func (x *Dispatchers) Applying(entries []format.Entry, at Time) {
+func (x *Dispatchers) Applying(entries []format.Entry, at state.Moment) {
 	for _, it := range entries {
 		if y, ok := it.(*format.RecordsDelayed); ok {
 			for _, d := range x.ofTopic(y.Topic) {
@@ -137,7 +138,7 @@ func (x *Dispatchers) Applying(entries []format.Entry, at Time) {
 }
 
 // Applied takes note of a commit that was applied at that time.
-func (x *Dispatchers) Applied(s *state.State, entries []format.Entry, at Time) {
+func (x *Dispatchers) Applied(s *state.State, entries []format.Entry, at state.Moment) {
 	for _, it := range entries {
 		x.apply(it, at)
 	}
@@ -148,7 +149,7 @@ func (x *Dispatchers) Applied(s *state.State, entries []format.Entry, at Time) {
 	}
 }
 
-func (x *Dispatchers) apply(it format.Entry, at Time) {
+func (x *Dispatchers) apply(it format.Entry, at state.Moment) {
 	tell := func(queue uint64) {
 		if d := x.Of(queue); d != nil {
 			d.applied(it, at)
@@ -310,7 +311,7 @@ func (x *Dispatchers) Forget(queue uint64) {
 
 // open opens the dispatcher of a queue that a commit, applied at that time, gave to this broker. It
 // must be open before the next commit is applied, whose delays it has to know.
-func (x *Dispatchers) open(s *state.State, queue uint64, at Time) {
+func (x *Dispatchers) open(s *state.State, queue uint64, at state.Moment) {
 	x.mu.Lock()
 	take, expected := x.expected[queue]
 	x.mu.Unlock()

@@ -18,14 +18,14 @@ var behaviours = []struct {
 	file string
 	decl string // of the function or type that does it
 }{
-	{"build a commit: assign offsets", "build", "build.go", "buildBatch"},
-	{"apply a commit to the state", "apply", "apply.go", "Apply"},
-	{"sync with the end of the log", "sync", "sync.go", "syncNow"},
-	{"route records to partitions", "route", "route.go", "partitioner"},
-	{"batcher: collect requests", "batcher", "batcher.go", "join"},
-	{"upload data objects", "upload", "upload.go", "put"},
-	{"write a checkpoint", "checkpoint", "checkpoint.go", "maybeCheckpoint"},
-	{"probe a store for conditional creates", "probe", "probe.go", "probe"},
+	{"build a commit: assign offsets", "build", "internal/engine/build.go", "buildBatch"},
+	{"apply a commit to the state", "apply", "internal/engine/apply.go", "Apply"},
+	{"sync with the end of the log", "sync", "internal/engine/sync.go", "Sync"},
+	{"route records to partitions", "route", "route.go", "choosePartitions"},
+	{"batcher: collect requests", "batcher", "internal/engine/batcher.go", "join"},
+	{"upload data objects", "upload", "internal/engine/upload.go", "put"},
+	{"write a checkpoint", "checkpoint", "internal/engine/checkpoint.go", "maybeCheckpoint"},
+	{"probe a store for conditional creates", "probe", "internal/engine/probe.go", "probe"},
 	{"memory budget", "budget", "internal/budget/budget.go", "Take"},
 	{"share memory between slow clients", "share", "internal/budget/share.go", "Grow"},
 	{"idempotency keys", "idempotency", "idempotency.go", "hashKey"},
@@ -77,8 +77,8 @@ func TestBehavioursAreFoundByName(t *testing.T) {
 // What the root package may have at most: files that are no tests, and lines in them. It holds the public
 // API and its wiring; what grows it goes into a package below. Lower these with what moves out.
 const (
-	rootFilesMax = 64
-	rootLinesMax = 11_700
+	rootFilesMax = 50
+	rootLinesMax = 8_600
 )
 
 func TestRootStaysWithinItsBounds(t *testing.T) {

@@ -142,7 +142,7 @@ func checkWallClocks(tr *tree) []string {
 	var findings []string
 	for _, src := range tr.sources {
 		name, ok := src.imports()["time"]
-		if !ok || src.test || !slices.Contains([]string{".", "internal/budget", "internal/push", "internal/leases", "internal/commitlog"}, src.pkg) {
+		if !ok || src.test || !slices.Contains([]string{".", "internal/budget", "internal/dispatch", "internal/engine", "internal/push", "internal/leases", "internal/commitlog"}, src.pkg) {
 			continue
 		}
 		ast.Inspect(src.syntax, func(node ast.Node) bool {

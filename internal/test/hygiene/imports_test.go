@@ -117,7 +117,17 @@ var layers = []layer{
 		why: "it decides who gets which record next: committing that and reading records is the broker's business",
 	},
 	{
-		pkg: ".", may: []string{"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/state", "internal/auth", "internal/budget", "internal/cache", "internal/dispatch", "internal/histogram", "internal/leases", "internal/push", "internal/wait", "metric"},
+		pkg: "internal/engine", may: []string{
+			"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/state", "internal/budget", "internal/cache",
+			"internal/histogram", "internal/wait", "metric",
+		},
+		why: "it commits, applies and reads: who asks for that, and what queues and keys are for, is the business of the packages above",
+	},
+	{
+		pkg: ".", may: []string{
+			"objstore", "internal/record", "internal/format", "internal/state", "internal/auth", "internal/budget", "internal/dispatch",
+			"internal/engine", "internal/leases", "internal/push", "internal/wait", "metric",
+		},
 		why: "the broker must not depend on who speaks to it or on where its objects lie",
 	},
 	{

@@ -1,7 +1,6 @@
-package seb
+package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +18,8 @@ import (
 
 const (
 	batchReadTries = 3
-	batchReadsMax  = 16 // side by side for one fetch
+	// ReadsMax is how many batches one reader reads side by side.
+	ReadsMax = 16
 	// readWindowBytes is how much is read at once where a batch is smaller.
 	readWindowBytes = 1 * mib
 )
@@ -54,32 +54,106 @@ const (
 	readLast     = readWaitsFor / 4
 )
 
-// readBatches returns the batches at the cursor, in order, up to the first that could not
+// Reader reads batches of one partition. It is for one goroutine at a time.
+type Reader struct {
+	e         *Engine
+	topic     string // for errors
+	id        uint64 // of the topic
+	partition int32
+
+	found  []state.Location // by the last Locate
+	offset int64            // of that
+	loads  uint64           // checkpoints loaded when it was
+}
+
+// NewReader returns a reader of a partition of the topic with that name and id.
+func (e *Engine) NewReader(topic string, id uint64, partition int32) Reader {
+	return Reader{e: e, topic: topic, id: id, partition: partition}
+}
+
+// partitionIn returns the reader's partition.
+func (r *Reader) partitionIn(s *state.State) (*state.Partition, error) {
+	t := s.TopicByID(r.id)
+	if t == nil {
+		return nil, &TopicDeletedError{Topic: r.topic}
+	}
+	if r.partition < 0 || int(r.partition) >= len(t.Partitions) {
+		return nil, &PartitionNotFoundError{Topic: r.topic, Partition: r.partition, Count: len(t.Partitions)}
+	}
+	return &t.Partitions[r.partition], nil
+}
+
+// Bounds returns the partition's start and end as they are now.
+func (r *Reader) Bounds() (start, end int64, err error) {
+	r.e.View(func(s *state.State) {
+		var p *state.Partition
+		if p, err = r.partitionIn(s); err == nil {
+			start, end = p.Start, p.End
+		}
+	})
+	return start, end, err
+}
+
+// Locate finds the batches from an offset on, of about that many bytes and records, and the partition's
+// bounds. The slice is valid until the next Locate.
+func (r *Reader) Locate(offset, bytes int64, records int) (found []state.Location, start, end int64, err error) {
+	r.e.View(func(s *state.State) {
+		var p *state.Partition
+		if p, err = r.partitionIn(s); err != nil {
+			return
+		}
+		start, end = p.Start, p.End
+		r.offset, r.loads = offset, r.e.loads
+		r.found = s.Locate(r.found[:0], s.TopicByID(r.id), r.partition, offset, bytes, records)
+	})
+	return r.found, start, end, err
+}
+
+// LocateTime finds the first batch from an offset on that has a record of that time or later, in
+// milliseconds since 1970. from is the offset to go on from: the first that the partition holds, or
+// its end if found is false.
+func (r *Reader) LocateTime(offset, ms int64) (l state.Location, from int64, found bool, err error) {
+	r.e.View(func(s *state.State) {
+		var p *state.Partition
+		if p, err = r.partitionIn(s); err != nil {
+			return
+		}
+		from = max(offset, p.Start)
+		r.offset, r.loads = from, r.e.loads
+		l, found = s.LocateTime(s.TopicByID(r.id), r.partition, from, ms)
+		if !found {
+			from = max(from, p.End)
+		}
+	})
+	return l, from, found, err
+}
+
+// Read returns the batches that Locate has found, in order, up to the first that could not
 // be read, or did not come soon enough behind the first batch. Those that are not in the
 // cache are read side by side: one after the other, a thousand small commits would take
 // a thousand round trips.
-func (b *Broker) readBatches(ctx context.Context, c *cursor) ([][]byte, error) {
-	if len(c.locations) == 0 {
+func (r *Reader) Read(ctx context.Context) ([][]byte, error) {
+	if len(r.found) == 0 {
 		return nil, nil // at the end: a context would stay registered with ctx while the caller waits
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
-		raws   = make([][]byte, len(c.locations))
-		errs   = make([]error, len(c.locations))
+		raws   = make([][]byte, len(r.found))
+		errs   = make([]error, len(r.found))
 		failed atomic.Bool // later batches are of no use
 		begun  = len(raws) // those before it were asked for
 		first  = firstBatch{began: time.Now(), giveUp: cancel}
 		wg     sync.WaitGroup
-		places = make(chan struct{}, batchReadsMax)
+		places = make(chan struct{}, ReadsMax)
 	)
 	defer first.forget()
-	for i, l := range c.locations {
+	for i, l := range r.found {
 		if first.isLongAgo() {
 			begun = i
 			break
 		}
-		if raws[i] = b.cache.Get(rangeOf(l)); raws[i] != nil {
+		if raws[i] = r.e.cache.Get(rangeOf(l)); raws[i] != nil {
 			if i == 0 {
 				first.isThere()
 			}
@@ -91,7 +165,7 @@ func (b *Broker) readBatches(ctx context.Context, c *cursor) ([][]byte, error) {
 			break
 		}
 		wg.Go(func() {
-			raws[i], errs[i] = b.readBatch(ctx, c, l)
+			raws[i], errs[i] = r.ReadBatch(ctx, l)
 			switch {
 			case errs[i] != nil:
 				failed.Store(true)
@@ -143,53 +217,55 @@ func (f *firstBatch) forget() {
 	}
 }
 
-// readBatch returns the bytes of a batch, whose CRC is the one in the state,
+// ReadBatch returns the bytes of a batch, whose CRC is the one in the state,
 // from the cache or from the store. They are shared and read-only.
-func (b *Broker) readBatch(ctx context.Context, c *cursor, l state.Location) ([]byte, error) {
+func (r *Reader) ReadBatch(ctx context.Context, l state.Location) ([]byte, error) {
 	var (
-		r     = rangeOf(l)
-		loads = c.loads
+		e     = r.e
+		at    = rangeOf(l)
+		loads = r.loads
 		last  error
 	)
 	for try := 0; try < batchReadTries; {
-		if raw := b.cache.Get(r); raw != nil {
+		if raw := e.cache.Get(at); raw != nil {
 			return raw, nil
 		}
 		var raw []byte
-		err := b.cache.Flight(ctx, flightKey(r), func(ctx context.Context) (err error) {
-			raw, err = b.fetchBatch(ctx, r, l, loads)
+		err := e.cache.Flight(ctx, flightKey(at), func(ctx context.Context) (err error) {
+			raw, err = e.fetchBatch(ctx, at, l, loads)
 			return err
 		})
+		_, full := errors.AsType[*budget.FullError](err)
 		switch {
 		case err == nil && raw != nil: // without err, the flight may still be writing raw
 			return raw, nil
 		case ctx.Err() != nil:
-			return nil, canceled(ctx)
-		case b.life.Err() != nil:
-			return nil, errClosed()
-		case CodeOf(err) == CodeOverMemoryBudget:
+			return nil, ctx.Err()
+		case e.life.Err() != nil:
+			return nil, ErrClosed
+		case full:
 			return nil, err // Take has waited already
 		case errors.Is(err, errMoved):
-			if l, loads, err = c.relocate(l); err != nil {
+			if l, loads, err = r.relocate(l); err != nil {
 				return nil, err
 			}
-			r = rangeOf(l)
+			at = rangeOf(l)
 			try++
 		case err != nil:
 			// A corrupt answer counts as damage only if every attempt got one.
 			if last == nil || lost(last) || errors.Is(err, objstore.ErrNotFound) {
 				last = err
 			}
-			b.logger.Warn("could not read a batch", "object", objectKey(l.Object), "offset", l.Base, "err", err)
+			e.logger.Warn("could not read a batch", "object", objectKey(l.Object), "offset", l.Base, "err", err)
 			pause(ctx, try)
 			try++
 		}
 		// Without an error another reader fetched it: the cache has it, or had.
 	}
 	if lost(last) {
-		return nil, b.dataLost(l, last)
+		return nil, e.DataLost(l, last)
 	}
-	return nil, &Error{Code: CodeStoreUnavailable, Detail: fmt.Sprintf("offset %d could not be read", l.Base), Err: last, RetryAfter: retryMax}
+	return nil, &StoreError{Doing: fmt.Sprintf("offset %d could not be read", l.Base), RetryAfter: retryMax, Err: last}
 }
 
 // errMoved: a checkpoint has replaced the state since it told where to read. The batch
@@ -204,40 +280,38 @@ func lost(err error) bool {
 		errors.Is(err, record.ErrMagic) || errors.Is(err, format.ErrCorrupt)
 }
 
-func (b *Broker) dataLost(l state.Location, err error) error {
-	b.metrics.dataLost.Add(1)
-	return &Error{
-		Code:   CodeDataLost,
-		Detail: fmt.Sprintf("%s, which holds offsets %d to %d, is missing or damaged", objectKey(l.Object), l.Base, l.Base+l.Count-1),
-		Hint:   "restore the object from a copy or an earlier version of the bucket; other records are not affected",
-		Err:    err,
-	}
+// DataLost counts a batch that is missing or damaged, as err says, and returns the error for readers.
+func (e *Engine) DataLost(l state.Location, err error) error {
+	e.metrics.dataLost.Add(1)
+	return &DataLostError{Key: objectKey(l.Object), First: l.Base, Last: l.Base + l.Count - 1, Err: err}
 }
 
 // relocate finds the batch of l in the current state, and returns how many loads that has seen.
-func (c *cursor) relocate(l state.Location) (now state.Location, loads uint64, err error) {
-	now = l
-	var moved error
-	err = c.view(func(s *state.State, seen uint64, t *state.Topic, p *state.Partition) {
-		// The partition may begin in the middle of the batch.
-		ls := s.Locate(nil, t, c.partition, max(l.Base, p.Start), 1, 1)
-		if len(ls) == 0 || ls[0].Base != l.Base {
-			moved = outOfRange(c.topic, c.partition, max(l.Base, c.offset), p.Start, p.End)
+func (r *Reader) relocate(l state.Location) (now state.Location, loads uint64, err error) {
+	r.e.View(func(s *state.State) {
+		var p *state.Partition
+		if p, err = r.partitionIn(s); err != nil {
 			return
 		}
-		now, loads = ls[0], seen
+		// The partition may begin in the middle of the batch.
+		found := s.Locate(nil, s.TopicByID(r.id), r.partition, max(l.Base, p.Start), 1, 1)
+		if len(found) == 0 || found[0].Base != l.Base {
+			err = &OutOfRangeError{Topic: r.topic, Partition: r.partition, Offset: max(l.Base, r.offset), Start: p.Start, End: p.End}
+			return
+		}
+		now, loads = found[0], r.e.loads
 	})
-	return now, loads, cmp.Or(err, moved)
+	return now, loads, err
 }
 
 // fetchBatch reads a batch from the store, and with it those that stand around
 // it: all of a small object, or what follows in a large one. All that verify go
 // into the cache. loads is the broker's when l was found.
-func (b *Broker) fetchBatch(ctx context.Context, r cache.Range, l state.Location, loads uint64) ([]byte, error) {
+func (e *Engine) fetchBatch(ctx context.Context, r cache.Range, l state.Location, loads uint64) ([]byte, error) {
 	// A flight outlives its readers' contexts, but not the broker.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	defer context.AfterFunc(b.life, end)()
+	defer context.AfterFunc(e.life, end)()
 	key := objectKey(l.Object)
 	off, n := int64(l.Pos), min(max(int64(l.Size), readWindowBytes), int64(l.Object.Size)-int64(l.Pos))
 	if int64(l.Object.Size) <= readWindowBytes {
@@ -245,17 +319,17 @@ func (b *Broker) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 	}
 	// A class of its own: adapters hold memory while they wait for this, and appends are
 	// not to wait behind it.
-	if err := b.budget.Take(ctx, budget.Fetches, n); err != nil {
-		return nil, memoryError(err)
+	if err := e.budget.Take(ctx, budget.Fetches, n); err != nil {
+		return nil, err
 	}
-	defer b.budget.Give(budget.Fetches, n)
+	defer e.budget.Give(budget.Fetches, n)
 	rctx, cancel := storeContext(ctx, n)
 	defer cancel()
-	o, err := b.store.Get(rctx, key, off, n)
+	o, err := e.store.Get(rctx, key, off, n)
 	if err != nil && !errors.Is(err, objstore.ErrNotFound) {
 		return nil, err
 	}
-	if cerr := b.covered(ctx, o, loads); cerr != nil {
+	if cerr := e.covered(ctx, o, loads); cerr != nil {
 		return nil, cerr
 	}
 	if err != nil {
@@ -269,34 +343,33 @@ func (b *Broker) fetchBatch(ctx context.Context, r cache.Range, l state.Location
 	if err := record.Verify(raw, l.CRC); err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	b.cacheAround(r, o.Body, off)
+	e.cacheAround(r, o.Body, off)
 	return raw, nil
 }
 
 // covered makes sure that an answer about live data may be used: that the lease
 // covers it, or that a List shows that it was good when it was given. loads is
 // the broker's when the state told where the data is.
-func (b *Broker) covered(ctx context.Context, o objstore.Object, loads uint64) error {
-	if !b.log.Covers(o.Time) {
-		if err := b.syncNow(ctx, true); err != nil {
+func (e *Engine) covered(ctx context.Context, o objstore.Object, loads uint64) error {
+	if !e.log.Covers(o.Time) {
+		if err := e.sync(ctx, true); err != nil {
 			return err
 		}
 	}
-	if b.loadCount() != loads {
+	if e.loadCount() != loads {
 		return errMoved
 	}
 	return nil
 }
 
-func (b *Broker) loadCount() uint64 {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	return b.loads
+func (e *Engine) loadCount() (loads uint64) {
+	e.View(func(*state.State) { loads = e.loads })
+	return loads
 }
 
 // cacheAround puts the batches of a window of an object into the cache. Each is
 // copied, so that one that is kept doesn't hold the memory of all.
-func (b *Broker) cacheAround(r cache.Range, window []byte, off int64) {
+func (e *Engine) cacheAround(r cache.Range, window []byte, off int64) {
 	at := int64(r.Pos) - off
 	if off == 0 {
 		p, err := format.DecodePrologue(window)
@@ -315,7 +388,7 @@ func (b *Broker) cacheAround(r cache.Range, window []byte, off int64) {
 			return
 		}
 		x := cache.Range{Object: r.Object, Pos: uint32(off + at), Size: uint32(head.Size), CRC: head.CRC}
-		b.cache.AddFetched(x, append([]byte(nil), raw...))
+		e.cache.AddFetched(x, append([]byte(nil), raw...))
 		at += int64(head.Size)
 	}
 }

@@ -1,4 +1,4 @@
-package seb
+package engine
 
 import (
 	"bytes"
@@ -34,27 +34,27 @@ type dataObject struct {
 // put uploads a sealed batch set as data objects, in parallel. It returns true when
 // all of them are in the store, and false only when the broker is ending: no
 // commit may refer to them then.
-func (b *Broker) put(g *batchSet) bool {
+func (e *Engine) put(g *batchSet) bool {
 	g.finish()
-	g.objects = b.pack(g.batches)
+	g.objects = e.pack(g.batches)
 	var wg sync.WaitGroup
 	for _, o := range g.objects {
 		wg.Go(func() {
 			select {
-			case b.uploads <- struct{}{}:
-				defer func() { <-b.uploads }()
-			case <-b.life.Done():
+			case e.uploads <- struct{}{}:
+				defer func() { <-e.uploads }()
+			case <-e.life.Done():
 				return
 			}
-			b.putObject(o)
+			e.putObject(o)
 		})
 	}
 	wg.Wait()
-	return b.life.Err() == nil // while it lives, uploads are tried until they succeed
+	return e.life.Err() == nil // while it lives, uploads are tried until they succeed
 }
 
 // pack lays batches out in objects of about dataObjectBytes.
-func (b *Broker) pack(batches []*batch) []*dataObject {
+func (e *Engine) pack(batches []*batch) []*dataObject {
 	var (
 		objects []*dataObject
 		cur     *dataObject
@@ -70,20 +70,20 @@ func (b *Broker) pack(batches []*batch) []*dataObject {
 		cur.batches = append(cur.batches, x)
 	}
 	for _, o := range objects {
-		b.address(o)
+		e.address(o)
 	}
 	return objects
 }
 
 // address gives an object a key that nobody else has, and its head.
-func (b *Broker) address(o *dataObject) {
-	applied, _ := b.log.Position()
+func (e *Engine) address(o *dataObject) {
+	applied, _ := e.log.Position()
 	var id [8]byte
 	rand.Read(id[:])
 	h := format.DataHead{
-		Cluster: b.cluster.ID,
+		Cluster: e.cluster.ID,
 		Ref:     format.DataRef{Seq: applied, ID: binary.LittleEndian.Uint64(id[:])},
-		Created: b.opts.wall().UnixMicro(),
+		Created: e.opts.Wall().UnixMicro(),
 		Batches: uint32(len(o.batches)),
 	}
 	parts := make([][]byte, 1, len(o.batches)+1)
@@ -97,37 +97,37 @@ func (b *Broker) address(o *dataObject) {
 }
 
 // putObject retries an upload until the store has the object or the broker ends.
-func (b *Broker) putObject(o *dataObject) {
-	for attempt := 0; b.life.Err() == nil; attempt++ {
-		err := b.tryPut(o)
+func (e *Engine) putObject(o *dataObject) {
+	for attempt := 0; e.life.Err() == nil; attempt++ {
+		err := e.tryPut(o)
 		if err == nil {
 			return
 		}
 		if errors.Is(err, errTaken) {
-			b.address(o)
+			e.address(o)
 		}
 		if errors.Is(err, objstore.ErrNotRegular) { // such as a file where data/ must be
-			b.stop(err)
-			b.end()
+			e.stop(err)
+			e.end()
 			return
 		}
-		b.logger.Warn("could not upload a data object; trying again", "key", o.ref.Key(), "attempt", attempt+1, "err", err)
-		pause(b.life, attempt)
+		e.logger.Warn("could not upload a data object; trying again", "key", o.ref.Key(), "attempt", attempt+1, "err", err)
+		pause(e.life, attempt)
 	}
 }
 
 var errTaken = errors.New("another object stands under the key")
 
-func (b *Broker) tryPut(o *dataObject) error {
-	ctx, cancel := storeContext(b.life, int64(o.ref.Size))
+func (e *Engine) tryPut(o *dataObject) error {
+	ctx, cancel := storeContext(e.life, int64(o.ref.Size))
 	defer cancel()
 	key := o.ref.Key()
-	_, err := b.store.Create(ctx, key, o.parts...)
+	_, err := e.store.Create(ctx, key, o.parts...)
 	if !errors.Is(err, objstore.ErrExists) {
 		return err
 	}
 	// An own success whose reply was lost, unless chance gave two objects one key.
-	got, err := objstore.GetWhole(ctx, b.store, key, int64(o.ref.Size))
+	got, err := objstore.GetWhole(ctx, e.store, key, int64(o.ref.Size))
 	if errors.Is(err, objstore.ErrTooLarge) {
 		return fmt.Errorf("%s: %w", key, errTaken)
 	}

@@ -1,4 +1,4 @@
-package seb
+package engine
 
 import (
 	"log/slog"

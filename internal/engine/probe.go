@@ -1,4 +1,4 @@
-package seb
+package engine
 
 import (
 	"context"
@@ -22,30 +22,29 @@ const (
 // probe has several creates race for one key: the store may tell at most one that it
 // won, and the object must be the winner's. A store that fails that can't order writers,
 // and so can't keep a log. If the answers prove nothing, probe tries again.
-func (b *Broker) probe(ctx context.Context) error {
+func (e *Engine) probe(ctx context.Context) error {
 	var err error
 	for try := range probeTries {
-		if err = b.probeOnce(ctx); err == nil || errors.Is(err, errBroken) || ctx.Err() != nil {
+		if err = e.probeOnce(ctx); err == nil || errors.Is(err, errBroken) || ctx.Err() != nil {
 			break
 		}
 		pause(ctx, try)
 	}
-	var unusable *Error
-	if err == nil || errors.As(err, &unusable) {
+	if _, unusable := errors.AsType[*UnusableError](err); err == nil || unusable {
 		return err
 	}
 	return openError("probe the store", err, err)
 }
 
-func (b *Broker) probeOnce(ctx context.Context) (err error) {
+func (e *Engine) probeOnce(ctx context.Context) (err error) {
 	ctx, cancel := storeContext(ctx, 0)
 	defer cancel()
 	var id [16]byte
 	rand.Read(id[:])
 	key := format.ProbePrefix + hex.EncodeToString(id[:])
 	defer func() {
-		if _, derr := b.store.Delete(ctx, key); derr != nil && err == nil {
-			b.logger.Warn("a probe object could not be deleted", "key", key, "err", derr)
+		if _, derr := e.store.Delete(ctx, key); derr != nil && err == nil {
+			e.logger.Warn("a probe object could not be deleted", "key", key, "err", derr)
 		}
 	}()
 	var (
@@ -53,7 +52,7 @@ func (b *Broker) probeOnce(ctx context.Context) (err error) {
 		racers [probeRacers]racer
 	)
 	for i := range racers {
-		wg.Go(func() { racers[i].run(ctx, b.store, key, byte(i)) })
+		wg.Go(func() { racers[i].run(ctx, e.store, key, byte(i)) })
 	}
 	wg.Wait()
 	winner, winners := -1, 0
@@ -69,7 +68,7 @@ func (b *Broker) probeOnce(ctx context.Context) (err error) {
 	if winners > 1 {
 		return noConditions(errBroken, "%d of %d racing creates of one object got the answer that they won", winners, probeRacers)
 	}
-	o, held, err := b.readProbe(ctx, key, func(body []byte) bool {
+	o, held, err := e.readProbe(ctx, key, func(body []byte) bool {
 		if len(body) != 1 || int(body[0]) >= probeRacers {
 			return false
 		}
@@ -92,12 +91,12 @@ func (b *Broker) probeOnce(ctx context.Context) (err error) {
 // readProbe reads the object that racers have created until it holds what it
 // should, a few times: a single answer may be corrupt, which is no reason to refuse
 // the store.
-func (b *Broker) readProbe(ctx context.Context, key string, should func(body []byte) bool) (o objstore.Object, held bool, err error) {
+func (e *Engine) readProbe(ctx context.Context, key string, should func(body []byte) bool) (o objstore.Object, held bool, err error) {
 	for try := range probeAnswers {
 		if try > 0 {
 			pause(ctx, try)
 		}
-		if o, err = b.store.Get(ctx, key, 0, probeBytesMax); err != nil {
+		if o, err = e.store.Get(ctx, key, 0, probeBytesMax); err != nil {
 			return o, false, err
 		}
 		if should(o.Body) {
@@ -131,10 +130,5 @@ func (r *racer) run(ctx context.Context, store objstore.Store, key string, body 
 }
 
 func noConditions(cause error, format string, args ...any) error {
-	return &Error{
-		Code:   CodeStoreUnusable,
-		Detail: "the store does not keep the promises that the log relies on: " + fmt.Sprintf(format, args...),
-		Hint:   "use a store with conditional writes (If-None-Match: *); seb doctor tells what a store can do",
-		Err:    cause,
-	}
+	return &UnusableError{Detail: fmt.Sprintf(format, args...), Err: cause}
 }

@@ -1,4 +1,4 @@
-package seb
+package engine
 
 import (
 	"slices"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
-	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // batchBytes is about the size at which a merged batch is closed: the unit that
@@ -26,8 +25,8 @@ type partitionKey struct {
 type batch struct {
 	key     partitionKey
 	builder record.Builder
-	parts   []*batchShare
-	only    *request // whose records alone it holds, since a commit may have to leave them out; nil if it is shared
+	shares  []*batchShare
+	only    *Request // whose records alone it holds, since a commit may have to leave them out; nil if it is shared
 
 	// Set when the batch set is sealed.
 	bytes   []byte
@@ -40,92 +39,16 @@ type batch struct {
 
 // batchShare is an append's share of a batch.
 type batchShare struct {
-	request *request
-	append  *topicAppend
+	request *Request
+	append  *Append
 	batch   *batch
 	first   int // index of its first record in the batch
 	count   int
 }
 
-// change is what a request changes besides what it appends. It is data, so that a request can be
-// handed on. A result of Apply that its entries don't have is a field of the change, which Apply
-// sets each time. It is the commit loop's until the outcome is known.
-type change interface {
-	// Apply checks the change against the draft, and returns its entries for the commit, which
-	// may be none. It must not delete what the request appends to. It is called again after a
-	// lost race.
-	Apply(d *state.Draft) ([]format.Entry, error)
-}
-
-// entryOf returns the first entry of a kind; ok is false if entries have none.
-func entryOf[T format.Entry](entries []format.Entry) (e T, ok bool) {
-	for _, entry := range entries {
-		if e, ok = entry.(T); ok {
-			return e, true
-		}
-	}
-	return e, false
-}
-
-// request is what one caller wants committed: all of it, or nothing.
-type request struct {
-	appends []*topicAppend // empty for a change alone
-	bytes   int64          // taken from the budget
-	began   time.Time
-	boot    time.Duration // the boot-time clock then
-	came    int64         // the log's time then; set for a request with appends
-	wall    int64         // the wall clock then, in milliseconds since 1970: it dates records without a timestamp
-
-	change  change         // nil if it only appends
-	entries []format.Entry // that the change yielded last; the commit loop's until done is closed
-	synced  bool           // the end of the log was read after the request came
-	urgent  bool           // it is committed without linger
-
-	// by are the callers on whose behalf it is made; empty if it is the program's own. One
-	// whose access still holds is enough. refusal is set while no access of theirs holds: no
-	// other caller shares the request then. Guarded by batcher.mu: see [batcher.allowed].
-	by      []caller
-	refusal error
-
-	key      *idempotencyKey // nil if the request has no key
-	settled  bool            // by the commit loop, without a commit: results or err are set
-	doubtful bool            // settled by what this broker knows of its key; see confirm
-
-	// Guarded by batcher.mu until the batch set is sealed, then unchanging.
-	holders   int // callers that still wait for it
-	withdrawn bool
-	sealed    bool
-
-	done     chan struct{} // closed when these are set
-	results  []Appended    // one for each of its appends
-	replayed bool          // they are of an earlier request with the same key
-	err      error
-}
-
-// whole tells whether a commit may have to leave the request out by itself.
-func (r *request) whole() bool {
-	return r.change != nil || len(r.appends) > 1 || len(r.appends) == 1 && r.appends[0].ifOffset >= 0
-}
-
-// first returns the batch of a request's first record. If the request is whole, all
-// of its batches are adjacent in their batch set, and this is the first of them.
-func (r *request) first() *batch { return r.appends[0].parts[0].batch }
-
-// batches returns the batches of a request that is whole.
-func (r *request) batches() (bs []*batch) {
-	for _, a := range r.appends {
-		for _, p := range a.parts {
-			if len(bs) == 0 || bs[len(bs)-1] != p.batch {
-				bs = append(bs, p.batch)
-			}
-		}
-	}
-	return bs
-}
-
 // batchSet is the requests that wait for one commit together.
 type batchSet struct {
-	requests []*request
+	requests []*Request
 	batches  []*batch
 	filling  map[partitionKey]*batch // the batches that still take records
 	bytes    int64
@@ -153,7 +76,7 @@ type batcher struct {
 	queued []*batchSet
 	busy   bool // a commit is under way
 	closed bool
-	keyed  map[format.Digest]*request // the undecided requests that have an idempotency key
+	keyed  map[format.Digest]*Request // the undecided requests that have an idempotency key
 }
 
 func (g *batcher) notify() {
@@ -187,33 +110,33 @@ func (g *batchSet) fill(now time.Time) Fill {
 //
 // A request whose caller has synced is committed without linger too: it is rare, and
 // has waited for the sync already.
-func (g *batcher) join(r *request) (*request, error) {
+func (g *batcher) join(r *Request) (*Request, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return nil, errClosed()
+		return nil, ErrClosed
 	}
-	if r.key != nil {
-		if first := g.keyed[r.key.hash()]; first != nil && !first.withdrawn && first.refusal == nil {
-			if first.key.print != r.key.print {
-				return nil, keyReused()
+	if r.Key != nil {
+		if first := g.keyed[r.Key.hash()]; first != nil && !first.withdrawn && first.refusal == nil {
+			if first.Key.Print != r.Key.Print {
+				return nil, ErrKeyReused
 			}
 			first.holders++
-			if len(r.by) == 0 {
-				first.by = nil
-			} else if len(first.by) > 0 {
-				first.by = append(first.by, r.by...)
+			if len(r.Callers) == 0 {
+				first.Callers = nil
+			} else if len(first.Callers) > 0 {
+				first.Callers = append(first.Callers, r.Callers...)
 			}
 			return first, nil
 		}
-		g.keyed[r.key.hash()] = r
+		g.keyed[r.Key.hash()] = r
 	}
 	o := g.admitLocked(r.began)
 	r.holders = 1
 	o.requests = append(o.requests, r)
 	o.bytes += r.bytes
-	o.urgent = o.urgent || r.urgent || r.synced
-	for _, a := range r.appends {
+	o.urgent = o.urgent || r.Urgent || r.Synced
+	for _, a := range r.Appends {
 		o.add(r, a)
 	}
 	if o.bytes >= dataObjectBytes && (g.busy || len(g.queued) > 0) {
@@ -226,15 +149,15 @@ func (g *batcher) join(r *request) (*request, error) {
 // allowed returns nil if a request is the program's own, or if the access of one of its callers
 // still holds; else the refusal. A refusal is final once another request has taken the
 // idempotency key: a commit can't have two requests of one key.
-func (g *batcher) allowed(r *request, in keyring, now time.Time) error {
+func (g *batcher) allowed(r *Request, in Keyring, now time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if r.refusal != nil && r.key != nil && g.keyed[r.key.hash()] != r {
+	if r.refusal != nil && r.Key != nil && g.keyed[r.Key.hash()] != r {
 		return r.refusal
 	}
 	r.refusal = nil
-	for _, c := range r.by {
-		if r.refusal = c.holds(in, now); r.refusal == nil {
+	for _, c := range r.Callers {
+		if r.refusal = c.May(in, now); r.refusal == nil {
 			break
 		}
 	}
@@ -242,36 +165,29 @@ func (g *batcher) allowed(r *request, in keyring, now time.Time) error {
 }
 
 // add copies the records of one of r's appends into batches.
-func (o *batchSet) add(r *request, a *topicAppend) {
+func (o *batchSet) add(r *Request, a *Append) {
 	var (
-		cur     *batchShare
-		mine    map[partitionKey]*batchShare // with several partitions, this append's last share in each
-		headers []record.Header
-		now     = r.wall
+		cur    *batchShare
+		mine   map[partitionKey]*batchShare // with several partitions, this append's last share in each
+		spread = len(a.Partitions) > 0
+		rec    record.Record
 	)
-	for i := range a.records {
-		rec := &a.records[i]
-		key := partitionKey{a.id, a.partition(i)}
-		headers = headers[:0]
-		for _, h := range rec.Headers {
-			headers = append(headers, record.Header{Key: h.Name, Value: h.Value})
-		}
-		enc := record.Record{Key: rec.Key, Value: rec.Value, Headers: headers, Timestamp: now}
-		if enc.Value == nil {
-			enc.Value = []byte{} // a null value would mean a tombstone
-		}
-		if !rec.Timestamp.IsZero() {
-			enc.Timestamp = rec.Timestamp.UnixMilli()
+	for i := range a.Count {
+		key := partitionKey{a.ID, a.PartitionOf(i)}
+		rec = record.Record{Headers: rec.Headers[:0], Timestamp: r.wall}
+		a.Records.Record(i, &rec)
+		if rec.Value == nil {
+			rec.Value = []byte{} // a null value would mean a tombstone
 		}
 		switch {
 		case cur == nil:
 			cur = o.share(r, a, key)
-			if a.spread == 1 {
-				cur.batch.builder.Grow(int(min(a.bytes, batchBytes)))
+			if !spread {
+				cur.batch.builder.Grow(int(min(a.Bytes, batchBytes)))
 			}
 		case cur.batch.key != key:
 			if mine == nil {
-				mine = make(map[partitionKey]*batchShare, a.spread)
+				mine = map[partitionKey]*batchShare{}
 			}
 			mine[cur.batch.key] = cur
 			cur = mine[key]
@@ -279,16 +195,16 @@ func (o *batchSet) add(r *request, a *topicAppend) {
 		if cur == nil || cur.batch.builder.Size() >= batchBytes {
 			cur = o.share(r, a, key)
 		}
-		cur.batch.builder.Append(&enc)
+		cur.batch.builder.Append(&rec)
 		cur.count++
 	}
-	a.records, a.partition = nil, nil // the caller may reuse them
+	a.Records, a.Partitions = nil, nil // the caller may reuse them
 }
 
 // share begins an append's share of the batch that takes a partition's records. A request that a
 // commit may have to leave out gets batches of its own.
-func (o *batchSet) share(r *request, a *topicAppend, key partitionKey) *batchShare {
-	var only *request
+func (o *batchSet) share(r *Request, a *Append, key partitionKey) *batchShare {
+	var only *Request
 	if r.whole() {
 		only = r
 	}
@@ -299,15 +215,15 @@ func (o *batchSet) share(r *request, a *topicAppend, key partitionKey) *batchSha
 		o.batches = append(o.batches, b)
 	}
 	p := &batchShare{request: r, append: a, batch: b, first: b.builder.Count()}
-	b.parts = append(b.parts, p)
-	a.parts = append(a.parts, p)
+	b.shares = append(b.shares, p)
+	a.shares = append(a.shares, p)
 	return p
 }
 
 // withdraw takes a request out of its batch set, once all callers that wait for it have
 // given up. It returns false when others still wait, or when the batch set is sealed
 // already.
-func (g *batcher) withdraw(r *request) bool {
+func (g *batcher) withdraw(r *Request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r.holders--
@@ -318,14 +234,14 @@ func (g *batcher) withdraw(r *request) bool {
 }
 
 // decided forgets the idempotency key of a request whose outcome is known.
-func (g *batcher) decided(r *request) {
-	if r.key == nil {
+func (g *batcher) decided(r *Request) {
+	if r.Key == nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.keyed[r.key.hash()] == r {
-		delete(g.keyed, r.key.hash())
+	if g.keyed[r.Key.hash()] == r {
+		delete(g.keyed, r.Key.hash())
 	}
 }
 
@@ -474,7 +390,7 @@ func (o *batchSet) finish() {
 func (o *batchSet) takeOut() {
 	settled := func(p *batchShare) bool { return p.request.settled }
 	o.batches = slices.DeleteFunc(o.batches, func(b *batch) bool {
-		return slices.ContainsFunc(b.parts, settled) && !b.finish()
+		return slices.ContainsFunc(b.shares, settled) && !b.finish()
 	})
 	o.changed = o.upload
 }
@@ -486,9 +402,9 @@ func (b *batch) finish() bool {
 	var (
 		gone  []record.Span
 		moved int
-		kept  = b.parts[:0]
+		kept  = b.shares[:0]
 	)
-	for _, p := range b.parts {
+	for _, p := range b.shares {
 		if p.request.withdrawn || p.request.settled {
 			gone = append(gone, record.Span{From: p.first, To: p.first + p.count})
 			moved += p.count
@@ -497,7 +413,7 @@ func (b *batch) finish() bool {
 		p.first -= moved
 		kept = append(kept, p)
 	}
-	b.parts = kept
+	b.shares = kept
 	if len(gone) > 0 {
 		b.builder = *b.builder.Without(gone)
 	}
@@ -508,7 +424,7 @@ func (b *batch) finish() bool {
 	}
 	head, err := record.Parse(b.bytes)
 	if err != nil {
-		panic("seb: a batch built here does not parse: " + err.Error())
+		panic("engine: a batch built here does not parse: " + err.Error())
 	}
 	b.count, b.maxTime = uint32(head.Count), head.MaxTimestamp
 	b.row.CRC, b.row.Size = head.CRC, uint32(len(b.bytes))

@@ -1,4 +1,4 @@
-package seb
+package engine
 
 import (
 	"bytes"
@@ -22,81 +22,81 @@ const checkpointShare = 8
 // loop, when one is due. Of several brokers, the one that won a slot divisible by
 // CheckpointCommits does it. If that broker fails, the next broker that wins a slot does it
 // once twice as many commits have passed.
-func (b *Broker) maybeCheckpoint(won format.Seq) {
-	every := format.Seq(b.opts.CheckpointCommits)
-	if won%every != 0 && won < b.lastCheckpoint+2*every || b.stopped.Load() != nil {
+func (e *Engine) maybeCheckpoint(won format.Seq) {
+	every := format.Seq(e.opts.CheckpointCommits)
+	if won%every != 0 && won < e.lastCheckpoint+2*every || e.stopped.Load() != nil {
 		return
 	}
-	if !b.checkpointing.CompareAndSwap(false, true) {
+	if !e.checkpointing.CompareAndSwap(false, true) {
 		return
 	}
-	b.lastCheckpoint = won
-	view, hash := b.snapshot()
-	b.tasks.Go(func() {
-		defer b.checkpointing.Store(false)
-		for attempt := 0; b.life.Err() == nil; attempt++ {
-			err := b.findHole(b.life, view.Seq())
-			if err == nil && time.Now().Before(b.nextCheckpoint) {
+	e.lastCheckpoint = won
+	view, hash := e.snapshot()
+	e.tasks.Go(func() {
+		defer e.checkpointing.Store(false)
+		for attempt := 0; e.life.Err() == nil; attempt++ {
+			err := e.findHole(e.life, view.Seq())
+			if err == nil && time.Now().Before(e.nextCheckpoint) {
 				return
 			}
 			if err == nil {
-				err = b.writeCheckpoint(b.life, view, hash)
+				err = e.writeCheckpoint(e.life, view, hash)
 			}
 			if err == nil {
 				return
 			}
 			if contradicts(err) {
-				b.stop(err)
-				b.end() // nothing more may be built on what is there
+				e.stop(err)
+				e.end() // nothing more may be built on what is there
 				return
 			}
 			if errors.Is(err, errOtherState) {
-				b.logger.Error("a checkpoint is not what this broker would have written", "slot", uint64(view.Seq()), "err", err)
+				e.logger.Error("a checkpoint is not what this broker would have written", "slot", uint64(view.Seq()), "err", err)
 				return
 			}
 			if errors.Is(err, objstore.ErrTooLarge) {
-				b.logger.Error("the state is too large for a checkpoint, so the next start replays all commits since the last one: delete topics, and lower --state-memory",
+				e.logger.Error("the state is too large for a checkpoint, so the next start replays all commits since the last one: delete topics, and lower --state-memory",
 					"slot", uint64(view.Seq()), "err", err)
 				return
 			}
 			if errors.Is(err, objstore.ErrNotRegular) { // the next one has another key
-				b.logger.Error("a checkpoint can't be written", "slot", uint64(view.Seq()), "err", err, "hint", damageHint(err))
+				e.logger.Error("a checkpoint can't be written", "slot", uint64(view.Seq()), "err", err, "hint", Hint(err))
 				return
 			}
-			b.logger.Warn("could not write a checkpoint; trying again", "slot", uint64(view.Seq()), "attempt", attempt+1, "err", err)
-			pause(b.life, attempt)
+			e.logger.Warn("could not write a checkpoint; trying again", "slot", uint64(view.Seq()), "attempt", attempt+1, "err", err)
+			pause(e.life, attempt)
 		}
 	})
 }
 
 // snapshot returns the state and the hash of the head it stands on. Only the
 // commit loop moves either.
-func (b *Broker) snapshot() (*state.View, format.Hash) {
-	b.live.RLock()
-	defer b.live.RUnlock()
-	_, hash := b.log.Position()
-	return b.live.State.View(), hash
+func (e *Engine) snapshot() (*state.View, format.Hash) {
+	e.live.RLock()
+	defer e.live.RUnlock()
+	_, hash := e.log.Position()
+	return e.live.State.View(), hash
 }
 
 // finalCheckpoint saves the next start the replay. The loop has ended.
-func (b *Broker) finalCheckpoint(ctx context.Context) error {
-	applied, _ := b.log.Position()
-	if applied <= b.lastCheckpoint {
+func (e *Engine) finalCheckpoint(ctx context.Context) error {
+	applied, _ := e.log.Position()
+	if applied <= e.lastCheckpoint {
 		return nil
 	}
-	view, hash := b.snapshot()
-	err := b.findHole(ctx, view.Seq())
+	view, hash := e.snapshot()
+	err := e.findHole(ctx, view.Seq())
 	if err == nil {
-		err = b.writeCheckpoint(ctx, view, hash)
+		err = e.writeCheckpoint(ctx, view, hash)
 	}
 	if contradicts(err) {
-		b.stop(err)
+		e.stop(err)
 		return nil // Shutdown tells
 	}
 	if err != nil {
 		return fmt.Errorf("write the checkpoint of slot %d (nothing is lost, the next start takes longer): %w", applied, err)
 	}
-	b.lastCheckpoint = applied
+	e.lastCheckpoint = applied
 	return nil
 }
 
@@ -111,27 +111,27 @@ var errOtherState = errors.New("it is not the state as of its slot")
 
 // findHole returns an error if slots up to s are gone that this broker has
 // applied: a checkpoint would only cover that up.
-func (b *Broker) findHole(ctx context.Context, s format.Seq) error {
-	sound := format.Seq(b.sound.Load())
-	if window := 2 * format.Seq(b.opts.CheckpointCommits); s > window {
+func (e *Engine) findHole(ctx context.Context, s format.Seq) error {
+	sound := format.Seq(e.sound.Load())
+	if window := 2 * format.Seq(e.opts.CheckpointCommits); s > window {
 		sound = max(sound, s-window) // others have searched below that
 	}
-	if err := b.log.FindHole(ctx, sound+1, s); err != nil {
+	if err := e.log.FindHole(ctx, sound+1, s); err != nil {
 		return err
 	}
-	b.sound.Store(uint64(s))
+	e.sound.Store(uint64(s))
 	return nil
 }
 
 // writeCheckpoint creates a checkpoint and reads it back: only one that
 // verifies counts. What lies below it must have no hole.
-func (b *Broker) writeCheckpoint(ctx context.Context, view *state.View, hash format.Hash) error {
+func (e *Engine) writeCheckpoint(ctx context.Context, view *state.View, hash format.Hash) error {
 	begun := time.Now()
 	c := &format.Checkpoint{
-		Cluster: b.cluster.ID,
+		Cluster: e.cluster.ID,
 		Seq:     view.Seq(),
 		Hash:    hash,
-		Created: b.opts.wall().UnixMicro(),
+		Created: e.opts.Wall().UnixMicro(),
 		Body:    view.Encode(),
 	}
 	key, head := format.CheckpointKey(c.Seq), format.EncodeCheckpoint(c)
@@ -140,10 +140,10 @@ func (b *Broker) writeCheckpoint(ctx context.Context, view *state.View, hash for
 	}
 	ctx, cancel := storeContext(ctx, 2*int64(len(c.Body)))
 	defer cancel()
-	if _, err := b.store.Create(ctx, key, head, c.Body); err != nil && !errors.Is(err, objstore.ErrExists) {
+	if _, err := e.store.Create(ctx, key, head, c.Body); err != nil && !errors.Is(err, objstore.ErrExists) {
 		return err
 	}
-	o, err := objstore.GetWhole(ctx, b.store, key, format.CheckpointBytesMax)
+	o, err := objstore.GetWhole(ctx, e.store, key, format.CheckpointBytesMax)
 	if err != nil {
 		return fmt.Errorf("read back %s: %w", key, err)
 	}
@@ -160,10 +160,10 @@ func (b *Broker) writeCheckpoint(ctx context.Context, view *state.View, hash for
 		return fmt.Errorf("read back %s: %w", key, errOtherState)
 	}
 	took := time.Since(begun)
-	if len(c.Body) >= b.opts.checkpointLarge {
-		b.nextCheckpoint = time.Now().Add((checkpointShare - 1) * took)
+	if len(c.Body) >= e.opts.CheckpointLarge {
+		e.nextCheckpoint = time.Now().Add((checkpointShare - 1) * took)
 	}
-	b.metrics.checkpoint(len(c.Body), took)
-	b.logger.Debug("checkpoint", "slot", uint64(c.Seq), "bytes", len(c.Body), "took", took)
+	e.metrics.checkpoint(len(c.Body), took)
+	e.logger.Debug("checkpoint", "slot", uint64(c.Seq), "bytes", len(c.Body), "took", took)
 	return nil
 }

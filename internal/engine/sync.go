@@ -1,7 +1,8 @@
-package seb
+package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 // less often while they don't.
 const (
 	followIntervalMin = 250 * time.Millisecond
-	followIntervalMax = 10 * time.Second
+	// FollowIntervalMax is how long an engine that is followed goes without a sync.
+	FollowIntervalMax = 10 * time.Second
 )
 
 // tail keeps what the broker knows of the end of the log: when it was last
@@ -68,7 +70,7 @@ func (t *tail) takeSyncs() []*syncRequest {
 // because nobody waited. A reader that waits repeatedly does not reset it.
 func (t *tail) wait() (leave func()) {
 	t.mu.Lock()
-	if t.waiting == 0 && time.Since(t.leftAt) > followIntervalMax {
+	if t.waiting == 0 && time.Since(t.leftAt) > FollowIntervalMax {
 		t.interval = followIntervalMin
 	}
 	t.waiting++
@@ -98,7 +100,7 @@ func (t *tail) synced(begun time.Time, foreign bool) {
 	defer t.mu.Unlock()
 	t.triedAt = time.Now()
 	t.provenAt = begun
-	t.interval = min(2*t.interval, followIntervalMax)
+	t.interval = min(2*t.interval, FollowIntervalMax)
 	if foreign {
 		t.interval = followIntervalMin
 	}
@@ -115,7 +117,7 @@ func (t *tail) failed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.triedAt = time.Now()
-	t.interval = min(2*t.interval, followIntervalMax)
+	t.interval = min(2*t.interval, FollowIntervalMax)
 }
 
 // proven notes a proof of the end by a commit of our own, or a recovery, that
@@ -142,59 +144,80 @@ func (t *tail) provenAfter(then time.Time) bool {
 
 const syncTimeout = 10 * time.Second
 
-// syncNow reads the log to its end as it is after the call. With relist, it first
-// renews the lease on the past, whatever its age.
-func (b *Broker) syncNow(ctx context.Context, relist bool) error {
-	if err := b.usable(); err != nil {
+// Sync reads the log to its end as it is after the call.
+func (e *Engine) Sync(ctx context.Context) error { return e.sync(ctx, false) }
+
+// sync is Sync that, with relist, first renews the lease on the past, whatever its age.
+func (e *Engine) sync(ctx context.Context, relist bool) error {
+	if err := e.Usable(); err != nil {
 		return err
 	}
 	r := &syncRequest{relist: relist, done: make(chan error, 1)}
-	b.tail.ask(r)
+	e.tail.ask(r)
 	timer := time.NewTimer(syncTimeout)
 	defer timer.Stop()
 	select {
 	case err := <-r.done:
 		return err
-	case <-b.loopDone:
+	case <-e.loopDone:
 		select {
 		case err := <-r.done:
 			return err
 		default:
-			return errClosed()
+			return ErrClosed
 		}
 	case <-timer.C:
-		return &Error{Code: CodeStoreUnavailable, Detail: "the end of the log could not be read in time", Err: b.lastStoreError(), RetryAfter: time.Second}
+		return &StoreError{Doing: "the end of the log could not be read in time", RetryAfter: time.Second, Err: e.StoreErr()}
 	case <-ctx.Done():
-		return canceled(ctx)
+		return ctx.Err()
 	}
 }
 
-// fresh tells whether the last sync is recent enough to answer where the log ends.
-func (b *Broker) fresh() bool { return b.tail.age() <= b.opts.StaleMax }
+// Fresh tells whether the last sync is recent enough to answer where the log ends.
+func (e *Engine) Fresh() bool { return e.tail.age() <= e.opts.StaleMax }
 
-// syncIfOld syncs unless the last sync is recent enough. While the store fails the
-// broker goes on with what it knows, which is true but may be old.
-func (b *Broker) syncIfOld(ctx context.Context) error { return b.syncIfOlder(ctx, b.opts.StaleMax) }
+// SyncIfOld syncs unless the last sync is recent enough. While the store fails the
+// engine goes on with what it knows, which is true but may be old.
+func (e *Engine) SyncIfOld(ctx context.Context) error { return e.SyncIfOlder(ctx, e.opts.StaleMax) }
 
-// syncIfOlder is syncIfOld with another bound than StaleMax.
-func (b *Broker) syncIfOlder(ctx context.Context, ageMax time.Duration) error {
-	if b.tail.age() <= ageMax || b.storeFails() {
+// SyncIfOlder is SyncIfOld with another bound than StaleMax.
+func (e *Engine) SyncIfOlder(ctx context.Context, ageMax time.Duration) error {
+	if e.tail.age() <= ageMax || e.storeFails() {
 		return nil
 	}
-	err := b.syncNow(ctx, false)
-	if CodeOf(err) == CodeStoreUnavailable {
-		err = nil
+	err := e.Sync(ctx)
+	if _, failed := errors.AsType[*StoreError](err); failed {
+		return nil
 	}
 	return err
 }
 
-// syncedState is syncIfOld for callers that act on the state and don't merely report it: while
-// the store fails it returns CodeStoreUnavailable.
-func (b *Broker) syncedState(ctx context.Context) error {
-	if err := b.usable(); err != nil || b.fresh() {
+// SyncToAct is SyncIfOld for callers that act on the state and don't merely report it: while
+// the store fails it returns a *StoreError.
+func (e *Engine) SyncToAct(ctx context.Context) error {
+	if err := e.Usable(); err != nil || e.Fresh() {
 		return err
 	}
-	return b.syncNow(ctx, false)
+	return e.Sync(ctx)
+}
+
+// ProvenAfter tells whether a sync or commit that began after then has proven the end of the log.
+func (e *Engine) ProvenAfter(then time.Time) bool { return e.tail.provenAfter(then) }
+
+// SyncAge returns how long ago the end of the log was proven.
+func (e *Engine) SyncAge() time.Duration { return e.tail.age() }
+
+// Follow has the engine sync again and again, until the returned function is called: for a reader that
+// waits at the end of the log.
+func (e *Engine) Follow() (leave func()) { return e.tail.wait() }
+
+// AllPartitions stands for all partitions of a topic.
+const AllPartitions int32 = -1
+
+// Await returns a channel that the next commit to a partition closes, or to any of the topic's for
+// AllPartitions. Take it before reading the state.
+func (e *Engine) Await(topic uint64, partition int32) <-chan struct{} {
+	return e.waiters.channel(partitionKey{topic, partition})
 }
 
 // waiters wakes readers that wait for the next records of a partition, or of any
@@ -237,14 +260,14 @@ func (w *waiters) notifyAll() {
 	}
 }
 
-// loaded implements observer.
-func (w *waiters) loaded(*state.State) { w.notifyAll() }
+// Loaded implements Observer.
+func (w *waiters) Loaded(*state.State) { w.notifyAll() }
 
-// applying implements observer.
-func (w *waiters) applying([]format.Entry, logTime) {}
+// Applying implements Observer.
+func (w *waiters) Applying([]format.Entry, state.Moment) {}
 
-// applied implements observer.
-func (w *waiters) applied(_ *state.State, entries []format.Entry, _ logTime) {
+// Applied implements Observer.
+func (w *waiters) Applied(_ *state.State, entries []format.Entry, _ state.Moment) {
 	for _, entry := range entries {
 		switch x := entry.(type) {
 		case *format.Batch:

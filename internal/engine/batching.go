@@ -1,0 +1,19 @@
+package engine
+
+import "time"
+
+// Fill says how full the open batch is.
+type Fill struct {
+	Requests int
+	Bytes    int64         // of their records, as encoded
+	Age      time.Duration // since the first of them came
+}
+
+// Batching decides when the open batch set becomes a commit. It must not block.
+type Batching interface {
+	// Wait returns how much longer the open batch set stays open; 0 or less commits it as soon as
+	// the log is free.
+	Wait(open Fill) time.Duration
+	// Admits tells whether one more request may join an open batch set that holds at least one.
+	Admits(open Fill) bool
+}

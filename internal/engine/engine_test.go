@@ -1,0 +1,358 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/engine"
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// timed commits a batch set after 10 ms.
+type timed struct{}
+
+func (timed) Wait(open engine.Fill) time.Duration { return 10*time.Millisecond - open.Age }
+func (timed) Admits(engine.Fill) bool             { return true }
+
+func options(t *testing.T) engine.Options {
+	began := time.Now()
+	return engine.Options{
+		Batching: timed{}, AppendTimeout: 30 * time.Second, StaleMax: time.Second,
+		CheckpointCommits: 1000, CheckpointLarge: 1 << 20, IdempotencyKeys: 100,
+		Memory: 16 << 20, StateMemory: 16 << 20, DeleteDelay: 24 * time.Hour, Margin: time.Hour,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Boot:   func() time.Duration { return time.Since(began) },
+		Wall:   time.Now,
+	}
+}
+
+// open returns an engine that ends with the test.
+func open(t *testing.T, store objstore.Store, observers ...engine.Observer) *engine.Engine {
+	t.Helper()
+	e := engine.New(store, options(t))
+	e.Observe(observers...)
+	if err := e.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Shutdown(nil); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// createTopic is a change that creates a topic of one partition, unless it exists.
+type createTopic string
+
+var errExists = errors.New("the topic exists")
+
+func (name createTopic) Apply(d *state.Draft) ([]format.Entry, error) {
+	if _, _, ok := d.TopicID(string(name)); ok {
+		return nil, errExists
+	}
+	return []format.Entry{&format.TopicCreated{ID: d.NextTopicID(), Partitions: 1, Name: string(name)}}, nil
+}
+
+// create creates a topic, and returns its id from the entries of its change.
+func create(t *testing.T, e *engine.Engine, name string) uint64 {
+	t.Helper()
+	ticket, err := e.Submit(t.Context(), &engine.Request{Change: createTopic(name), Synced: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ticket.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return ticket.Entries()[0].(*format.TopicCreated).ID
+}
+
+type values []string
+
+func (vs values) Record(i int, r *record.Record) { r.Value = []byte(vs[i]) }
+
+// appending returns an append of values to partition 0 of a topic.
+func appending(topic uint64, vs ...string) *engine.Append {
+	return &engine.Append{ID: topic, Topic: "t", Count: len(vs), Bytes: 1024, IfEnd: -1, Records: values(vs)}
+}
+
+func submit(t *testing.T, e *engine.Engine, r *engine.Request) *engine.Ticket {
+	t.Helper()
+	ticket, err := e.Submit(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ticket
+}
+
+func TestAppendsOfOneCommitAreReadBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		e := open(t, store)
+		topic := create(t, e, "t")
+		before := e.Applied()
+		first := submit(t, e, &engine.Request{Appends: []*engine.Append{appending(topic, "a", "b")}})
+		second := submit(t, e, &engine.Request{Appends: []*engine.Append{appending(topic, "c")}})
+		for i, ticket := range []*engine.Ticket{first, second} {
+			if err := ticket.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := engine.Range{Offset: int64(2 * i), Count: 2 - i}
+			if got := ticket.Ranges(0); len(got) != 1 || got[0] != want {
+				t.Errorf("append %d is at %v, want %v", i, got, want)
+			}
+		}
+		if n := e.Applied() - before; n != 1 {
+			t.Errorf("%d commits, want one for both appends", n)
+		}
+		other := open(t, store) // which has nothing in its cache
+		r := other.NewReader("t", topic, 0)
+		found, start, end, err := r.Locate(0, 1<<20, 100)
+		if err != nil || start != 0 || end != 3 || len(found) != 1 {
+			t.Fatalf("located %v in %d to %d: %v", found, start, end, err)
+		}
+		raws, err := r.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, err := record.Parse(raws[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		for x, err := range head.Records(raws[0], 0, record.Limits{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += string(x.Value)
+		}
+		if text != "abc" {
+			t.Errorf("read %q, want abc", text)
+		}
+	})
+}
+
+// A change is checked in the commit that would have it, and its refusal comes back as it is.
+func TestChangeIsCheckedAgainstTheDraft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, objstore.NewMemory())
+		first := submit(t, e, &engine.Request{Change: createTopic("t"), Synced: true})
+		second := submit(t, e, &engine.Request{Change: createTopic("t"), Synced: true})
+		if err := first.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := second.Wait(t.Context()); !errors.Is(err, errExists) {
+			t.Errorf("the second change got %v, want its refusal", err)
+		}
+	})
+}
+
+// A request whose change is refused appends nothing, and others of the commit are not refused with it.
+func TestRequestIsCommittedAsAWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, objstore.NewMemory())
+		topic := create(t, e, "t")
+		both := submit(t, e, &engine.Request{Appends: []*engine.Append{appending(topic, "a")}, Change: createTopic("t"), Synced: true})
+		alone := submit(t, e, &engine.Request{Appends: []*engine.Append{appending(topic, "b")}})
+		if err := both.Wait(t.Context()); !errors.Is(err, errExists) {
+			t.Errorf("got %v, want the refusal of the change", err)
+		}
+		if err := alone.Wait(t.Context()); err != nil || alone.Ranges(0)[0].Offset != 0 {
+			t.Errorf("the other append is at %v: %v", alone.Ranges(0), err)
+		}
+		conflict := appending(topic, "c")
+		conflict.IfEnd, conflict.Part = 0, "appends/0"
+		err := e.Commit(t.Context(), &engine.Request{Appends: []*engine.Append{conflict}})
+		if x, ok := errors.AsType[*engine.EndConflictError](err); !ok || x.End != 1 || x.Part != "appends/0" {
+			t.Errorf("got %v, want a conflict with the end 1", err)
+		}
+	})
+}
+
+// watcher notes what an observer is told.
+type watcher struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (w *watcher) note(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = append(w.told, what)
+}
+
+func (w *watcher) Loaded(*state.State) { w.note("loaded") }
+
+func (w *watcher) Applying(entries []format.Entry, _ state.Moment) {
+	if _, ok := entries[0].(*format.TopicCreated); ok {
+		w.note("applying")
+	}
+}
+
+func (w *watcher) Applied(s *state.State, entries []format.Entry, _ state.Moment) {
+	if x, ok := entries[0].(*format.TopicCreated); ok && s.Topic(x.Name) != nil {
+		w.note("applied")
+	}
+}
+
+func TestObserversLearnOfCommitsAndCheckpoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, w := objstore.NewMemory(), &watcher{}
+		e := engine.New(store, options(t))
+		e.Observe(w)
+		if err := e.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		create(t, e, "t")
+		if err := e.Shutdown(nil); err != nil { // which writes a checkpoint
+			t.Fatal(err)
+		}
+		open(t, store, w)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if got := w.told; len(got) != 3 || got[0] != "applying" || got[1] != "applied" || got[2] != "loaded" {
+			t.Errorf("the observer was told %v", got)
+		}
+	})
+}
+
+// riding adds an entry to each commit of a batch.
+type riding struct{ topic uint64 }
+
+func (r riding) Ride(_ *state.Draft, entries []format.Entry) []format.Entry {
+	if _, ok := entries[0].(*format.Batch); ok {
+		return []format.Entry{&format.PartitionsAdded{Topic: r.topic, Partitions: 2}}
+	}
+	return nil
+}
+
+func TestRiderAddsToCommitsThatAreMadeAnyway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engine.New(objstore.NewMemory(), options(t))
+		e.Ride(riding{1})
+		if err := e.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		topic := create(t, e, "t")
+		before := e.Applied()
+		if err := e.Commit(t.Context(), &engine.Request{Appends: []*engine.Append{appending(topic, "a")}}); err != nil {
+			t.Error(err)
+		}
+		e.View(func(s *state.State) {
+			if n := len(s.TopicByID(topic).Partitions); n != 2 {
+				t.Errorf("the topic has %d partitions, want 2", n)
+			}
+		})
+		if n := e.Applied() - before; n != 1 {
+			t.Errorf("%d commits, want 1", n)
+		}
+		if err := e.Shutdown(nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// nobody is a caller that may no longer make requests.
+type nobody struct{}
+
+var errRevoked = errors.New("revoked")
+
+func (nobody) May(engine.Keyring, time.Time) error { return errRevoked }
+
+func TestRequestOfACallerThatMayNoLongerIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, objstore.NewMemory())
+		topic := create(t, e, "t")
+		requests := map[string]*engine.Request{
+			"append": {Appends: []*engine.Append{appending(topic, "a")}, Callers: []engine.Caller{nobody{}}},
+			"change": {Change: createTopic("u"), Callers: []engine.Caller{nobody{}}, Synced: true},
+		}
+		for name, r := range requests {
+			if err := e.Commit(t.Context(), r); !errors.Is(err, errRevoked) {
+				t.Errorf("%s: got %v, want the refusal of its caller", name, err)
+			}
+		}
+	})
+}
+
+// A request that is sent again under its key gets the first answer, also by another engine.
+func TestRequestWithAKeyIsReplayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		e := open(t, store)
+		topic := create(t, e, "t")
+		request := func(print byte) *engine.Request {
+			return &engine.Request{
+				Appends: []*engine.Append{appending(topic, "a")},
+				Key:     &engine.Key{Hashes: []format.Digest{{1}}, Print: format.Digest{print}, Topic: topic},
+			}
+		}
+		if err := e.Commit(t.Context(), request(1)); err != nil {
+			t.Fatal(err)
+		}
+		other := open(t, store)
+		r := request(1)
+		if !other.Replay(r, other.Now()) {
+			t.Fatal("the other engine does not know the key")
+		}
+		again := other.Confirm(r, other.Sync(t.Context()))
+		if err := again.Wait(t.Context()); err != nil || !again.Replayed() || again.Ranges(0)[0] != (engine.Range{Count: 1}) {
+			t.Errorf("replayed %v as %v: %v", again.Replayed(), again.Ranges(0), err)
+		}
+		if err := other.Commit(t.Context(), request(2)); !errors.Is(err, engine.ErrKeyReused) {
+			t.Errorf("another request under the key got %v", err)
+		}
+	})
+}
+
+// A caller that leaves before its request is part of a commit withdraws it; later it may be committed.
+func TestRequestOfACallerThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faulty := storetest.NewFaulty(objstore.NewMemory())
+		e := open(t, faulty)
+		topic := create(t, e, "t")
+		faulty.On(objstore.VerbCreate, "log/", storetest.Delay(10 * time.Second))
+		leave := func(after time.Duration) (unknown bool) {
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			ticket := submit(t, e, &engine.Request{Appends: []*engine.Append{appending(topic, "a")}})
+			err := ticket.Wait(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("left after %v: got %v, want that the context has ended", after, err)
+			}
+			_, unknown = errors.AsType[*engine.UnknownError](err)
+			return unknown
+		}
+		end := func() int64 {
+			r := e.NewReader("t", topic, 0)
+			_, end, err := r.Bounds()
+			if err != nil {
+				t.Error(err)
+			}
+			return end
+		}
+		if leave(time.Millisecond) {
+			t.Error("an append that waits for its batch may be committed")
+		}
+		time.Sleep(5 * time.Minute)
+		if n := end(); n != 0 {
+			t.Errorf("the partition ends at %d: the withdrawn append was committed", n)
+		}
+		if !leave(time.Second) {
+			t.Error("an append whose commit is on its way is certainly not committed")
+		}
+		time.Sleep(5 * time.Minute)
+		if n := end(); n != 1 {
+			t.Errorf("the partition ends at %d: the append was not committed", n)
+		}
+	})
+}

@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/commitlog"
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/objstore"
+)
+
+// The errors of an engine say what was wrong; the root package words them for callers. Besides these
+// there are the errors of contexts, those of package budget, and what a Change or a Caller returned.
+var (
+	ErrClosed        = errors.New("the engine is closed or closing")
+	ErrWithdrawn     = errors.New("the request was withdrawn")
+	ErrKeyReused     = errors.New("the idempotency key was used for another request")
+	ErrWaitedTooLong = errors.New("the request with an idempotency key waited too long for its commit")
+)
+
+// UnknownError wraps the error of a request that may be in the log, or may still get there.
+type UnknownError struct{ Err error }
+
+// Error implements error.
+func (e *UnknownError) Error() string { return "may be committed: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *UnknownError) Unwrap() error { return e.Err }
+
+// withoutUnknown returns the error of a request that is not in the log, although another one for whose
+// sake it was refused may be.
+func withoutUnknown(err error) error {
+	if unknown, ok := errors.AsType[*UnknownError](err); ok {
+		return unknown.Err
+	}
+	return err
+}
+
+// StoppedError says that the engine stopped itself, or did not open, because the log is damaged.
+type StoppedError struct {
+	Doing string // the step of Open; "" once it is open
+	Hint  string // what an operator can do
+	Err   error
+}
+
+// Error implements error.
+func (e *StoppedError) Error() string { return fmt.Sprintf("stopped: %v", e.Err) }
+
+// Unwrap returns the cause.
+func (e *StoppedError) Unwrap() error { return e.Err }
+
+// StoreError says that the store did not answer in time, or failed.
+type StoreError struct {
+	Doing      string // what did not happen
+	RetryAfter time.Duration
+	Err        error
+}
+
+// Error implements error.
+func (e *StoreError) Error() string { return fmt.Sprintf("%s: %v", e.Doing, e.Err) }
+
+// Unwrap returns the cause.
+func (e *StoreError) Unwrap() error { return e.Err }
+
+// LateError says that the store did not take a request's commit in time.
+type LateError struct {
+	Within         time.Duration
+	Keyed, Changes bool  // the request has an idempotency key; a change
+	Err            error // of the last store request; may be nil
+}
+
+// Error implements error.
+func (e *LateError) Error() string { return "the store did not take the commit in time" }
+
+// Unwrap returns the cause.
+func (e *LateError) Unwrap() error { return e.Err }
+
+// UnusableError says that the store lacks what a log needs.
+type UnusableError struct {
+	Detail string
+	Err    error
+}
+
+// Error implements error.
+func (e *UnusableError) Error() string { return e.Detail }
+
+// Unwrap returns the cause.
+func (e *UnusableError) Unwrap() error { return e.Err }
+
+// CacheError refuses a cache directory that others may write to: a restart does not help.
+type CacheError struct{ Err error }
+
+// Error implements error.
+func (e *CacheError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *CacheError) Unwrap() error { return e.Err }
+
+// StateFullError says that the state has no room for what a request adds.
+type StateFullError struct {
+	Use               state.Use
+	Used, Limit, Most int64 // bytes: used, what this use may take, what the state may take
+}
+
+// Error implements error.
+func (e *StateFullError) Error() string {
+	return fmt.Sprintf("the state uses %d of %d bytes, and %s may use %d", e.Used, e.Most, e.Use, e.Limit)
+}
+
+// KeysFullError says that the log may remember no more idempotency keys.
+type KeysFullError struct{ Limit int }
+
+// Error implements error.
+func (e *KeysFullError) Error() string {
+	return fmt.Sprintf("the log remembers %d idempotency keys", e.Limit)
+}
+
+// TopicDeletedError says that a topic was deleted.
+type TopicDeletedError struct {
+	Part  string // of the request; see Append
+	Topic string
+}
+
+// Error implements error.
+func (e *TopicDeletedError) Error() string { return fmt.Sprintf("topic %q was deleted", e.Topic) }
+
+// EndConflictError says that a partition does not end where an append requires it.
+type EndConflictError struct {
+	Part      string
+	Topic     string
+	Partition int32
+	End, Want int64
+}
+
+// Error implements error.
+func (e *EndConflictError) Error() string {
+	return fmt.Sprintf("partition %d of topic %q ends at %d, not at %d", e.Partition, e.Topic, e.End, e.Want)
+}
+
+// PartitionNotFoundError says that a topic has fewer partitions.
+type PartitionNotFoundError struct {
+	Topic     string
+	Partition int32
+	Count     int // of partitions
+}
+
+// Error implements error.
+func (e *PartitionNotFoundError) Error() string {
+	return fmt.Sprintf("topic %q has no partition %d but %d partitions", e.Topic, e.Partition, e.Count)
+}
+
+// OutOfRangeError says that a partition does not hold an offset.
+type OutOfRangeError struct {
+	Topic              string
+	Partition          int32
+	Offset, Start, End int64
+}
+
+// Error implements error.
+func (e *OutOfRangeError) Error() string {
+	return fmt.Sprintf("partition %d of topic %q holds %d to %d, not %d", e.Partition, e.Topic, e.Start, e.End, e.Offset)
+}
+
+// DataLostError says that an object which the log refers to is missing or damaged.
+type DataLostError struct {
+	Key         string // of the object
+	First, Last int64  // offsets that it holds
+	Err         error
+}
+
+// Error implements error.
+func (e *DataLostError) Error() string { return fmt.Sprintf("%s: %v", e.Key, e.Err) }
+
+// Unwrap returns the cause.
+func (e *DataLostError) Unwrap() error { return e.Err }
+
+// Hint tells what to do about a damaged log; "" if err is about something else.
+func Hint(err error) string {
+	switch {
+	case errors.Is(err, format.ErrVersion):
+		return "the bucket was written by a newer seb: run that version or a later one"
+	case errors.Is(err, format.ErrForeign):
+		return "the bucket holds an object that is not of this log: find out who wrote it, and restore or remove it; seb touches nothing"
+	case errors.Is(err, objstore.ErrNotRegular):
+		return "this is not a regular file, so it can't be an object: move it away, and put the object back if there was one; seb fsck names all damage; then start again"
+	case errors.Is(err, commitlog.ErrLoss), errors.Is(err, commitlog.ErrRolledBack):
+		return "objects of the log are gone: restore them (a bucket with versioning still has them) or restore the whole bucket to one point in time, then start again"
+	case errors.Is(err, commitlog.ErrFork):
+		return "the bucket was changed by something that does not keep the order of the log, such as a partial restore: restore it to one point in time, then start again"
+	case errors.Is(err, commitlog.ErrClock):
+		return "the store's clock went back by more than the margin: set it right, then start again"
+	case errors.Is(err, objstore.ErrStopped):
+		return "the store gave up, as a directory does after an fsync that failed, or once it was moved or replaced: set that right, then start again"
+	case errors.Is(err, format.ErrCorrupt), errors.Is(err, state.ErrNonsense):
+		return "an object of the log is damaged: restore it from a copy or an earlier version, then start again"
+	}
+	return ""
+}

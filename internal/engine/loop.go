@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/budget"
+	"github.com/simple-event-broker/seb/internal/commitlog"
+)
+
+const (
+	inlineBytesMax     = 4 * mib  // payload of a commit that stands in the commit itself
+	contendedInlineMax = 64 << 10 // the same while other brokers win slots, since a lost race sends it again
+	contendedFor       = 5 * time.Second
+)
+
+// loop is the one goroutine that claims slots, follows the log and writes the
+// state. It ends when the broker is closed and nothing waits, when its life
+// ends, or when the log turns out to be damaged.
+func (e *Engine) loop() {
+	defer close(e.loopDone)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for e.life.Err() == nil && e.stopped.Load() == nil {
+		now := time.Now()
+		wait, ok := e.batcher.due(now)
+		poll, polling := e.tail.nextPoll(now, e.storeFails())
+		polling = polling && !e.closing.Load()
+		syncs := e.tail.takeSyncs()
+		switch {
+		case ok && wait == 0:
+			e.commit(syncs)
+			continue
+		case len(syncs) > 0 || polling && poll == 0:
+			e.answerSyncs(syncs)
+			continue
+		case e.closing.Load() && e.batcher.empty():
+			return
+		}
+		if polling && (!ok || poll < wait) {
+			wait, ok = poll, true
+		}
+		if !ok {
+			wait = time.Hour
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-e.batcher.wake:
+		case <-e.tail.wake:
+		case <-e.life.Done():
+		}
+	}
+	e.giveUpAll()
+}
+
+// giveUpAll refuses what still waits when the loop ends early.
+func (e *Engine) giveUpAll() {
+	e.closing.Store(true)
+	e.batcher.close()
+	err := e.Usable()
+	e.finish(e.batcher.drain(), func(*Request) error { return err })
+	for _, l := range e.tail.takeSyncs() {
+		l.done <- err
+	}
+	e.waiters.notifyAll()
+}
+
+// commit makes one commit of the requests that wait. Its success proves where the log ends, which
+// answers syncs that were requested before it began.
+func (e *Engine) commit(syncs []*syncRequest) {
+	inline := int64(inlineBytesMax)
+	if e.contended() {
+		inline = contendedInlineMax
+	}
+	sets := e.batcher.takeSets(inline)
+	if len(sets) == 0 {
+		if len(syncs) > 0 {
+			e.answerSyncs(syncs)
+		}
+		return
+	}
+	defer e.batcher.idle()
+	begun := time.Now()
+	for _, g := range sets {
+		g.finish()
+	}
+	e.building = &building{begun: begun, sets: sets, refusal: map[*Request]error{}}
+	defer func() { e.building = nil }()
+	c, err := e.log.Commit(e.life, e.build, e.reportCommit)
+	if c == nil && err == nil && !slices.ContainsFunc(sets, e.useless) && e.building.doubtful(e.Fresh()) {
+		if err = e.log.Sync(e.life); err == nil {
+			c, err = e.log.Commit(e.life, e.build, e.reportCommit)
+		}
+	}
+	switch {
+	case c == nil && err == nil && slices.ContainsFunc(sets, e.useless):
+		e.batcher.putBack(sets, e.useless)
+		e.answerSyncs(syncs)
+		return
+	case err != nil:
+		err = e.commitError(err)
+	}
+	refusal := e.building.refusal
+	e.finish(sets, func(r *Request) error {
+		e := refusal[r]
+		if e != nil && err != nil {
+			return withoutUnknown(err) // it is not in the commit, and may have been refused for the sake of another that is
+		}
+		if e != nil {
+			return e
+		}
+		return err
+	})
+	if c == nil {
+		e.answerSyncs(syncs)
+		return
+	}
+	e.metrics.commit(c, time.Since(begun))
+	for _, l := range syncs {
+		l.done <- nil
+	}
+	e.maybeCheckpoint(c.Seq)
+}
+
+func (e *Engine) contended() bool {
+	if e.log.Contended() {
+		e.contendedUntil = time.Now().Add(contendedFor)
+	}
+	return time.Now().Before(e.contendedUntil)
+}
+
+// reportCommit logs an attempt whose outcome is not known.
+func (e *Engine) reportCommit(err error) {
+	e.logger.Warn("the store did not take a commit; trying again", "err", err)
+}
+
+// commitError returns the error for the callers of a commit that failed or was not confirmed.
+func (e *Engine) commitError(err error) error {
+	var failed error = &StoreError{Doing: "the commit was not confirmed", RetryAfter: time.Second, Err: err}
+	if halt := e.log.Err(); halt != nil {
+		e.stop(halt)
+	}
+	if stopped := e.stopped.Load(); stopped != nil {
+		failed = stopped
+	}
+	if errors.Is(err, commitlog.ErrUnknown) {
+		return &UnknownError{failed}
+	}
+	return failed
+}
+
+// stop ends the broker because the log is damaged.
+func (e *Engine) stop(err error) {
+	stopped := &StoppedError{Hint: Hint(err), Err: err}
+	if e.stopped.CompareAndSwap(nil, stopped) {
+		e.logger.Error("stopped", "err", err, "hint", stopped.Hint)
+		e.waiters.notifyAll()
+	}
+}
+
+// finish gives every request of the batch sets its outcome, and releases its memory.
+func (e *Engine) finish(sets []*batchSet, outcome func(*Request) error) {
+	for _, g := range sets {
+		for _, r := range g.requests {
+			switch err := outcome(r); {
+			case !r.settled:
+				r.err = err
+			case r.doubtful:
+				e.confirm(r, err)
+			}
+			if !r.settled && r.withdrawn {
+				r.err = ErrWithdrawn
+			}
+			e.batcher.decided(r)
+			e.budget.Give(budget.Batches, r.bytes)
+			close(r.done)
+		}
+	}
+}
+
+// useless tells whether a batch set needs new data objects: one may have been deleted, or they hold
+// records that must not be committed.
+func (e *Engine) useless(g *batchSet) bool {
+	return g.changed || slices.ContainsFunc(g.objects, func(o *dataObject) bool { return o.ref.Seq < e.live.State.DataFloor() })
+}
+
+// answerSyncs follows the log to its end and answers the requests for that.
+func (e *Engine) answerSyncs(syncs []*syncRequest) {
+	begun := time.Now()
+	before, _ := e.log.Position()
+	follow := e.log.Sync
+	if slices.ContainsFunc(syncs, func(l *syncRequest) bool { return l.relist }) {
+		follow = e.log.Relist
+	}
+	err := follow(e.life)
+	after, _ := e.log.Position()
+	if err == nil {
+		e.tail.synced(begun, after != before)
+	} else {
+		e.tail.failed()
+		if halt := e.log.Err(); halt != nil {
+			e.stop(halt)
+		}
+		err = &StoreError{Doing: "the end of the log could not be read", RetryAfter: time.Second, Err: err}
+		if stopped := e.stopped.Load(); stopped != nil {
+			err = stopped
+		}
+	}
+	for _, l := range syncs {
+		l.done <- err
+	}
+}
