@@ -71,7 +71,6 @@ type Broker struct {
 	keySyncs    keySyncs
 	accesses    accessWatches
 	dispatchers *dispatch.Dispatchers
-	takeovers   takeovers
 	pushes      *push.Supervisor
 	pushMemory  *pushMemory
 	pushMetrics *push.Metrics
@@ -107,7 +106,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, e
 	if err := b.session.init(); err != nil {
 		return nil, err
 	}
-	b.pushes = push.NewSupervisor(pushBroker{b}, push.SupervisorOptions{Silence: ownerSilence, Shows: dispatch.OwnerShows, Logger: opts.Logger})
+	b.pushes = push.NewSupervisor(pushBroker{b}, push.SupervisorOptions{Silence: dispatch.OwnerSilence, Shows: dispatch.OwnerShows, Logger: opts.Logger})
 	b.dispatchers = dispatch.New(dispatchBroker{b}, dispatch.Options{
 		State: b.engine, Memory: opts.Memory / prefetchShare, Session: b.session.public, Address: opts.Address, Logger: opts.Logger, Life: b.engine.Life(),
 	})
@@ -172,5 +171,5 @@ func (b *Broker) Shutdown(ctx context.Context) (err error) {
 		return nil
 	}
 	defer close(b.closed)
-	return b.engine.Shutdown(func() { b.releaseQueues(ctx) })
+	return b.engine.Shutdown(func() { b.dispatchers.Release(ctx) })
 }

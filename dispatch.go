@@ -3,6 +3,7 @@ package seb
 import (
 	"context"
 	"errors"
+	"time"
 	"unsafe"
 
 	"github.com/simple-event-broker/seb/internal/dispatch"
@@ -26,8 +27,22 @@ type dispatchBroker struct{ b *Broker }
 
 // Commit implements dispatch.Broker.
 func (x dispatchBroker) Commit(ctx context.Context, r dispatch.Request) error {
-	return commitErrorOf(x.b.engine.Commit(ctx, &engine.Request{Change: r.Change, Callers: callersOf(ctx), Synced: r.Synced, Urgent: r.Urgent}))
+	ticket, err := x.b.engine.Submit(ctx, &engine.Request{Change: r.Change, Callers: callersOf(ctx), Synced: r.Synced, Urgent: r.Urgent})
+	switch {
+	case err != nil:
+	case r.Settled:
+		err = ticket.Settled(ctx)
+	default:
+		err = ticket.Wait(ctx)
+	}
+	return commitErrorOf(err)
 }
+
+// Sync implements dispatch.Broker.
+func (x dispatchBroker) Sync(ctx context.Context) error { return x.b.engine.Sync(ctx) }
+
+// StoreNow implements dispatch.Broker.
+func (x dispatchBroker) StoreNow() time.Time { return x.b.engine.StoreNow() }
 
 // DeadLetter implements dispatch.Broker.
 func (x dispatchBroker) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, last leases.Delivery, attempts int) error {
@@ -116,12 +131,6 @@ func (rs records) Own() (total int64) {
 		}
 	}
 	return total + n
-}
-
-// releaseQueues refuses new takeovers, waits for running ones, and releases the queues.
-func (b *Broker) releaseQueues(ctx context.Context) {
-	b.takeovers.end(ctx, b.engine.Go)
-	b.dispatchers.Release(ctx)
 }
 
 // addOwnersView adds what only the queue's owner knows. The caller must not hold the state's lock.

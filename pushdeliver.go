@@ -75,12 +75,12 @@ func (x pushBroker) Pushed() map[uint64]push.Pushed {
 			if q.Push.Stopped != "" || q.Config.Paused {
 				continue
 			}
-			d, o := x.b.dispatchers.Of(q.ID), ownerOf(q)
+			d, o := x.b.dispatchers.Owner(q)
 			found[q.ID] = push.Pushed{
 				ID: q.ID, Topic: s.TopicByID(q.Topic).Name, Name: q.Name, TopicID: x.b.TopicTag(q.Topic), Target: targetOf(q.Push),
-				Epoch: o.epoch, Owned: o.owned, Owner: o.address, Seen: o.seen,
-				Here: d != nil && q.Owned && d.Epoch() == q.Epoch,
-				Mine: o.address != "" && o.address == x.b.opts.Address && !x.b.dispatchers.HasLost(o.queue),
+				Epoch: o.Epoch, Owned: o.Owned, Owner: o.Address, Seen: o.Seen,
+				Here: d != nil,
+				Mine: o.Address != "" && o.Address == x.b.opts.Address && !x.b.dispatchers.HasLost(o.Queue),
 			}
 		}
 	})
@@ -97,7 +97,7 @@ func (x pushBroker) HasWork(q push.Pushed) bool {
 func (x pushBroker) TakeOver(ctx context.Context, q push.Pushed) error {
 	queue := x.b.Queue(q.Topic, q.Name)
 	d, o, err := queue.ownedHere()
-	if err != nil || d != nil || o.epoch != q.Epoch {
+	if err != nil || d != nil || o.Epoch != q.Epoch {
 		return ifNoQueue(err) // the queue has another owner by now
 	}
 	return ifNoQueue(queue.takeOver(ctx, o, false, 0))

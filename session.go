@@ -109,7 +109,7 @@ func (x nameSession) Apply(*state.Draft) ([]format.Entry, error) {
 // synced since the call. All callers share one sync per second.
 func (q *Queue) KnowOwner(ctx context.Context, epoch uint64) (err error) {
 	defer reads(&err)
-	if _, o, err := q.ownedHere(); err == nil && o.epoch >= epoch {
+	if _, o, err := q.ownedHere(); err == nil && o.Epoch >= epoch {
 		return nil
 	}
 	return q.b.syncShared(ctx)

@@ -1,6 +1,9 @@
 // Package dispatch hands out the records of the queues that a broker owns: to one worker at a
 // time, each record for the length of a lease.
 //
+// A broker becomes the owner of a queue with [Dispatchers.TakeOver]; [Dispatchers.MayTake] tells
+// whether it may.
+//
 // A [Dispatcher] belongs to one queue for as long as this broker owns it. It learns what becomes
 // of records from the log alone: from the commits that this broker applies, its own and others'.
 //
@@ -31,6 +34,10 @@ type Broker interface {
 	DeadLetter(ctx context.Context, d *Dispatcher, last leases.Delivery, attempts int) error
 	// Read reads records of a partition that follow each other, the first one at least.
 	Read(ctx context.Context, d *Dispatcher, first leases.Place, records int, bytes int64) (r Records, n int, err error)
+	// Sync follows the log to its end.
+	Sync(ctx context.Context) error
+	// StoreNow returns the store's time.
+	StoreNow() time.Time
 	// Go runs f in a goroutine that the broker waits for before it ends.
 	Go(f func())
 }
@@ -57,6 +64,8 @@ type Request struct {
 	Synced bool
 	// Urgent changes are committed without linger.
 	Urgent bool
+	// Settled says that Commit returns when the outcome is certain, whatever time that takes.
+	Settled bool
 }
 
 // CommitError says why a commit failed, or was not confirmed.

@@ -39,8 +39,11 @@ type Dispatchers struct {
 	logger *slog.Logger
 	chunks prefetched
 
+	takeovers           takeovers
+	warnOfSharedAddress sync.Once
+
 	mu       sync.Mutex
-	expected map[uint64]Takeover // by queue
+	expected map[uint64]takeover // by queue
 	byID     map[uint64]*Dispatcher
 	byTopic  map[uint64]map[uint64]*Dispatcher // by queue
 	marked   map[uint64]*Dispatcher            // those whose dispatch limits should move
@@ -54,7 +57,7 @@ type Dispatchers struct {
 func New(b Broker, o Options) *Dispatchers {
 	return &Dispatchers{
 		b: b, opts: o, logger: o.Logger, chunks: prefetched{max: o.Memory},
-		expected: map[uint64]Takeover{}, byID: map[uint64]*Dispatcher{}, lost: map[uint64]silence{},
+		expected: map[uint64]takeover{}, byID: map[uint64]*Dispatcher{}, lost: map[uint64]silence{},
 		byTopic: map[uint64]map[uint64]*Dispatcher{}, marked: map[uint64]*Dispatcher{},
 		done: doneLately{numbers: map[doneRecord]uint32{}},
 	}
@@ -252,78 +255,4 @@ func (x *Dispatchers) DoneBy(queue uint64, delivery leases.Delivery) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.done.numbers[doneRecord{queue, uint32(delivery.Partition), delivery.Offset}] == delivery.Attempt
-}
-
-// HasLost tells whether another broker has taken a queue over from this one.
-func (x *Dispatchers) HasLost(queue uint64) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	_, lost := x.lost[queue]
-	return lost
-}
-
-// silence is how long an owner has not shown itself: the log saw it last at seen, and this broker
-// has known that since then, by the monotonic clock.
-type silence struct {
-	seen  time.Time
-	since time.Time
-}
-
-// SilentFor returns how long at least the owner that took a queue over from this broker has not shown
-// itself. seen is when it last did, in the log's time, which does not tell how long that is ago: it
-// is ahead of the store's time if that was set back.
-func (x *Dispatchers) SilentFor(queue uint64, seen time.Time) time.Duration {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	s, lost := x.lost[queue]
-	if !lost {
-		return 0
-	}
-	if !s.seen.Equal(seen) {
-		s = silence{seen, time.Now()}
-		x.lost[queue] = s
-	}
-	return time.Since(s.since)
-}
-
-// Takeover is a takeover of a queue by this broker whose commit is under way.
-type Takeover struct {
-	Queue uint64
-	Epoch uint64 // that this broker gets
-	// Contested tells that the owner before did not answer, and may want the queue back.
-	Contested bool
-	Most      int // how many records a receiver has asked for
-}
-
-// Expect makes the commit of a takeover open the dispatcher of the queue.
-func (x *Dispatchers) Expect(t Takeover) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.expected[t.Queue] = t
-}
-
-// Forget undoes Expect.
-func (x *Dispatchers) Forget(queue uint64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.expected, queue)
-}
-
-// open opens the dispatcher of a queue that a commit, applied at that time, gave to this broker. It
-// must be open before the next commit is applied, whose delays it has to know.
-func (x *Dispatchers) open(s *state.State, queue uint64, at state.Moment) {
-	x.mu.Lock()
-	take, expected := x.expected[queue]
-	x.mu.Unlock()
-	q := s.QueueByID(queue)
-	if !expected || q == nil || !q.Owned || q.Epoch != take.Epoch || q.Session != x.opts.Session {
-		return // another broker's
-	}
-	d := x.newDispatcher(s, q, at)
-	d.pace.need(d.shown, int64(take.Most))
-	if take.Contested {
-		d.contested = d.shown.Add(ownerContested)
-	}
-	x.put(d)
-	x.logger.Info("took over a queue", "topic", d.names.Topic, "queue", d.names.Queue, "epoch", d.epoch)
 }

@@ -68,9 +68,9 @@ func (p *pace) reach(now time.Time) int64 {
 	return min(reachMax, max(reachMin, int64(math.Ceil(p.most))))
 }
 
-// FirstReach returns by how many records the limit of each partition is ahead for a new owner
+// firstReach returns by how many records the limit of each partition is ahead for a new owner
 // whose first receiver wants most records.
-func FirstReach(most int, partitions uint32) int64 {
+func firstReach(most int, partitions uint32) int64 {
 	return max(reachMin, (int64(most)+int64(partitions)-1)/int64(partitions))
 }
 

@@ -11,9 +11,11 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// Release says in the log of the queues that this broker owns which records are with workers, so
-// that the next owner need not guess. They share commits, since there may be many and little time.
+// Release refuses new takeovers, and waits for running ones until ctx ends. Then it says in the log
+// of the queues that this broker owns which records are with workers, so that the next owner need
+// not guess. They share commits, since there may be many and little time.
 func (x *Dispatchers) Release(ctx context.Context) {
+	x.endTakeovers(ctx)
 	var releases sync.WaitGroup
 	for _, d := range x.list() {
 		releases.Go(func() { d.release(ctx) })

@@ -320,7 +320,7 @@ func TestRequestOfACallerThatLeaves(t *testing.T) {
 		faulty := storetest.NewFaulty(objstore.NewMemory())
 		e := open(t, faulty)
 		topic := create(t, e, "t")
-		faulty.On(objstore.VerbCreate, "log/", storetest.Delay(10 * time.Second))
+		faulty.On(objstore.VerbCreate, "log/", storetest.Delay(10*time.Second))
 		leave := func(after time.Duration) (unknown bool) {
 			ctx, cancel := context.WithTimeout(t.Context(), after)
 			defer cancel()

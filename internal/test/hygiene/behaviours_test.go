@@ -29,7 +29,7 @@ var behaviours = []struct {
 	{"memory budget", "budget", "internal/budget/budget.go", "Take"},
 	{"share memory between slow clients", "share", "internal/budget/share.go", "Grow"},
 	{"idempotency keys", "idempotency", "idempotency.go", "hashKey"},
-	{"take over a queue", "takeover", "takeover.go", "commitOwner"},
+	{"ownership: take over a queue", "ownership", "internal/dispatch/ownership.go", "commitOwner"},
 	{"copy a record to the dead letter topic", "deadletter", "queuedeadletter.go", "copyOf"},
 	{"backoff of records that failed", "backoff", "queuebackoff.go", "backoff"},
 	{"dispatcher of a queue", "dispatcher", "internal/dispatch/dispatcher.go", "Dispatcher"},
@@ -77,8 +77,8 @@ func TestBehavioursAreFoundByName(t *testing.T) {
 // What the root package may have at most: files that are no tests, and lines in them. It holds the public
 // API and its wiring; what grows it goes into a package below. Lower these with what moves out.
 const (
-	rootFilesMax = 50
-	rootLinesMax = 8_600
+	rootFilesMax = 48
+	rootLinesMax = 8_450
 )
 
 func TestRootStaysWithinItsBounds(t *testing.T) {
