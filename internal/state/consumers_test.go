@@ -27,7 +27,7 @@ func moved(consumer uint64, positions ...int64) *format.PositionsMoved {
 // withConsumers gives a sound state two topics with consumers; one of them was deleted.
 func withConsumers(t rapid.TB, s *State) {
 	t.Helper()
-	id := s.nextTopic
+	id := s.topics.next
 	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), PayloadSize: 122, Entries: []format.Entry{
 		&format.TopicCreated{ID: id, Partitions: 3, Name: "read"}, &format.TopicCreated{ID: id + 1, Partitions: 1, Name: "read.too"},
 		&format.Batch{Topic: id, Partition: 1, Count: 7, Size: 61}, &format.Batch{Topic: id + 1, Count: 2, Pos: 61, Size: 61},

@@ -15,15 +15,17 @@ var ErrDiscontinued = errors.New("the state does not continue the one before")
 // the two states, so it can't compare hashes. One batch of each partition
 // is enough: after two histories part, everything that is appended differs.
 func (s *State) Continues(old *State) error {
-	if s.seq < old.seq || s.time < old.time || s.nextTopic < old.nextTopic || s.dataFloor < old.dataFloor {
+	if s.seq < old.seq || s.time < old.time || s.topics.next < old.topics.next || s.dataFloor < old.dataFloor {
 		return fmt.Errorf("%w: slot %d, time %d, next topic %d, data floor %d; before that %d, %d, %d, %d",
-			ErrDiscontinued, s.seq, s.time, s.nextTopic, s.dataFloor, old.seq, old.time, old.nextTopic, old.dataFloor)
+			ErrDiscontinued, s.seq, s.time, s.topics.next, s.dataFloor, old.seq, old.time, old.topics.next, old.dataFloor)
 	}
-	if err := errors.Join(s.continuesKeys(old), s.continuesConsumers(old), s.continuesQueues(old), s.continuesDelayed(old)); err != nil {
+	keys := s.keys.continues(&old.keys, func(was, now *Key) bool { return was.Hash == now.Hash })
+	consumers := s.consumers.continues(&old.consumers, func(was, now *Consumer) bool { return was.Version <= now.Version })
+	if err := errors.Join(keys, consumers, s.continuesQueues(old), s.continuesDelayed(old)); err != nil {
 		return err
 	}
-	for id, was := range old.topics {
-		now := s.topics[id]
+	for id, was := range old.topics.byID {
+		now := s.topics.byID[id]
 		if now == nil {
 			continue // deleted since
 		}

@@ -66,7 +66,7 @@ func (s *State) Delayed() []Delayed { return s.delayed.sorted() }
 // DelayedOf iterates over the runs of a topic that are not due by the fold's time, in no order.
 func (s *State) DelayedOf(topic uint64) iter.Seq[Delayed] {
 	return func(yield func(Delayed) bool) {
-		t := s.topics[topic]
+		t := s.topics.byID[topic]
 		if t == nil {
 			return
 		}
@@ -86,14 +86,14 @@ func (s *State) delay(x *format.RecordsDelayed) {
 	}
 	d := Delayed{Due: x.Due, Topic: x.Topic, Offset: x.Offset, Partition: x.Partition, Count: x.Count}
 	heap.Push(&s.delayed, d)
-	heap.Push(&s.topics[x.Topic].delayed, d)
+	heap.Push(&s.topics.byID[x.Topic].delayed, d)
 	s.memory += delayedMemory
 }
 
 // expireDelayed forgets the runs that are due. Runs of trimmed records stay until then.
 func (s *State) expireDelayed() {
 	for len(s.delayed) > 0 && s.delayed[0].Due <= s.time {
-		t := s.topics[s.delayed[0].Topic]
+		t := s.topics.byID[s.delayed[0].Topic]
 		heap.Pop(&s.delayed)
 		heap.Pop(&t.delayed) // the same: both are in one order
 		t.delayed = shrunkList(t.delayed)
@@ -153,7 +153,7 @@ func (d *Draft) takeDelay(x *format.RecordsDelayed) error {
 
 // end returns the next offset of a partition, 0 if it isn't there.
 func (s *State) end(topic uint64, partition uint32) int64 {
-	if t := s.topics[topic]; t != nil && int(partition) < len(t.Partitions) {
+	if t := s.topics.byID[topic]; t != nil && int(partition) < len(t.Partitions) {
 		return t.Partitions[partition].End
 	}
 	return 0
@@ -189,7 +189,7 @@ func (s *State) decodeDelayed(r *reader) {
 			return
 		}
 		s.delayed = append(s.delayed, x) // in order, which is a heap
-		t := s.topics[x.Topic]           // it is there: its partition has an end
+		t := s.topics.byID[x.Topic]      // it is there: its partition has an end
 		t.delayed = append(t.delayed, x)
 		last = x
 	}
@@ -201,7 +201,7 @@ func (s *State) decodeDelayed(r *reader) {
 func (s *State) continuesDelayed(old *State) error {
 	var was, now []Delayed
 	for _, x := range old.Delayed() {
-		if x.Due > s.time && s.topics[x.Topic] != nil {
+		if x.Due > s.time && s.topics.byID[x.Topic] != nil {
 			was = append(was, x)
 		}
 	}

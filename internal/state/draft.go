@@ -12,27 +12,21 @@ import (
 type Draft struct {
 	s         *State
 	time      int64
-	nextTopic uint64
-	topics    int
 	dataFloor format.Seq
-	created   map[string]*draftTopic // by name, nil value = deleted in this commit
-	byID      map[uint64]*draftTopic
+	topics    indexDraft[*Topic, draftTopic]
 	starts    map[batchKey]int64
 	ends      map[batchKey]int64
 	keyed     map[format.Digest]bool
-	keys      draftKeys
-	consumers draftConsumers
-	queues    draftQueues
+	keys      indexDraft[*Key, Key]
+	consumers indexDraft[*Consumer, draftConsumer]
+	queues    indexDraft[*Queue, draftQueue]
 	delayed   draftDelayed
 	meter     *meter // nil if the draft does not measure
 }
 
 type draftTopic struct {
-	id         uint64
-	name       string
 	partitions uint32
 	config     format.TopicConfig
-	deleted    bool
 }
 
 type batchKey struct {
@@ -43,10 +37,11 @@ type batchKey struct {
 // Draft returns an empty draft of the next commit, with that time.
 func (s *State) Draft(time int64) *Draft {
 	return &Draft{
-		s: s, time: time, nextTopic: s.nextTopic, topics: len(s.topics), dataFloor: s.dataFloor,
-		keys:      draftKeys{next: s.keys.next, count: len(s.keys.byID)},
-		consumers: draftConsumers{next: s.consumers.next, count: len(s.consumers.byID)},
-		queues:    draftQueues{next: s.queues.next, count: len(s.queues.byID)},
+		s: s, time: time, dataFloor: s.dataFloor,
+		topics:    indexDraft[*Topic, draftTopic]{base: &s.topics, next: s.topics.next, count: len(s.topics.byID)},
+		keys:      indexDraft[*Key, Key]{base: &s.keys, next: s.keys.next, count: len(s.keys.byID)},
+		consumers: indexDraft[*Consumer, draftConsumer]{base: &s.consumers, next: s.consumers.next, count: len(s.consumers.byID)},
+		queues:    indexDraft[*Queue, draftQueue]{base: &s.queues, next: s.queues.next, count: len(s.queues.byID)},
 	}
 }
 
@@ -54,24 +49,18 @@ func (s *State) Draft(time int64) *Draft {
 func (d *Draft) Time() int64 { return d.time }
 
 // NextTopicID returns the id that the next created topic must have.
-func (d *Draft) NextTopicID() uint64 { return d.nextTopic }
+func (d *Draft) NextTopicID() uint64 { return d.topics.next }
 
 // TopicCount returns the number of topics after the commit.
-func (d *Draft) TopicCount() int { return d.topics }
+func (d *Draft) TopicCount() int { return d.topics.count }
 
 // TopicID returns the id and the number of partitions of the topic of that
 // name; ok reports whether it exists.
 func (d *Draft) TopicID(name string) (id uint64, partitions uint32, ok bool) {
-	if t, found := d.created[name]; found {
-		if t == nil {
-			return 0, 0, false
-		}
-		return t.id, t.partitions, true
+	if id, ok = d.topics.idOf(scopedName{name: name}); !ok {
+		return 0, 0, false
 	}
-	if t := d.s.names[name]; t != nil {
-		return t.ID, d.topic(t.ID).partitions, true
-	}
-	return 0, 0, false
+	return id, d.topic(id).partitions, true
 }
 
 // TopicConfig returns the config of a topic that exists.
@@ -79,27 +68,9 @@ func (d *Draft) TopicConfig(id uint64) format.TopicConfig { return d.topic(id).c
 
 // topic returns a topic as the commit leaves it so far, nil if it doesn't exist.
 func (d *Draft) topic(id uint64) *draftTopic {
-	if t, ok := d.byID[id]; ok {
-		if t.deleted {
-			return nil
-		}
-		return t
-	}
-	if t := d.s.topics[id]; t != nil {
-		return &draftTopic{id: id, name: t.Name, partitions: uint32(len(t.Partitions)), config: t.Config}
-	}
-	return nil
-}
-
-func (d *Draft) put(t draftTopic) {
-	if d.byID == nil {
-		d.byID, d.created = map[uint64]*draftTopic{}, map[string]*draftTopic{}
-	}
-	d.byID[t.id] = &t
-	d.created[t.name] = &t
-	if t.deleted {
-		d.created[t.name] = nil
-	}
+	return d.topics.find(id, func(t *Topic) *draftTopic {
+		return &draftTopic{partitions: uint32(len(t.Partitions)), config: t.Config}
+	})
 }
 
 // End returns the next offset of a partition; ok reports whether it exists.
@@ -119,7 +90,7 @@ func (d *Draft) Start(topic uint64, partition uint32) int64 {
 	if start, ok := d.starts[batchKey{topic, partition}]; ok {
 		return start
 	}
-	if st := d.s.topics[topic]; st != nil && int(partition) < len(st.Partitions) {
+	if st := d.s.topics.byID[topic]; st != nil && int(partition) < len(st.Partitions) {
 		return st.Partitions[partition].Start
 	}
 	return 0
@@ -146,40 +117,27 @@ func (d *Draft) Take(it format.Entry) error {
 	case *format.Batch:
 		return d.takeBatch(x)
 	case *format.TopicCreated:
-		if x.ID != d.nextTopic {
-			return fmt.Errorf("%w: a topic with id %d instead of %d", ErrNonsense, x.ID, d.nextTopic)
-		}
-		if _, _, ok := d.TopicID(x.Name); ok || x.Name == "" || x.Partitions == 0 || x.Partitions > PartitionsMax {
+		if x.Name == "" || x.Partitions == 0 || x.Partitions > PartitionsMax {
 			return fmt.Errorf("%w: topic %q with %d partitions can't be created", ErrNonsense, x.Name, x.Partitions)
 		}
-		d.nextTopic++
-		d.topics++
-		d.put(draftTopic{id: x.ID, name: x.Name, partitions: x.Partitions})
+		return d.topics.create(x.ID, scopedName{name: x.Name}, &draftTopic{partitions: x.Partitions})
 	case *format.TopicDeleted:
-		t := d.topic(x.ID)
-		if t == nil {
+		if d.topic(x.ID) == nil {
 			return fmt.Errorf("%w: no topic %d to delete", ErrNonsense, x.ID)
 		}
-		d.topics--
-		gone := *t
-		gone.deleted = true
-		d.put(gone)
+		d.topics.drop(x.ID)
 	case *format.PartitionsAdded:
 		t := d.topic(x.Topic)
 		if t == nil || x.Partitions <= t.partitions || x.Partitions > PartitionsMax {
 			return fmt.Errorf("%w: topic %d can't have %d partitions", ErrNonsense, x.Topic, x.Partitions)
 		}
-		grown := *t
-		grown.partitions = x.Partitions
-		d.put(grown)
+		d.topics.put(x.Topic, &draftTopic{partitions: x.Partitions, config: t.config})
 	case *format.TopicConfigured:
 		t := d.topic(x.Topic)
 		if t == nil || x.Config.RetentionMS < 0 || x.Config.RetentionBytes < 0 {
 			return fmt.Errorf("%w: topic %d can't have the config %+v", ErrNonsense, x.Topic, x.Config)
 		}
-		configured := *t
-		configured.config = x.Config
-		d.put(configured)
+		d.topics.put(x.Topic, &draftTopic{partitions: t.partitions, config: x.Config})
 	case *format.DataFloor:
 		if x.Seq < d.dataFloor {
 			return fmt.Errorf("%w: the data floor falls from %d to %d", ErrNonsense, d.dataFloor, x.Seq)

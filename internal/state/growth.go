@@ -137,7 +137,7 @@ func (m *meter) list(key batchKey) (l batchList, more bool) {
 			return l, true
 		}
 	}
-	t := m.d.s.topics[key.topic]
+	t := m.d.s.topics.byID[key.topic]
 	if t == nil || int(key.partition) >= len(t.Partitions) || len(t.Partitions[key.partition].chunks) == 0 {
 		return batchList{}, false
 	}

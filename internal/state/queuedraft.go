@@ -8,14 +8,6 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// draftQueues are the changes of a commit under construction to the queues.
-type draftQueues struct {
-	next    uint64
-	count   int
-	byID    map[uint64]*draftQueue
-	created map[queueName]uint64 // ids
-}
-
 // draftQueue is a queue as the commit leaves it.
 type draftQueue struct {
 	topic   uint64
@@ -24,7 +16,6 @@ type draftQueue struct {
 	push    *format.QueuePush
 	epoch   uint64
 	owned   bool
-	deleted bool
 	base    *Queue // nil if the commit creates it
 	touched map[uint32]*draftQueuePartition
 }
@@ -78,13 +69,8 @@ func (d *Draft) QueueCount() int { return d.queues.count }
 
 // QueueID returns the id of a topic's queue of that name; ok reports whether it exists.
 func (d *Draft) QueueID(topic uint64, name string) (id uint64, ok bool) {
-	id, ok = d.queues.created[queueName{topic, name}]
-	if !ok {
-		if q := d.s.Queue(topic, name); q != nil {
-			id, ok = q.ID, true
-		}
-	}
-	return id, ok && d.queue(id) != nil
+	id, ok = d.queues.idOf(scopedName{topic, name})
+	return id, ok && d.topic(topic) != nil
 }
 
 // QueueConfig returns the config of a queue that exists.
@@ -208,24 +194,15 @@ func (p *draftQueuePartition) deadLetterOffsets(limit int) (offsets []int64) {
 
 // queue returns a queue as the commit has it, nil if it doesn't exist.
 func (d *Draft) queue(id uint64) *draftQueue {
-	q := d.queues.byID[id]
-	if q == nil {
-		if old := d.s.queues.byID[id]; old != nil {
-			q = &draftQueue{topic: old.Topic, name: old.Name, config: old.Config, push: old.Push, epoch: old.Epoch, owned: old.Owned, base: old}
-			d.keepQueue(id, q)
-		}
-	}
-	if q == nil || q.deleted || d.topic(q.topic) == nil {
+	q := d.queues.find(id, func(old *Queue) *draftQueue {
+		q := &draftQueue{topic: old.Topic, name: old.Name, config: old.Config, push: old.Push, epoch: old.Epoch, owned: old.Owned, base: old}
+		d.queues.put(id, q)
+		return q
+	})
+	if q == nil || d.topic(q.topic) == nil {
 		return nil
 	}
 	return q
-}
-
-func (d *Draft) keepQueue(id uint64, q *draftQueue) {
-	if d.queues.byID == nil {
-		d.queues.byID, d.queues.created = map[uint64]*draftQueue{}, map[queueName]uint64{}
-	}
-	d.queues.byID[id] = q
 }
 
 // queuePartition returns a queue's part of a partition as the commit has it.

@@ -89,7 +89,7 @@ func (s *State) setQueue(x *format.QueueSet) {
 // uncertain. It can't have handed out records that were not in the log yet.
 func (s *State) own(x *format.QueueOwned) {
 	q := s.queues.byID[x.Queue]
-	topic := s.topics[q.Topic]
+	topic := s.topics.byID[q.Topic]
 	s.changeQueue(q, func() {
 		q.Epoch, q.Owned, q.Address, q.Seen = x.Epoch, true, x.Address, s.time
 		q.Session = format.SessionKey{} // another entry sets it
@@ -208,27 +208,24 @@ func (s *State) purge(q *Queue, partition uint32, before int64) {
 // purgeBelow purges all queues of a topic below the new start of a partition. Untouched ones
 // begin at the start anyway.
 func (s *State) purgeBelow(topic uint64, partition uint32, start int64) {
-	for _, q := range s.queues.byTopic[topic] {
+	for _, q := range s.Queues(topic) {
 		if int(partition) < len(q.partitions) {
 			s.purge(q, partition, start)
 		}
 	}
 }
 
-// view returns the queues as they are now, by id.
-func (q *queues) view() []Queue {
-	list := make([]Queue, 0, len(q.byID))
-	for _, x := range q.byID {
-		c := *x
-		c.partitions = slices.Clone(x.partitions)
-		for i := range c.partitions {
-			p := &c.partitions[i]
+// viewQueues returns copies of the queues, by id.
+func (s *State) viewQueues() []Queue {
+	list := copiesByID(s.queues.byID)
+	for i := range list {
+		list[i].partitions = slices.Clone(list[i].partitions)
+		for j := range list[i].partitions {
+			p := &list[i].partitions[j]
 			p.done.above = slices.Clone(p.done.above)
 			p.attempts, p.most = maps.Clone(p.attempts), 0
 			p.deadLetters = sorted[int64]{} // attempts have the same flag
 		}
-		list = append(list, c)
 	}
-	slices.SortFunc(list, func(a, b Queue) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }

@@ -141,7 +141,7 @@ func (m *modelQueues) compare(t rapid.TB, s *State) {
 		t.Fatalf("%d queues, not %d", len(s.queues.byID), len(m.byID))
 	}
 	slices.SortFunc(m.delayed, compareDelayed)
-	for _, topic := range s.topics {
+	for _, topic := range s.topics.byID {
 		of := slices.DeleteFunc(slices.Clone(m.delayed), func(d Delayed) bool { return d.Topic != topic.ID })
 		if got := slices.SortedFunc(s.DelayedOf(topic.ID), compareDelayed); !slices.Equal(got, of) {
 			t.Fatalf("of topic %d are delayed %+v, not %+v", topic.ID, got, of)
@@ -310,7 +310,7 @@ func (w *writer) delayEntry(t *rapid.T, d *Draft, topic uint64, partition uint32
 // recount reckons anew what a state takes.
 func recount(s *State) int64 {
 	n := queuesTake(s) + int64(s.objects.count)*objectMemory
-	for _, t := range s.topics {
+	for _, t := range s.topics.byID {
 		n += topicMemory + int64(len(t.Name)) + int64(len(t.Partitions))*partitionMemory
 		for _, p := range t.Partitions {
 			for _, c := range p.chunks {

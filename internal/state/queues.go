@@ -1,10 +1,7 @@
 package state
 
 import (
-	"cmp"
-	"maps"
 	"slices"
-	"strings"
 	"unsafe"
 
 	"github.com/simple-event-broker/seb/internal/format"
@@ -115,27 +112,14 @@ func (p *queuePartition) untouched() bool {
 	return p.done.floor == 0 && len(p.done.above) == 0 && len(p.attempts) == 0 && p.dispatchLimit == 0 && p.uncertainEnd == 0
 }
 
-type queueName = consumerName
-
-// queues are the queues of all topics. Ids are never reused.
-type queues struct {
-	next    uint64
-	byID    map[uint64]*Queue
-	byName  map[queueName]*Queue
-	byTopic map[uint64][]*Queue              // by name
-	most    struct{ ids, names, topics int } // that the maps held: see shrunkMap
-}
-
-func newQueues() queues {
-	return queues{next: 1, byID: map[uint64]*Queue{}, byName: map[queueName]*Queue{}, byTopic: map[uint64][]*Queue{}}
-}
+func (q *Queue) ref() (id uint64, name scopedName) { return q.ID, scopedName{q.Topic, q.Name} }
 
 // QueueByID returns the queue with that id, or nil.
 func (s *State) QueueByID(id uint64) *Queue { return s.queues.byID[id] }
 
 // Queue returns a topic's queue of that name, or nil.
 func (s *State) Queue(topic uint64, name string) *Queue {
-	return s.queues.byName[queueName{topic, name}]
+	return s.queues.byName[scopedName{topic, name}]
 }
 
 // DeadLetteredTo returns the queues whose dead-letter topic has that name, the oldest first.
@@ -146,36 +130,27 @@ func (s *State) DeadLetteredTo(name string) (found []*Queue) {
 			found = append(found, q)
 		}
 	}
-	slices.SortFunc(found, func(a, b *Queue) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(found, idOrder[*Queue])
 	return found
 }
 
 // Queues returns a topic's queues by name.
-func (s *State) Queues(topic uint64) []*Queue { return slices.Clone(s.queues.byTopic[topic]) }
+func (s *State) Queues(topic uint64) []*Queue { return s.QueuesAfter(topic, "", s.QueueCount()) }
 
 // QueuesAfter returns the queues of a topic whose names follow a name, in order, at most the
 // given number. Its cost depends on that number alone.
 func (s *State) QueuesAfter(topic uint64, name string, most int) []*Queue {
-	qs := s.queues.byTopic[topic]
-	at, found := slices.BinarySearchFunc(qs, &Queue{Name: name}, queuesByName)
-	if found {
-		at++
-	}
-	return slices.Clone(qs[at:min(at+most, len(qs))])
+	return s.queues.after(&Queue{Topic: topic, Name: name}, most)
 }
-
-func queuesByName(a, b *Queue) int { return strings.Compare(a.Name, b.Name) }
 
 // QueueCount returns the number of queues of all topics.
 func (s *State) QueueCount() int { return len(s.queues.byID) }
 
 // OldestQueues returns the queues with the smallest ids, in order, at most the given number.
-func (s *State) OldestQueues(most int) []*Queue {
-	return smallest(maps.Values(s.queues.byID), most, func(a, b *Queue) int { return cmp.Compare(a.ID, b.ID) })
-}
+func (s *State) OldestQueues(most int) []*Queue { return s.queues.oldest(most) }
 
 const (
-	queueMemory          = int64(unsafe.Sizeof(Queue{})) + 3*64 // and its places in three maps
+	queueMemory          = int64(unsafe.Sizeof(Queue{})) + 3*64 // more than its places in the index
 	queuePartitionMemory = int64(unsafe.Sizeof(queuePartition{}))
 	attemptMemory        = 2 * (int64(unsafe.Sizeof(Attempt{})) + 8) // a map's slots are half used at worst
 )
@@ -190,11 +165,7 @@ func (p *queuePartition) memory() int64 {
 }
 
 func (s *State) putQueue(q *Queue) {
-	s.queues.byID[q.ID], s.queues.byName[queueName{q.Topic, q.Name}] = q, q
-	of := s.queues.byTopic[q.Topic]
-	at, _ := slices.BinarySearchFunc(of, q, queuesByName)
-	s.queues.byTopic[q.Topic] = slices.Insert(of, at, q)
-	s.queues.next = max(s.queues.next, q.ID+1)
+	s.queues.put(q)
 	s.memory += q.memory()
 	for i := range q.partitions {
 		s.memory += q.partitions[i].memory()
@@ -206,19 +177,12 @@ func (s *State) dropQueue(q *Queue) {
 	for i := range q.partitions {
 		s.memory -= q.partitions[i].memory()
 	}
-	delete(s.queues.byID, q.ID)
-	delete(s.queues.byName, queueName{q.Topic, q.Name})
-	rest := slices.DeleteFunc(s.queues.byTopic[q.Topic], func(x *Queue) bool { return x == q })
-	if s.queues.byTopic[q.Topic] = shrunkList(rest); len(rest) == 0 {
-		delete(s.queues.byTopic, q.Topic)
-	}
-	m := &s.queues.most
-	s.queues.byID, s.queues.byName, s.queues.byTopic = shrunkMap(s.queues.byID, &m.ids), shrunkMap(s.queues.byName, &m.names), shrunkMap(s.queues.byTopic, &m.topics)
+	s.queues.drop(q)
 }
 
 // dropQueues forgets the queues of a topic.
 func (s *State) dropQueues(topic uint64) {
-	for _, q := range slices.Clone(s.queues.byTopic[topic]) {
+	for _, q := range s.Queues(topic) {
 		s.dropQueue(q)
 	}
 }

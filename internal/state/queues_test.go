@@ -57,7 +57,7 @@ func delayedRun(topic uint64, partition uint32, offset int64, count uint32, due 
 // everything. The first of them has ten records in partitions 0 and 2, of three.
 func withQueues(t rapid.TB, s *State) {
 	t.Helper()
-	id, end := s.nextTopic, s.Time()
+	id, end := s.topics.next, s.Time()
 	mail := queueSet(1, id, "mail")
 	mail.Config.Ordered, mail.Config.Paused, mail.Config.DeadLetterTopic = true, true, "mail.dead"
 	apply := func(at int64, entries ...format.Entry) {
@@ -162,7 +162,7 @@ func TestQueuesGoWithTheirTopics(t *testing.T) {
 	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 5, Entries: []format.Entry{
 		&format.QueueDeleted{ID: 5}, &format.TopicDeleted{ID: 2}, &format.TopicDeleted{ID: 3},
 	}})
-	if left := s.Memory() - before - int64(s.Objects())*objectMemory; left != 0 || took == 0 || len(s.queues.byName)+len(s.queues.byTopic) != 0 {
+	if left := s.Memory() - before - int64(s.Objects())*objectMemory; left != 0 || took == 0 || len(s.queues.byName)+s.queues.list.count != 0 {
 		t.Fatalf("%d bytes are left", left)
 	}
 	requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)

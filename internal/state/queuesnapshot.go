@@ -73,39 +73,24 @@ func appendQueuePartition(b []byte, p *queuePartition) []byte {
 	return b
 }
 
-func (s *State) decodeQueues(r *reader) {
-	s.queues.next = r.uvarint()
-	n := r.count(15)
-	if s.queues.next == 0 || n > QueuesMax {
-		r.fail("%d queues, the next is %d", n, s.queues.next)
+func (s *State) decodeQueue(r *reader) *Queue {
+	q := decodeQueueHead(r)
+	n := r.count(5)
+	t := s.topics.byID[q.Topic]
+	if r.err == nil && (t == nil || n > len(t.Partitions)) {
+		r.fail("queue %d has %d partitions that topic %d lacks", q.ID, n, q.Topic)
 	}
-	var last uint64
-	for range n {
-		q := decodeQueue(r)
-		t := s.topics[q.Topic]
-		if r.err == nil && (q.ID <= last || q.ID >= s.queues.next || t == nil || s.Queue(q.Topic, q.Name) != nil) {
-			r.fail("queue %d %q of topic %d", q.ID, q.Name, q.Topic)
-		}
-		parts := r.count(5)
-		if r.err == nil && parts > len(t.Partitions) {
-			r.fail("queue %d has %d partitions of %d", q.ID, parts, len(t.Partitions))
-		}
-		for i := 0; i < parts && r.err == nil; i++ {
-			q.partitions = append(q.partitions, decodeQueuePartition(r, t.Partitions[i].End, q.Owned))
-		}
-		if r.err == nil && parts > 0 && q.partitions[parts-1].untouched() {
-			r.fail("queue %d ends with a partition that is untouched", q.ID)
-		}
-		if r.err != nil {
-			return
-		}
-		last = q.ID
-		s.putQueue(q)
+	for i := 0; i < n && r.err == nil; i++ {
+		q.partitions = append(q.partitions, decodeQueuePartition(r, t.Partitions[i].End, q.Owned))
 	}
+	if r.err == nil && n > 0 && q.partitions[n-1].untouched() {
+		r.fail("queue %d ends with a partition that is untouched", q.ID)
+	}
+	return q
 }
 
-// decodeQueue reads a queue without its partitions.
-func decodeQueue(r *reader) *Queue {
+// decodeQueueHead reads a queue without its partitions.
+func decodeQueueHead(r *reader) *Queue {
 	q := &Queue{ID: r.uvarint(), Topic: r.uvarint(), Name: r.text(), Created: r.int64()}
 	q.Config = format.QueueConfig{LeaseMS: r.int64(), BackoffMinMS: r.int64(), BackoffMaxMS: r.int64(), Attempts: uint32(r.max(1<<32 - 1))}
 	flags := r.byte()
@@ -164,17 +149,14 @@ func (a Attempt) sound() bool {
 	return a.Number > 0 && a.Redriven <= a.Number && len(a.Reason) <= ReasonBytesMax
 }
 
-// continuesQueues is [State.Continues] for queues: the next id does not fall, no deleted queue
-// comes back, and done records stay done.
+// continuesQueues is [State.Continues] for queues: done records stay done.
 func (s *State) continuesQueues(old *State) error {
-	if s.queues.next < old.queues.next {
-		return fmt.Errorf("%w: the next queue was %d and is now %d", ErrDiscontinued, old.queues.next, s.queues.next)
+	err := s.queues.continues(&old.queues, func(was, now *Queue) bool { return was.Epoch <= now.Epoch })
+	if err != nil {
+		return err
 	}
 	for id, now := range s.queues.byID {
 		was := old.queues.byID[id]
-		if id < old.queues.next && (was == nil || was.Name != now.Name || was.Topic != now.Topic || was.Epoch > now.Epoch) {
-			return fmt.Errorf("%w: queue %d is not the same as before", ErrDiscontinued, id)
-		}
 		if was == nil {
 			continue
 		}

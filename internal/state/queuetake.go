@@ -58,23 +58,17 @@ func (d *Draft) takeQueue(x *format.QueueSet) error {
 		q.config = x.Config
 		return nil
 	}
-	if _, taken := d.QueueID(x.Topic, x.Name); taken || x.ID != d.queues.next || d.queues.count >= QueuesMax || d.topic(x.Topic) == nil {
-		return fmt.Errorf("%w: queue %d %q of topic %d can't be created", ErrNonsense, x.ID, x.Name, x.Topic)
+	if d.topic(x.Topic) == nil {
+		return fmt.Errorf("%w: no topic %d for queue %q", ErrNonsense, x.Topic, x.Name)
 	}
-	d.keepQueue(x.ID, &draftQueue{topic: x.Topic, name: x.Name, config: x.Config})
-	d.queues.created[queueName{x.Topic, x.Name}] = x.ID
-	d.queues.next++
-	d.queues.count++
-	return nil
+	return d.queues.create(x.ID, scopedName{x.Topic, x.Name}, &draftQueue{topic: x.Topic, name: x.Name, config: x.Config})
 }
 
 func (d *Draft) takeQueueDeletion(x *format.QueueDeleted) error {
-	q := d.queue(x.ID)
-	if q == nil {
+	if d.queue(x.ID) == nil {
 		return fmt.Errorf("%w: no queue %d to delete", ErrNonsense, x.ID)
 	}
-	q.deleted = true
-	d.queues.count--
+	d.queues.drop(x.ID)
 	return nil
 }
 

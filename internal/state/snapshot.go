@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -108,7 +107,8 @@ type View struct {
 	objects      objects
 	topics       []Topic
 	keyed        []Keyed
-	keys         keys
+	keys         []*Key
+	nextKey      uint64
 	consumers    []Consumer
 	nextConsumer uint64
 	queues       []Queue
@@ -121,21 +121,20 @@ type View struct {
 // batches, and what queues know of single records.
 func (s *State) View() *View {
 	v := &View{
-		seq: s.seq, time: s.time, nextTopic: s.nextTopic, dataFloor: s.dataFloor,
-		objects: s.objects, keyed: s.keyed.list, keys: s.keys.clone(),
-		consumers: s.consumers.view(), nextConsumer: s.consumers.next,
-		queues: s.queues.view(), nextQueue: s.queues.next, delayed: slices.Clone(s.delayed), sessions: slices.Clone(s.sessions),
+		seq: s.seq, time: s.time, nextTopic: s.topics.next, dataFloor: s.dataFloor,
+		objects: s.objects, keyed: s.keyed.list, keys: s.Keys(), nextKey: s.keys.next,
+		consumers: copiesByID(s.consumers.byID), nextConsumer: s.consumers.next,
+		queues: s.viewQueues(), nextQueue: s.queues.next, delayed: slices.Clone(s.delayed), sessions: slices.Clone(s.sessions),
 	}
 	v.objects.chunks = slices.Clone(s.objects.chunks)
-	for _, t := range s.topics {
-		c := *t
-		c.Partitions = slices.Clone(t.Partitions)
-		for i := range c.Partitions {
-			c.Partitions[i].chunks = slices.Clone(c.Partitions[i].chunks)
+	v.topics = copiesByID(s.topics.byID)
+	for i := range v.topics {
+		ps := slices.Clone(v.topics[i].Partitions)
+		for j := range ps {
+			ps[j].chunks = slices.Clone(ps[j].chunks)
 		}
-		v.topics = append(v.topics, c)
+		v.topics[i].Partitions = ps
 	}
-	slices.SortFunc(v.topics, func(a, b Topic) int { return cmp.Compare(a.ID, b.ID) })
 	return v
 }
 
@@ -178,7 +177,7 @@ func (v *View) withoutSessions() []byte {
 			b = appendPartition(b, &t.Partitions[j])
 		}
 	}
-	b = appendKeys(appendKeyed(b, v.keyed), v.keys)
+	b = appendKeys(appendKeyed(b, v.keyed), v.nextKey, v.keys)
 	b = appendConsumers(b, v.nextConsumer, v.consumers)
 	return appendDelayed(appendQueues(b, v.nextQueue, v.queues), v.delayed.sorted())
 }
@@ -248,7 +247,7 @@ func Decode(seq format.Seq, body []byte) (*State, error) {
 		return nil, fmt.Errorf("%w: snapshot version is %d, this seb reads 1 to %d", format.ErrVersion, version, snapshotVersion)
 	}
 	s.time = r.int64()
-	s.nextTopic = r.uvarint()
+	s.topics.next = r.uvarint()
 	s.dataFloor = format.Seq(r.uvarint())
 	s.decodeObjects(&r)
 	for range r.count(5) {
@@ -259,13 +258,13 @@ func Decode(seq format.Seq, body []byte) (*State, error) {
 	}
 	if version > 1 {
 		s.decodeKeyed(&r)
-		s.decodeKeys(&r)
+		s.keys.decode(&r, 80, decodeKey, s.putKey)
 	}
 	if version > 2 {
-		s.decodeConsumers(&r)
+		s.consumers.decode(&r, 8, s.decodeConsumer, s.putConsumer)
 	}
 	if version > 3 {
-		s.decodeQueues(&r)
+		s.queues.decode(&r, 15, s.decodeQueue, s.putQueue)
 		s.decodeDelayed(&r)
 	}
 	if version > 4 {
@@ -306,7 +305,7 @@ func (s *State) decodeTopic(r *reader, version byte) {
 		t.Config = format.TopicConfig{RetentionMS: r.int64(), RetentionBytes: r.int64()}
 	}
 	n := r.count(4)
-	if r.err == nil && (t.ID >= s.nextTopic || t.Name == "" || n == 0 || s.topics[t.ID] != nil || s.names[t.Name] != nil) {
+	if r.err == nil && (t.ID >= s.topics.next || t.Name == "" || n == 0 || s.TopicByID(t.ID) != nil || s.Topic(t.Name) != nil) {
 		r.fail("topic %d %q with %d partitions", t.ID, t.Name, n)
 	}
 	if r.err != nil {

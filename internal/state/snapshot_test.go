@@ -312,11 +312,11 @@ func FuzzDecodeSnapshot(f *testing.F) {
 		}
 		// What was accepted can go on.
 		c := &format.Commit{Seq: 6, Time: s.Time(), Data: []format.DataRef{{Seq: s.DataFloor(), ID: 1, Size: 1000}}}
-		if s.nextTopic+1 != 0 {
+		if s.topics.next+1 != 0 {
 			c.Entries = []format.Entry{
-				&format.TopicCreated{ID: s.nextTopic, Partitions: 1, Name: "a name that no other topic has"},
-				&format.Batch{Topic: s.nextTopic, Count: 1, Size: 61},
-				&format.Batch{Topic: s.nextTopic, Base: 1, Count: 1, Size: 61, Object: 1},
+				&format.TopicCreated{ID: s.topics.next, Partitions: 1, Name: "a name that no other topic has"},
+				&format.Batch{Topic: s.topics.next, Count: 1, Size: 61},
+				&format.Batch{Topic: s.topics.next, Base: 1, Count: 1, Size: 61, Object: 1},
 			}
 		}
 		if s.DataFloor() > 5 {

@@ -13,9 +13,9 @@ package state
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
-	"strings"
 	"unsafe"
 
 	"github.com/simple-event-broker/seb/internal/format"
@@ -29,17 +29,13 @@ var ErrNonsense = errors.New("commit contradicts the log before it")
 type State struct {
 	seq       format.Seq
 	time      int64 // microseconds since 1970
-	nextTopic uint64
 	dataFloor format.Seq
-	topics    map[uint64]*Topic
-	names     map[string]*Topic
-	byName    sorted[*Topic]
-	most      struct{ topics, names int } // that the maps held: see shrunkMap
+	topics    index[*Topic]
 	objects   objects
 	keyed     keyed
-	keys      keys
-	consumers consumers
-	queues    queues
+	keys      index[*Key] // an id below next without a key is that of a revoked one
+	consumers index[*Consumer]
+	queues    index[*Queue]
 	delayed   delayed
 	sessions  sessions
 	batches   int // of all partitions
@@ -57,6 +53,8 @@ type Topic struct {
 	Partitions []Partition
 	delayed    delayed // the topic's part of the state's delayed records
 }
+
+func (t *Topic) ref() (id uint64, name scopedName) { return t.ID, scopedName{name: t.Name} }
 
 // Partition is an ordered log of records.
 type Partition struct {
@@ -99,7 +97,12 @@ type Location struct {
 
 // New returns the state before the first commit.
 func New() *State {
-	return &State{nextTopic: 1, topics: map[uint64]*Topic{}, names: map[string]*Topic{}, keys: newKeys(), consumers: newConsumers(), queues: newQueues()}
+	return &State{
+		topics:    newIndex("topic", math.MaxInt, nameOrder[*Topic]),
+		keys:      newIndex("API key", KeysMax, idOrder[*Key]),
+		consumers: newIndex("consumer", ConsumersMax, nameOrder[*Consumer]),
+		queues:    newIndex("queue", QueuesMax, nameOrder[*Queue]),
+	}
 }
 
 // Seq returns the slot of the last applied commit.
@@ -125,33 +128,22 @@ func (s *State) Objects() int { return s.objects.count }
 func (s *State) ObjectBytes() int64 { return s.objects.bytes }
 
 // Topic returns the topic of that name, or nil.
-func (s *State) Topic(name string) *Topic { return s.names[name] }
+func (s *State) Topic(name string) *Topic { return s.topics.byName[scopedName{name: name}] }
 
 // TopicByID returns the topic with that id, or nil.
-func (s *State) TopicByID(id uint64) *Topic { return s.topics[id] }
+func (s *State) TopicByID(id uint64) *Topic { return s.topics.byID[id] }
 
 // TopicCount returns the number of topics.
-func (s *State) TopicCount() int { return len(s.topics) }
+func (s *State) TopicCount() int { return len(s.topics.byID) }
 
 // Topics returns all topics by name.
-func (s *State) Topics() []*Topic { return s.TopicsAfter("", len(s.topics)) }
+func (s *State) Topics() []*Topic { return s.TopicsAfter("", s.TopicCount()) }
 
 // TopicsAfter returns the topics whose names follow a name, in order, at most the given
 // number. Its cost depends on that number alone.
 func (s *State) TopicsAfter(name string, most int) []*Topic {
-	ts := make([]*Topic, 0, min(most, len(s.topics)))
-	for t := range s.byName.from(&Topic{Name: name}, topicsByName) {
-		if len(ts) == most {
-			break
-		}
-		if t.Name != name {
-			ts = append(ts, t)
-		}
-	}
-	return ts
+	return s.topics.after(&Topic{Name: name}, most)
 }
-
-func topicsByName(a, b *Topic) int { return strings.Compare(a.Name, b.Name) }
 
 // Locate appends to dst the locations of the batches of a partition that hold offset and
 // what follows, in order, until they hold bytesMax bytes or there are countMax of them. It
@@ -303,24 +295,24 @@ func (s *State) applyEntries(c *format.Commit) {
 			s.dropConsumers(x.ID)
 			s.dropQueues(x.ID)
 			s.dropDelayed(x.ID)
-			s.dropTopic(s.topics[x.ID])
+			s.dropTopic(s.topics.byID[x.ID])
 		case *format.PartitionsAdded:
-			t := s.topics[x.Topic]
+			t := s.topics.byID[x.Topic]
 			s.memory += int64(int(x.Partitions)-len(t.Partitions)) * partitionMemory
 			t.Partitions = append(make([]Partition, 0, x.Partitions), t.Partitions...)[:x.Partitions] // append may give it more capacity than Memory counts
 		case *format.DataFloor:
 			s.dataFloor = x.Seq
 		case *format.StartMoved:
-			s.moveStart(&s.topics[x.Topic].Partitions[x.Partition], x.Start)
+			s.moveStart(&s.topics.byID[x.Topic].Partitions[x.Partition], x.Start)
 			s.purgeBelow(x.Topic, x.Partition, x.Start)
 		case *format.TopicConfigured:
-			s.topics[x.Topic].Config = x.Config
+			s.topics.byID[x.Topic].Config = x.Config
 		case *format.AppendKeyed:
 			s.addKeyed(Keyed{Key: x.Key, Print: x.Print, Time: c.Time, Ranges: x.Ranges})
 		case *format.KeyCreated:
 			s.putKey(keyOf(x, c.Time))
 		case *format.KeyRevoked:
-			s.dropKey(x.ID)
+			s.dropKey(s.keys.byID[x.ID])
 		case *format.ConsumerCreated:
 			s.putConsumer(&Consumer{ID: x.ID, Topic: x.Topic, Name: x.Name, Created: c.Time, Moved: c.Time})
 		case *format.PositionsMoved:
@@ -337,17 +329,15 @@ func (s *State) applyEntries(c *format.Commit) {
 
 const (
 	partitionMemory = int64(unsafe.Sizeof(Partition{}))
-	topicMemory     = int64(unsafe.Sizeof(Topic{})) + 2*64 + sortedMemory // and its places in two maps and a list
-	sortedMemory    = 2 * 8                                               // of a pointer or an offset: chunks fill half of their memory at worst
+	topicMemory     = int64(unsafe.Sizeof(Topic{})) + indexMemory
+	sortedMemory    = 2 * 8 // of a pointer or an offset: chunks fill half of their memory at worst
 	chunkMemory     = int64(unsafe.Sizeof(chunk{}))
 	batchMemory     = int64(unsafe.Sizeof(batch{}))
 	objectMemory    = int64(unsafe.Sizeof(object{}))
 )
 
 func (s *State) putTopic(t *Topic) {
-	s.topics[t.ID], s.names[t.Name] = t, t
-	s.byName.add(t, topicsByName)
-	s.nextTopic = max(s.nextTopic, t.ID+1)
+	s.topics.put(t)
 	s.memory += topicMemory + int64(len(t.Name)) + int64(len(t.Partitions))*partitionMemory
 }
 
@@ -363,14 +353,11 @@ func (s *State) dropTopic(t *Topic) {
 		}
 	}
 	s.memory -= topicMemory + int64(len(t.Name)) + int64(len(t.Partitions))*partitionMemory
-	delete(s.topics, t.ID)
-	delete(s.names, t.Name)
-	s.byName.remove(t, topicsByName)
-	s.topics, s.names = shrunkMap(s.topics, &s.most.topics), shrunkMap(s.names, &s.most.names)
+	s.topics.drop(t)
 }
 
 func (s *State) addBatch(x *format.Batch, index uint64, payloadStart uint32) {
-	p := &s.topics[x.Topic].Partitions[x.Partition]
+	p := &s.topics.byID[x.Topic].Partitions[x.Partition]
 	s.push(p, index, batch{
 		base:    x.Base,
 		maxTime: x.MaxTime,

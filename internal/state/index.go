@@ -1,0 +1,198 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// indexed is a thing with an id that is never reused, and a name that no other of its kind and
+// topic has.
+type indexed interface {
+	ref() (id uint64, name scopedName)
+}
+
+// scopedName is the name of a thing in its topic. Topics and API keys are in topic 0.
+type scopedName struct {
+	topic uint64
+	name  string
+}
+
+func idOrder[T indexed](a, b T) int {
+	x, _ := a.ref()
+	y, _ := b.ref()
+	return cmp.Compare(x, y)
+}
+
+func nameOrder[T indexed](a, b T) int {
+	_, x := a.ref()
+	_, y := b.ref()
+	return cmp.Or(cmp.Compare(x.topic, y.topic), strings.Compare(x.name, y.name))
+}
+
+// index holds all things of one kind: the topics, API keys, consumers or queues of the log.
+type index[T indexed] struct {
+	kind   string
+	limit  int // of things in any log, so that damaged numbers can't take all memory
+	next   uint64
+	byID   map[uint64]T
+	byName map[scopedName]T
+	list   sorted[T]
+	order  func(a, b T) int         // of list; things of one topic are neighbors
+	most   struct{ ids, names int } // that the maps held: see shrunkMap
+}
+
+// indexMemory is the memory of one thing's places in two maps and a list.
+const indexMemory = 2*64 + sortedMemory
+
+func newIndex[T indexed](kind string, limit int, order func(a, b T) int) index[T] {
+	return index[T]{kind: kind, limit: limit, next: 1, byID: map[uint64]T{}, byName: map[scopedName]T{}, order: order}
+}
+
+func (x *index[T]) put(t T) {
+	id, name := t.ref()
+	x.byID[id], x.byName[name] = t, t
+	x.list.add(t, x.order)
+	x.next = max(x.next, id+1)
+}
+
+func (x *index[T]) drop(t T) {
+	id, name := t.ref()
+	delete(x.byID, id)
+	delete(x.byName, name)
+	x.list.remove(t, x.order)
+	x.byID, x.byName = shrunkMap(x.byID, &x.most.ids), shrunkMap(x.byName, &x.most.names)
+}
+
+// after returns the things that follow one in the index's order and are in the same topic, at
+// most the given number. Its cost depends on that number alone.
+func (x *index[T]) after(t T, most int) (list []T) {
+	_, at := t.ref()
+	for next := range x.list.from(t, x.order) {
+		if _, name := next.ref(); name.topic != at.topic || len(list) == most {
+			break
+		}
+		if x.order(next, t) != 0 {
+			list = append(list, next)
+		}
+	}
+	return list
+}
+
+// oldest returns the things with the smallest ids, in order, at most the given number.
+func (x *index[T]) oldest(most int) []T { return smallest(maps.Values(x.byID), most, idOrder[T]) }
+
+// continues is [State.Continues] for things of one kind: the next id does not fall, no deleted
+// thing comes back, and names and topics don't change. follows compares what else a thing has.
+func (x *index[T]) continues(old *index[T], follows func(was, now T) bool) error {
+	if x.next < old.next {
+		return fmt.Errorf("%w: the next %s was %d and is now %d", ErrDiscontinued, x.kind, old.next, x.next)
+	}
+	for id, now := range x.byID {
+		if id >= old.next {
+			continue
+		}
+		was, known := old.byID[id]
+		if !known || nameOrder(was, now) != 0 || !follows(was, now) {
+			return fmt.Errorf("%w: %s %d is not the same as before", ErrDiscontinued, x.kind, id)
+		}
+	}
+	return nil
+}
+
+// decode reads the next id and the things, by id, of at least size bytes each.
+func (x *index[T]) decode(r *reader, size int, one func(r *reader) T, put func(t T)) {
+	x.next = r.uvarint()
+	n := r.count(size)
+	if x.next == 0 || n > x.limit {
+		r.fail("%s: %d of them, the next is %d", x.kind, n, x.next)
+	}
+	var last uint64
+	for range n {
+		t := one(r)
+		id, name := t.ref()
+		if _, taken := x.byName[name]; r.err == nil && (taken || id <= last || id >= x.next) {
+			r.fail("%s %d %q of topic %d", x.kind, id, name.name, name.topic)
+		}
+		if r.err != nil {
+			return
+		}
+		last = id
+		put(t)
+	}
+}
+
+// copiesByID returns copies of things, by id.
+func copiesByID[T any](byID map[uint64]*T) []T {
+	ids := slices.AppendSeq(make([]uint64, 0, len(byID)), maps.Keys(byID))
+	slices.Sort(ids)
+	list := make([]T, 0, len(ids))
+	for _, id := range ids {
+		list = append(list, *byID[id])
+	}
+	return list
+}
+
+// indexDraft is what a commit under construction makes of an index, and D what it makes of a thing.
+type indexDraft[T indexed, D any] struct {
+	base    *index[T]
+	next    uint64
+	count   int
+	changed map[uint64]*D         // by id; nil = deleted
+	created map[scopedName]uint64 // ids
+}
+
+// idOf returns the id of the thing with a name; ok reports whether it exists.
+func (x *indexDraft[T, D]) idOf(name scopedName) (id uint64, ok bool) {
+	id, ok = x.created[name]
+	if !ok {
+		var t T
+		if t, ok = x.base.byName[name]; ok {
+			id, _ = t.ref()
+		}
+	}
+	now, changed := x.changed[id]
+	return id, ok && (now != nil || !changed)
+}
+
+// find returns a thing, nil if it doesn't exist. It calls draft for one that the commit hasn't
+// changed.
+func (x *indexDraft[T, D]) find(id uint64, draft func(t T) *D) *D {
+	if now, changed := x.changed[id]; changed {
+		return now
+	}
+	if t, ok := x.base.byID[id]; ok {
+		return draft(t)
+	}
+	return nil
+}
+
+func (x *indexDraft[T, D]) put(id uint64, now *D) {
+	if x.changed == nil {
+		x.changed = map[uint64]*D{}
+	}
+	x.changed[id] = now
+}
+
+// create adds a thing if its id is the next one and its name is free.
+func (x *indexDraft[T, D]) create(id uint64, name scopedName, now *D) error {
+	if _, taken := x.idOf(name); taken || id != x.next || x.count >= x.base.limit {
+		return fmt.Errorf("%w: %s %d %q of topic %d can't be created; the next is %d", ErrNonsense, x.base.kind, id, name.name, name.topic, x.next)
+	}
+	x.put(id, now)
+	if x.created == nil {
+		x.created = map[scopedName]uint64{}
+	}
+	x.created[name] = id
+	x.next++
+	x.count++
+	return nil
+}
+
+// drop deletes a thing that exists.
+func (x *indexDraft[T, D]) drop(id uint64) {
+	x.put(id, nil)
+	x.count--
+}
