@@ -54,7 +54,7 @@ func (s *State) continuesPartition(old *State, now, was *Topic, partition int32)
 		return nil // one of them has no batch there
 	}
 	if b, a := before[0], after[0]; b.Base != a.Base || b.Count != a.Count || b.CRC != a.CRC {
-		return fmt.Errorf("%w: offset %d of partition %d of topic %q is in another batch than it was", ErrDiscontinued, end-1, partition, was.Name)
+		return fmt.Errorf("%w: offset %d of partition %d of topic %q is not in the same batch as before", ErrDiscontinued, end-1, partition, was.Name)
 	}
 	return nil
 }

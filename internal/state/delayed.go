@@ -196,8 +196,8 @@ func (s *State) decodeDelayed(r *reader) {
 	s.memory += int64(len(s.delayed)) * delayedMemory
 }
 
-// continuesDelayed is [State.Continues] for delayed records: both know the same runs of those that
-// both can know.
+// continuesDelayed is [State.Continues] for delayed records: both states hold the same runs,
+// except those that only one of them can know.
 func (s *State) continuesDelayed(old *State) error {
 	var was, now []Delayed
 	for _, x := range old.Delayed() {
@@ -211,7 +211,7 @@ func (s *State) continuesDelayed(old *State) error {
 		}
 	}
 	if !slices.Equal(was, now) {
-		return fmt.Errorf("%w: %d runs of records are delayed that were not, or not so; of those that were there should be %d", ErrDiscontinued, len(now), len(was))
+		return fmt.Errorf("%w: %d runs of delayed records in the range that both states know, not the same %d as before", ErrDiscontinued, len(now), len(was))
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (s *State) addKeyed(k Keyed) {
 }
 
 // expireKeyed forgets the appends that are too old at the fold's time. Nothing else removes one,
-// the deletion of its topic included.
+// not even the deletion of its topic.
 func (s *State) expireKeyed() {
 	n := len(s.keyed.list) - s.KeyedCount(s.time)
 	if n == 0 {

@@ -64,7 +64,7 @@ func (o *objects) retain(index uint64)  { o.entry(index).live++ }
 func (o *objects) release(index uint64) { o.entry(index).live-- }
 
 // AllObjects iterates over the objects that the state knows, in the order of the
-// commits that added them, and tells of each whether it holds a batch.
+// commits that added them, with whether each holds a batch.
 func (s *State) AllObjects() iter.Seq2[Object, bool] {
 	return func(yield func(Object, bool) bool) {
 		for i := range s.objects.count {

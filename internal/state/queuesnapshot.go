@@ -116,7 +116,7 @@ func decodeQueuePartition(r *reader, end int64, owned bool) (p queuePartition) {
 		gap, count := r.int64(), r.int64()
 		x := span{from: at + gap, to: at + gap + count}
 		if gap == 0 || count == 0 || x.from < 0 || x.to < x.from {
-			r.fail("%d records done after %d that are not", count, gap)
+			r.fail("a run of %d done records, %d after the one before it", count, gap)
 			return p
 		}
 		at = x.to
@@ -124,7 +124,7 @@ func decodeQueuePartition(r *reader, end int64, owned bool) (p queuePartition) {
 	}
 	p.dispatchLimit, p.uncertainEnd = r.int64(), r.int64()
 	if at > end || p.uncertainEnd > end || p.dispatchLimit > 0 && !owned {
-		r.fail("records done to %d, in doubt to %d, of %d; a window at %d", at, p.uncertainEnd, end, p.dispatchLimit)
+		r.fail("records done to %d, uncertain to %d, of %d; dispatch limit %d", at, p.uncertainEnd, end, p.dispatchLimit)
 	}
 	last := int64(-1)
 	for range r.count(6) {

@@ -78,7 +78,7 @@ import (
 //	             u u      window, doubt
 //	             u        number of attempts; then for each, by offset
 //	               u u u u  offset, number, number when it was redriven, not before
-//	               1 byte   1: parked
+//	               1 byte   1: dead letter
 //	               u …      reason
 //	u        number of runs of delayed records; then for each, in order
 //	           u u u u u  due (less the one before it), topic, partition, offset, records
