@@ -78,8 +78,8 @@ func (e *fold) rememberOwn(c *format.Commit) {
 			in[x] = true
 		}
 	}
-	for _, g := range e.building.sets {
-		for _, t := range g.batches {
+	for _, set := range e.building.sets {
+		for _, t := range set.batches {
 			if in[&t.row] {
 				e.remember(c, &t.row, t.bytes)
 			}

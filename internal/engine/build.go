@@ -26,8 +26,8 @@ type building struct {
 // what a request was refused for: the end of a partition; what this broker knows of an idempotency
 // key; the state before the request came; or the room in the state, if the last sync is old.
 func (x *building) doubtful(fresh bool) bool {
-	for _, g := range x.sets {
-		if slices.ContainsFunc(g.requests, func(r *Request) bool { return r.doubtful }) {
+	for _, set := range x.sets {
+		if slices.ContainsFunc(set.requests, func(r *Request) bool { return r.doubtful }) {
 			return true
 		}
 	}
@@ -58,17 +58,17 @@ func (e *Engine) build(next commitlog.Next) (*format.Commit, [][]byte) {
 	if slices.ContainsFunc(x.sets, e.useless) {
 		return nil, nil
 	}
-	for _, g := range x.sets {
-		for _, r := range g.requests {
+	for _, set := range x.sets {
+		for _, r := range set.requests {
 			if len(r.Appends) == 0 && !r.withdrawn && !r.settled {
 				e.buildChange(c, d, r)
 			}
 		}
 	}
-	for _, g := range x.sets {
-		e.buildShared(d, g)
-		if !g.upload {
-			for _, t := range g.batches {
+	for _, set := range x.sets {
+		e.buildShared(d, set)
+		if !set.upload {
+			for _, t := range set.batches {
 				if e.buildBatch(c, d, t) {
 					t.row.Object, t.row.Pos = 0, c.PayloadSize
 					c.PayloadSize += uint32(len(t.bytes))
@@ -77,7 +77,7 @@ func (e *Engine) build(next commitlog.Next) (*format.Commit, [][]byte) {
 			}
 			continue
 		}
-		for _, o := range g.objects {
+		for _, o := range set.objects {
 			used := false
 			for _, t := range o.batches {
 				if e.buildBatch(c, d, t) {
@@ -89,8 +89,8 @@ func (e *Engine) build(next commitlog.Next) (*format.Commit, [][]byte) {
 			}
 		}
 	}
-	for _, g := range x.sets {
-		for _, r := range g.requests {
+	for _, set := range x.sets {
+		for _, r := range set.requests {
 			e.buildKeyed(c, d, r)
 			e.buildDelayed(c, d, r)
 		}
@@ -132,15 +132,15 @@ func (e *Engine) buildChange(c *format.Commit, d *state.Draft, r *Request) {
 
 // buildShared refuses all appends of a batch set that share batches, if the state has no room for
 // these batches.
-func (e *Engine) buildShared(d *state.Draft, g *batchSet) {
+func (e *Engine) buildShared(d *state.Draft, set *batchSet) {
 	var requests []*Request
-	for _, r := range g.requests {
+	for _, r := range set.requests {
 		if len(r.Appends) > 0 && !r.whole() && !r.withdrawn && !r.settled {
 			requests = append(requests, r)
 		}
 	}
 	var batches []*batch
-	for _, t := range g.batches {
+	for _, t := range set.batches {
 		if t.only == nil {
 			batches = append(batches, t)
 		}

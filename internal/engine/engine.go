@@ -26,10 +26,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-const (
-	kib = 1 << 10
-	mib = 1 << 20
-)
+const mib = 1 << 20
 
 // Options configure an [Engine]. All are set.
 type Options struct {

@@ -116,9 +116,9 @@ func (e *Engine) hasTopic(id uint64) (has bool) {
 // access ends in this very commit still has its appends in it.
 func (e *Engine) settle(sets []*batchSet, at int64) {
 	room := e.opts.IdempotencyKeys - e.live.State.KeyedCount(at)
-	for _, g := range sets {
+	for _, set := range sets {
 		changed := false
-		for _, r := range g.requests {
+		for _, r := range set.requests {
 			if len(r.Appends) > 0 && !r.withdrawn && !r.settled {
 				if refusal := e.batcher.allowed(r, e.live.State, e.StoreNow()); refusal != nil {
 					r.settled, r.err = true, refusal
@@ -140,7 +140,7 @@ func (e *Engine) settle(sets []*batchSet, at int64) {
 			}
 		}
 		if changed {
-			g.takeOut()
+			set.takeOut()
 		}
 	}
 }

@@ -83,8 +83,8 @@ func (e *Engine) commit(syncs []*syncRequest) {
 	}
 	defer e.batcher.idle()
 	begun := time.Now()
-	for _, g := range sets {
-		g.finish()
+	for _, set := range sets {
+		set.finish()
 	}
 	e.building = &building{begun: begun, sets: sets, refusal: map[*Request]error{}}
 	defer func() { e.building = nil }()
@@ -162,8 +162,8 @@ func (e *Engine) stop(err error) {
 
 // finish gives every request of the batch sets its outcome, and releases its memory.
 func (e *Engine) finish(sets []*batchSet, outcome func(*Request) error) {
-	for _, g := range sets {
-		for _, r := range g.requests {
+	for _, set := range sets {
+		for _, r := range set.requests {
 			switch err := outcome(r); {
 			case !r.settled:
 				r.err = err
@@ -182,8 +182,8 @@ func (e *Engine) finish(sets []*batchSet, outcome func(*Request) error) {
 
 // useless tells whether a batch set needs new data objects: one may have been deleted, or they hold
 // records that must not be committed.
-func (e *Engine) useless(g *batchSet) bool {
-	return g.changed || slices.ContainsFunc(g.objects, func(o *dataObject) bool { return o.ref.Seq < e.live.State.DataFloor() })
+func (e *Engine) useless(set *batchSet) bool {
+	return set.changed || slices.ContainsFunc(set.objects, func(o *dataObject) bool { return o.ref.Seq < e.live.State.DataFloor() })
 }
 
 // answerSyncs follows the log to its end and answers the requests for that.

@@ -34,11 +34,11 @@ type dataObject struct {
 // put uploads a sealed batch set as data objects, in parallel. It returns true when
 // all of them are in the store, and false only when the broker is ending: no
 // commit may refer to them then.
-func (e *Engine) put(g *batchSet) bool {
-	g.finish()
-	g.objects = e.pack(g.batches)
+func (e *Engine) put(set *batchSet) bool {
+	set.finish()
+	set.objects = e.pack(set.batches)
 	var wg sync.WaitGroup
-	for _, o := range g.objects {
+	for _, o := range set.objects {
 		wg.Go(func() {
 			select {
 			case e.uploads <- struct{}{}:

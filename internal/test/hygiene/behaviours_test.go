@@ -22,6 +22,7 @@ var behaviours = []struct {
 	{"apply a commit to the state", "apply", "internal/engine/apply.go", "Apply"},
 	{"sync with the end of the log", "sync", "internal/engine/sync.go", "Sync"},
 	{"route records to partitions", "route", "route.go", "choosePartitions"},
+	{"batch: encode records", "batch", "internal/engine/batch.go", "add"},
 	{"batcher: collect requests", "batcher", "internal/engine/batcher.go", "join"},
 	{"upload data objects", "upload", "internal/engine/upload.go", "put"},
 	{"write a checkpoint", "checkpoint", "internal/engine/checkpoint.go", "maybeCheckpoint"},

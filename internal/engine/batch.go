@@ -1,0 +1,178 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/record"
+)
+
+// batchBytes is about the size at which a merged batch is closed: the unit that
+// is read and verified.
+const batchBytes = 1 * mib
+
+// partitionKey names a partition for as long as its topic lives.
+type partitionKey struct {
+	topic     uint64
+	partition int32
+}
+
+// batch is records of one partition on their way into a commit. The records of
+// several requests share one, so that the state grows with commits and not with
+// requests.
+type batch struct {
+	key     partitionKey
+	builder record.Builder
+	shares  []*batchShare
+	only    *Request // whose records alone it holds, since a commit may have to leave them out; nil if it is shared
+
+	// Set when the batch set is sealed.
+	bytes   []byte
+	count   uint32
+	maxTime int64
+
+	// Set when a commit is built on it.
+	row format.Batch
+}
+
+// batchShare is an append's share of a batch.
+type batchShare struct {
+	request *Request
+	append  *Append
+	batch   *batch
+	first   int // index of its first record in the batch
+	count   int
+}
+
+// batchSet is the requests that wait for one commit together.
+type batchSet struct {
+	requests []*Request
+	batches  []*batch
+	filling  map[partitionKey]*batch // the batches that still take records
+	bytes    int64
+	began    time.Time
+	urgent   bool // holds a request that is committed without linger
+	alone    bool // takes no more requests, and shares its commit with no other batch set
+
+	// Set when the records go into data objects. upload and uploaded are
+	// guarded by batcher.mu; objects is set before uploaded.
+	upload, uploaded bool
+	objects          []*dataObject
+	changed          bool // records were taken out since the upload
+}
+
+func (s *batchSet) fill(now time.Time) Fill {
+	return Fill{Requests: len(s.requests), Bytes: s.bytes, Age: now.Sub(s.began)}
+}
+
+// add copies the records of one of r's appends into batches.
+func (s *batchSet) add(r *Request, a *Append) {
+	var (
+		cur    *batchShare
+		mine   map[partitionKey]*batchShare // with several partitions, this append's last share in each
+		spread = len(a.Partitions) > 0
+		rec    record.Record
+	)
+	for i := range a.Count {
+		key := partitionKey{a.ID, a.PartitionOf(i)}
+		rec = record.Record{Headers: rec.Headers[:0], Timestamp: r.wall}
+		a.Records.Record(i, &rec)
+		if rec.Value == nil {
+			rec.Value = []byte{} // a null value would mean a tombstone
+		}
+		switch {
+		case cur == nil:
+			cur = s.share(r, a, key)
+			if !spread {
+				cur.batch.builder.Grow(int(min(a.Bytes, batchBytes)))
+			}
+		case cur.batch.key != key:
+			if mine == nil {
+				mine = map[partitionKey]*batchShare{}
+			}
+			mine[cur.batch.key] = cur
+			cur = mine[key]
+		}
+		if cur == nil || cur.batch.builder.Size() >= batchBytes {
+			cur = s.share(r, a, key)
+		}
+		cur.batch.builder.Append(&rec)
+		cur.count++
+	}
+	a.Records, a.Partitions = nil, nil // the caller may reuse them
+}
+
+// share begins an append's share of the batch that takes a partition's records. A request that a
+// commit may have to leave out gets batches of its own.
+func (s *batchSet) share(r *Request, a *Append, key partitionKey) *batchShare {
+	var only *Request
+	if r.whole() {
+		only = r
+	}
+	t := s.filling[key]
+	if t == nil || t.only != only || t.builder.Size() >= batchBytes {
+		t = &batch{key: key, only: only}
+		s.filling[key] = t
+		s.batches = append(s.batches, t)
+	}
+	p := &batchShare{request: r, append: a, batch: t, first: t.builder.Count()}
+	t.shares = append(t.shares, p)
+	a.shares = append(a.shares, p)
+	return p
+}
+
+// finish turns the records into batches, without those of withdrawn requests.
+// The batch set is sealed: nobody else touches it.
+func (s *batchSet) finish() {
+	if s.filling == nil {
+		return // finished already, for a commit that was not made
+	}
+	s.filling = nil
+	s.batches = slices.DeleteFunc(s.batches, func(t *batch) bool { return !t.finish() })
+}
+
+// takeOut takes the records of settled requests out of a finished batch set.
+func (s *batchSet) takeOut() {
+	settled := func(p *batchShare) bool { return p.request.settled }
+	s.batches = slices.DeleteFunc(s.batches, func(t *batch) bool {
+		return slices.ContainsFunc(t.shares, settled) && !t.finish()
+	})
+	s.changed = s.upload
+}
+
+// finish completes a batch, without the records of requests that won't be in the
+// commit; false means that it is empty. It may be called again when there are
+// more such requests.
+func (t *batch) finish() bool {
+	var (
+		gone  []record.Span
+		moved int
+		kept  = t.shares[:0]
+	)
+	for _, p := range t.shares {
+		if p.request.withdrawn || p.request.settled {
+			gone = append(gone, record.Span{From: p.first, To: p.first + p.count})
+			moved += p.count
+			continue
+		}
+		p.first -= moved
+		kept = append(kept, p)
+	}
+	t.shares = kept
+	if len(gone) > 0 {
+		t.builder = *t.builder.Without(gone)
+	}
+	whole := t.builder // a copy: more records may have to be taken out later
+	t.bytes = whole.Finish()
+	if t.bytes == nil {
+		return false
+	}
+	head, err := record.Parse(t.bytes)
+	if err != nil {
+		panic("engine: a batch built here does not parse: " + err.Error())
+	}
+	t.count, t.maxTime = uint32(head.Count), head.MaxTimestamp
+	t.row.CRC, t.row.Size = head.CRC, uint32(len(t.bytes))
+	return true
+}
