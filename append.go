@@ -93,11 +93,11 @@ func DeliverAt(t time.Time) AppendOption {
 // withdraws them and the outcome is [NotCommitted]; later it is [Unknown].
 func (b *Broker) Append(ctx context.Context, topic string, records []Record, opts ...AppendOption) (_ Appended, err error) {
 	defer writes(&err)
-	p, err := b.AppendAsync(ctx, topic, records, opts...)
+	ticket, err := b.appendAsync(ctx, topic, records, newAppendOptions(opts))
 	if err != nil {
 		return Appended{}, err
 	}
-	return p.Wait(ctx)
+	return appended(ctx, topic, ticket)
 }
 
 // Pending is an append whose outcome is not known yet.
@@ -112,10 +112,14 @@ type Pending struct {
 // other are committed in that order.
 func (b *Broker) AppendAsync(ctx context.Context, topic string, records []Record, opts ...AppendOption) (_ *Pending, err error) {
 	defer writes(&err)
-	return b.appendAsync(ctx, topic, records, newAppendOptions(opts))
+	ticket, err := b.appendAsync(ctx, topic, records, newAppendOptions(opts))
+	if err != nil {
+		return nil, err
+	}
+	return &Pending{ticket, topic}, nil
 }
 
-func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o appendOptions) (*Pending, error) {
+func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o appendOptions) (*engine.Ticket, error) {
 	if err := b.engine.Usable(); err != nil {
 		return nil, err
 	}
@@ -138,17 +142,13 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o a
 			if err == nil && !b.hasTopic(a.ID) {
 				return b.appendAsync(ctx, topic, rs, o) // to the topic that has the name now
 			}
-			return &Pending{b.engine.Confirm(r, err), topic}, nil
+			return b.engine.Confirm(r, err), nil
 		}
 	}
 	if err := b.checkConditions(ctx, r); err != nil {
 		return nil, err
 	}
-	ticket, err := b.engine.Submit(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return &Pending{ticket, topic}, nil
+	return b.engine.Submit(ctx, r)
 }
 
 // newRequest returns a request of appends on behalf of the caller in ctx.
@@ -163,11 +163,16 @@ func (p *Pending) Done() <-chan struct{} { return p.ticket.Done() }
 // [Options.AppendTimeout] ends first.
 func (p *Pending) Wait(ctx context.Context) (_ Appended, err error) {
 	defer writes(&err)
-	if err := p.ticket.Wait(ctx); err != nil {
+	return appended(ctx, p.topic, p.ticket)
+}
+
+// appended waits for an append, and returns its result.
+func appended(ctx context.Context, topic string, t *engine.Ticket) (Appended, error) {
+	if err := t.Wait(ctx); err != nil {
 		return Appended{}, err
 	}
-	a := appendedTo(p.topic, p.ticket.Ranges(0))
-	a.Replayed = p.ticket.Replayed()
+	a := appendedTo(topic, t.Ranges(0))
+	a.Replayed = t.Replayed()
 	return a, nil
 }
 

@@ -167,6 +167,14 @@ func OutcomeOf(err error) Outcome {
 // public returns an error as callers know it: the errors of the engine and of the memory budget, and
 // those of contexts, become an *Error. Others stay as they are.
 func public(err error) error {
+	if _, ok := err.(*Error); ok || err == nil { //nolint:errorlint // what an *Error wraps is its cause
+		return err
+	}
+	return worded(err)
+}
+
+// worded returns an error in the words for callers.
+func worded(err error) error {
 	var (
 		stopped    *engine.StoppedError
 		store      *engine.StoreError
@@ -182,9 +190,6 @@ func public(err error) error {
 		lost       *engine.DataLostError
 		memoryFull *budget.FullError
 	)
-	if _, ok := err.(*Error); ok || err == nil { //nolint:errorlint // what an *Error wraps is its cause
-		return err
-	}
 	if maybe, ok := errors.AsType[*engine.UnknownError](err); ok {
 		if errors.As(maybe.Err, &late) {
 			return maybeTooLate(late)
