@@ -61,8 +61,8 @@ func ToPartitions(ps []int32) AppendOption {
 
 // IfOffset appends only if the next offset of the partition is end. Otherwise the append
 // fails with CodeOffsetConflict, and [Error.End] is the actual next offset. All records of
-// the append must go to one partition, chosen by an option or by their keys. A negative
-// end is refused.
+// the append must go to one partition, which an option or their keys choose if the topic has
+// more than one. A negative end is refused.
 func IfOffset(end Offset) AppendOption {
 	return func(o *appendOptions) { o.ifOffset, o.conditional = int64(end), true }
 }

@@ -60,6 +60,34 @@ func TestAppendIfOffset(t *testing.T) {
 	})
 }
 
+// A partition that is taken in turn is not one whose offset the caller can know: a retry
+// would be appended to the next one.
+func TestAppendIfOffsetNeedsAPartitionThatIsChosen(t *testing.T) {
+	b := open(t, objstore.NewMemory(), immediate())
+	mustCreateTopic(t, b, "t", 2)
+	keyed := seb.Record{Key: []byte("k")}
+	for name, refused := range map[string]struct {
+		records []seb.Record
+		opts    []seb.AppendOption
+	}{
+		"neither":             {values("v"), nil},
+		"a key for one":       {[]seb.Record{keyed, {}}, nil},
+		"a partition for one": {values("v", "w"), []seb.AppendOption{seb.ToPartitions([]int32{1, -1})}},
+	} {
+		for range 2 { // one of them would go to the partition that is named
+			_, err := b.Append(t.Context(), "t", refused.records, append(refused.opts, seb.IfOffset(0))...)
+			if e := wantError(t, err, seb.CodeInvalidRequest); e.Outcome != seb.NotCommitted || e.Hint == "" {
+				t.Errorf("%s: the refusal is %+v", name, e)
+			}
+		}
+	}
+	for i, opts := range [][]seb.AppendOption{nil, {seb.ToPartitions([]int32{-1})}} {
+		if _, err := b.Append(t.Context(), "t", []seb.Record{keyed}, append(opts, seb.IfOffset(seb.Offset(i)))...); err != nil {
+			t.Errorf("with a key: %v", err)
+		}
+	}
+}
+
 // Appends with a condition share a commit with others, and are left out alone.
 func TestAppendIfOffsetLeavesItsNeighboursAlone(t *testing.T) {
 	for _, size := range []int{1, 3 << 20} {

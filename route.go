@@ -46,9 +46,27 @@ func (b *Broker) route(ctx context.Context, a *engine.Append, rs []Record, o app
 			return err
 		}
 	}
+	if o.conditional && count > 1 && o.inTurn(rs) {
+		e := refused(CodeInvalidRequest, "a condition on the offset needs a partition: topic %q has %d of them", a.Topic, count)
+		e.Hint = "name the partition, or give every record a key"
+		return e
+	}
 	a.ID = id
 	b.choosePartitions(a, rs, o, int32(count))
 	return nil
+}
+
+// inTurn tells whether a record has neither a partition nor a key.
+func (o appendOptions) inTurn(rs []Record) bool {
+	if o.partition >= 0 {
+		return false
+	}
+	for i := range rs {
+		if rs[i].Key == nil && (o.partitions == nil || o.partitions[i] < 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // check refuses options that are invalid for that many records; now is the store's time.

@@ -25,6 +25,7 @@ func TestAppendIfOffset(t *testing.T) {
 	s.post(wide+"&partition=2", "x").want(t, http.StatusCreated)
 	s.post(wide+"&partition=2", "x").wantProblem(t, http.StatusPreconditionFailed, seb.CodeOffsetConflict)
 	s.post(wide+"&partition=3", "x").want(t, http.StatusCreated)
+	s.post(wide, "x").wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 	s.post(wide, `{"records":[{"value":"1","partition":0},{"value":"2","partition":1}]}`, "Content-Type", typeRecords).
 		wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
 }
