@@ -83,6 +83,9 @@ func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) 
 	case f.Store == "memory:":
 		return objstore.NewMemory(), kindMemory, nil
 	case strings.HasPrefix(f.Store, "s3:"):
+		if _, err := s3store.ParseURL(f.Store); err != nil {
+			return nil, 0, usageError{hinted(fmt.Errorf("--store: %w", err), "write s3://BUCKET/PREFIX?endpoint=URL&region=NAME, of which all but the bucket may be left out")}
+		}
 		store, err := s3store.Open(ctx, f.Store)
 		if err != nil {
 			return nil, kindS3, err
