@@ -122,6 +122,9 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	defer stopDebug()
+	if err := c.checkLog(ctx); err != nil {
+		return err
+	}
 
 	store, kind, err := c.open(ctx)
 	if err != nil {
@@ -142,8 +145,8 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		}
 		return err
 	}
-	if err := c.checkKeys(broker); err != nil {
-		return errors.Join(err, broker.Close())
+	if c.needsKeys() && !broker.KeysExist() {
+		return errors.Join(c.noKeys(true), broker.Close())
 	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), sebprom.NewCollector(broker.Metrics))
@@ -371,15 +374,33 @@ func othersReach(address string) bool {
 	return err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback())
 }
 
-// checkKeys refuses to serve a log without API keys where others can reach it. A
-// log that has one never loses that, so it is enough to look now.
-func (c *serveCmd) checkKeys(broker *seb.Broker) error {
-	if c.Insecure || !othersReach(c.HTTP) || broker.KeysExist() {
+// needsKeys tells whether the log must have API keys, since others can reach the broker. A
+// log that has one never loses that, so it is enough to look at the start.
+func (c *serveCmd) needsKeys() bool { return !c.Insecure && othersReach(c.HTTP) }
+
+// checkLog refuses to set up a log that would have no API keys where it needs them. Other
+// faults of the store are for those who open it.
+func (c *serveCmd) checkLog(ctx context.Context) error {
+	if !c.needsKeys() || c.Store == "memory:" {
 		return nil
 	}
-	first := fmt.Sprintf("create the first one with `seb key create NAME --scope admin --store '%s'`, or ", c.Store)
-	if c.Store == "memory:" {
+	if holds, err := c.holdsLog(ctx); holds || err != nil {
+		return nil //nolint:nilerr // opening the store fails as well, and says it
+	}
+	return c.noKeys(false)
+}
+
+// noKeys is the refusal to serve a log without API keys where others can reach it; there
+// tells whether the log exists.
+func (c *serveCmd) noKeys(there bool) error {
+	first := fmt.Sprintf("create the first one with `seb key create NAME --scope admin --store '%s'", c.Store)
+	switch {
+	case c.Store == "memory:":
 		first = ""
+	case there:
+		first += "`, or "
+	default:
+		first += " --new-log`, or "
 	}
 	return usageError{hinted(
 		fmt.Errorf("--http %s can be reached from other machines, and the log in %s has no API keys", c.HTTP, c.Store),

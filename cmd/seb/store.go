@@ -64,6 +64,15 @@ const clusterKey = "seb.json"
 // mustHoldLog refuses a store without a log, which a broker would set up. It
 // writes nothing, and makes no directory.
 func (f storeFlag) mustHoldLog(ctx context.Context) error {
+	holds, err := f.holdsLog(ctx)
+	if err == nil && !holds {
+		return codedError{hinted(fmt.Errorf("there is no log in --store %s", f.Store),
+			"name the store of `seb serve`; `seb key create --new-log` sets up a new one"), exitRefused}
+	}
+	return err
+}
+
+func (f storeFlag) holdsLog(ctx context.Context) (bool, error) {
 	store, err := f.openExisting(ctx)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -71,10 +80,9 @@ func (f storeFlag) mustHoldLog(ctx context.Context) error {
 		_, err = store.Get(ctx, clusterKey, 0, 1)
 	}
 	if errors.Is(err, objstore.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return codedError{hinted(fmt.Errorf("there is no log in --store %s", f.Store),
-			"name the store of `seb serve`; `seb key create --new-log` sets up a new one"), exitRefused}
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
 // open maps the flag to a store. Nothing else in Seb knows about store URLs.
