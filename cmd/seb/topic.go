@@ -78,9 +78,6 @@ func (c *topicCreateCmd) Run(ctx context.Context, std streams) error {
 	body := map[string]any{"partitions": c.Partitions, "config": c.fields()}
 	answer := map[string]any{}
 	status, err := broker.call(ctx, http.MethodPut, broker.url(nil, "topics", c.Topic), body, &answer)
-	if refusal := (*apiError)(nil); errors.As(err, &refusal) && refusal.Code == seb.CodeTopicExists {
-		err = hinted(err, "leave out what differs, or change it with `seb topic update`")
-	}
 	if err != nil {
 		return fmt.Errorf("create topic %s: %w", c.Topic, err)
 	}
