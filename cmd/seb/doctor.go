@@ -67,11 +67,15 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
-	if d.Usable = d.failed == nil; d.Usable {
+	d.Usable = d.failed == nil
+	switch {
+	case d.Usable:
 		d.estimate(kind, pricesFlag{}.of(store))
 		d.printf("\nverdict: %s by any number of brokers\n", d.paint(green, "usable"))
-	} else {
+	case d.answered:
 		d.printf("\nverdict: %s for Seb\n", d.paint(red, "NOT usable"))
+	default:
+		d.printf("\nverdict: unknown: the store did not answer\n")
 	}
 	if c.json() {
 		d.err = printJSON(std.out, d)
@@ -85,7 +89,8 @@ func (d *diagnosis) verdict() error {
 	case d.failed == nil:
 		return d.err
 	case !d.answered:
-		return codedError{fmt.Errorf("store %s does not answer: %w", d.Store, d.failed), exitUnreachable}
+		return codedError{hinted(fmt.Errorf("store %s does not answer", d.Store),
+			"check its endpoint, bucket and region, and the credentials; the check above has its error"), exitUnreachable}
 	default:
 		return codedError{hinted(fmt.Errorf("store %s is not usable: %w", d.Store, d.failed),
 			"a store must keep every promise above at all times; docs/stores.md lists the stores that were tested"), exitDamage}
