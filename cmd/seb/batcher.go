@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -22,6 +25,7 @@ type recordBatch struct {
 	input  int64 // bytes that the records took where they come from
 	head   []byte
 	values []byte
+	starts []int // in JSON, where each record begins in values
 }
 
 const (
@@ -32,7 +36,7 @@ const (
 )
 
 func (b *recordBatch) reset() {
-	b.n, b.input, b.head, b.values = 0, 0, b.head[:0], b.values[:0]
+	b.n, b.input, b.head, b.values, b.starts = 0, 0, b.head[:0], b.values[:0], b.starts[:0]
 	if b.json {
 		b.values = append(b.values, jsonHead...)
 	} else {
@@ -59,6 +63,7 @@ func (b *recordBatch) add(record []byte) {
 		if b.n > 1 {
 			b.values = append(b.values, ',')
 		}
+		b.starts = append(b.starts, len(b.values))
 		b.values = append(b.values, record...)
 		return
 	}
@@ -80,6 +85,33 @@ func (b *recordBatch) body() io.Reader {
 		return io.MultiReader(bytes.NewReader(b.values), strings.NewReader(jsonTail))
 	}
 	return io.MultiReader(bytes.NewReader(b.head), bytes.NewReader(b.values))
+}
+
+var (
+	recordIndex = regexp.MustCompile(`^record \d+: `)
+	atByte      = regexp.MustCompile(`^(.* byte )(\d+)(.*)$`)
+)
+
+// inLines makes a broker's error that names a byte of the request name the line of the input, and
+// the byte in that line, counted from 1. before is how many lines came before the batch.
+func (b *recordBatch) inLines(err error, before int64) {
+	e, ok := errors.AsType[*apiError](err)
+	if !ok {
+		return
+	}
+	named := atByte.FindStringSubmatch(e.Detail)
+	if named == nil {
+		return
+	}
+	at, err := strconv.Atoi(named[2])
+	i, starts := slices.BinarySearch(b.starts, at)
+	if err != nil || i == 0 && !starts {
+		return // no record's
+	}
+	if !starts {
+		i--
+	}
+	e.Detail = fmt.Sprintf("line %d: %s%d%s", before+int64(i)+1, recordIndex.ReplaceAllString(named[1], ""), at-b.starts[i]+1, named[3])
 }
 
 // batcher reads records ahead of the requests that carry them. While a request

@@ -228,3 +228,17 @@ func TestConsumeFromATime(t *testing.T) {
 		t.Errorf("records: %q", r.out)
 	}
 }
+
+// What a broker refuses in a request, whose bytes the user never sees, is told by the line.
+func TestProduceTellsTheLineAndTheByteThatTheBrokerRefused(t *testing.T) {
+	broker := serve(t, nil, "--store", "memory:", "--linger", "1ms")
+	for _, test := range []struct{ line, message string }{
+		{`{"key":7,"value":"a"}`, "line 3: key must be a string, at byte 8"},
+		{`{"partition":0, "offset":41 ,"value":"a","key":7}`, "line 3: key must be a string, at byte 48"},
+		{"{\"offset\":41,\"value\":\"\xff\"}", "line 3: the JSON is not UTF-8 at byte 23"},
+	} {
+		in := `{"offset":39,"value":"a"}` + "\n" + `{"value":"b"}` + "\n" + test.line + "\n" + `{"value":"c"}`
+		runSeb(t, strings.NewReader(in), "produce", "orders", "--format", "json", "--server", broker.url).
+			want(t, exitRefused, test.message)
+	}
+}

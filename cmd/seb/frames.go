@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 )
 
 // recordBytesMax is the largest record that is read: it is held in memory
@@ -139,16 +138,17 @@ func appendKeyedJSON(dst []byte, f frame) ([]byte, error) {
 }
 
 // appendRecordJSON appends a record as consume writes it in the shape that an
-// append takes: without its offset, which the log gives. Values are passed on
-// byte for byte; what they say is the broker's to judge.
+// append takes: without its offset, which the log gives. What is left out becomes spaces, so
+// that each byte keeps its place in the line; what values say is the broker's to judge.
 func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return nil, errors.New("it is not a JSON object")
 	}
-	dst = append(dst, '{')
-	first := true
+	start, first := len(dst), true
+	dst = append(dst, line...)
 	for d.More() {
+		from := start + int(d.InputOffset())
 		name, err := d.Token()
 		if err != nil {
 			return nil, err
@@ -157,22 +157,24 @@ func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
 		if err := d.Decode(&value); err != nil {
 			return nil, fmt.Errorf("%v: %w", name, err)
 		}
+		field := dst[from : start+int(d.InputOffset())] // with the comma before it, if there is one
 		switch name {
 		case "offset":
+			blank(field)
 			continue
 		case "partition":
 			if repartition {
+				blank(field)
 				continue
 			}
 		case "value", "value_base64", "value_json", "key", "key_base64", "headers", "headers_base64", "timestamp":
 		default:
 			return nil, fmt.Errorf("unknown field %q", name)
 		}
-		if !first {
-			dst = append(dst, ',')
+		if first {
+			blank(field[:bytes.IndexByte(field, '"')])
 		}
 		first = false
-		dst = append(append(strconv.AppendQuote(dst, name.(string)), ':'), value...)
 	}
 	if _, err := d.Token(); err != nil {
 		return nil, err
@@ -180,5 +182,12 @@ func appendRecordJSON(dst, line []byte, repartition bool) ([]byte, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is more after its JSON object")
 	}
-	return append(dst, '}'), nil
+	return dst, nil
+}
+
+// blank makes b spaces.
+func blank(b []byte) {
+	for i := range b {
+		b[i] = ' '
+	}
 }

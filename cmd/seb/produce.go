@@ -202,6 +202,9 @@ func (p *producer) sendAll(ctx context.Context, g *batcher) error {
 			return p.stopped(0, seb.NotCommitted, fmt.Errorf("read the input: %w", err))
 		}
 		if outcome, err := p.sendBatch(ctx, batch); err != nil {
+			if p.cmd.Format == formatJSON {
+				batch.inLines(err, p.acked)
+			}
 			return p.stopped(batch.count(), outcome, err)
 		}
 		p.acked += int64(batch.count())
