@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -86,7 +85,7 @@ func (s *eventWriter) fail(err error) error {
 	s.w.err = err
 	p := problemOf(err)
 	p.Outcome = "" // nothing was to be committed
-	body, merr := json.Marshal(p)
+	body, merr := marshal(p)
 	if merr != nil {
 		panic(merr) // strings and integers always marshal
 	}

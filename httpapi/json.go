@@ -12,11 +12,21 @@ import (
 
 // writeJSON answers with v on one line.
 func writeJSON(w *response, status int, v any) error {
-	body, err := json.Marshal(v)
+	body, err := marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
 	return writeBody(w, status, typeJSON, append(body, '\n'))
+}
+
+// marshal is json.Marshal, but leaves &, < and > as they are: people read what is written, and
+// no answer is taken for HTML.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func writeBody(w *response, status int, contentType string, body []byte) error {

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -221,7 +220,7 @@ func (h *Handler) fail(w *response, r *http.Request, err error) {
 func (h *Handler) answer(w *response, p problem) {
 	w.err = p.cause
 	p.Detail, p.Hint = WithoutSecrets(p.Detail), WithoutSecrets(p.Hint)
-	body, err := json.Marshal(p)
+	body, err := marshal(p)
 	if err != nil {
 		panic(err) // strings and integers always marshal
 	}

@@ -97,3 +97,11 @@ func TestProblemCarriesWhatTheErrorSays(t *testing.T) {
 		t.Errorf("the cause leaks: %s", p.body)
 	}
 }
+
+// People read answers as they come: what is quoted stands there as it was sent.
+func TestProblemsQuoteWhatWasSent(t *testing.T) {
+	s := newServer(t, seb.Options{}, Options{})
+	if r := s.get(ordersPath + "?a%26b%3Cc%3E=1"); !strings.Contains(r.body, "a&b<c>") {
+		t.Errorf("it answers %s", r.body)
+	}
+}

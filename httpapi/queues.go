@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
 
@@ -95,7 +94,7 @@ func (h *Handler) listQueues(w *response, r *http.Request) error {
 
 // queue adds what a caller may know of a queue as a JSON object.
 func (c *chunks) queue(info *seb.QueueInfo, access seb.Access) {
-	b, err := json.Marshal(toQueueJSON(info, access, time.Now()))
+	b, err := marshal(toQueueJSON(info, access, time.Now()))
 	if err != nil {
 		panic(err) // strings and numbers always marshal
 	}
