@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -45,6 +44,9 @@ const (
 // After an fsync that fails it is unknown what is on the disk, and trying again
 // may answer success for pages that the kernel has dropped. So the store stops:
 // that request and all later ones answer [ErrStopped].
+//
+// What is no directory on the way to a key, such as a file or a symbolic link named
+// "log", is refused as [ErrNotRegular]: objects may be hidden behind it.
 //
 // A directory that is moved away or replaced while it is open stops the store
 // too, before it answers from the directory at the wrong place.
@@ -226,12 +228,15 @@ func (d *Dir) Create(ctx context.Context, key string, parts ...[]byte) (time.Tim
 }
 
 func (d *Dir) create(ctx context.Context, key string, parts [][]byte) (exists bool, err error) {
+	if err := d.checkWay(path.Dir(key)); err != nil {
+		return false, err
+	}
 	// Finding out first spares the loser of a race the writing.
 	info, err := d.root.Lstat(key)
 	if err == nil {
 		return true, d.confirm(ctx, key, info)
 	}
-	if !notExist(err) {
+	if !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
 	dir, err := d.makeDirectory(ctx, path.Dir(key))
@@ -323,7 +328,7 @@ func (d *Dir) Get(ctx context.Context, key string, off, n int64) (Object, error)
 		err = moved
 	}
 	switch {
-	case notExist(err):
+	case errors.Is(err, fs.ErrNotExist):
 		return Object{Time: d.time()}, fmt.Errorf("get %s: %w", key, ErrNotFound)
 	case err != nil:
 		return Object{}, fmt.Errorf("get %s: %w", key, err)
@@ -333,13 +338,10 @@ func (d *Dir) Get(ctx context.Context, key string, off, n int64) (Object, error)
 }
 
 func (d *Dir) get(ctx context.Context, key string, off, n int64) (Object, error) {
-	f, info, err := d.openObject(key)
-	if errors.Is(err, syscall.ENOTDIR) {
-		err = d.noNames(path.Dir(key), err)
-		if err == nil {
-			err = fs.ErrNotExist // it would be below an object
-		}
+	if err := d.checkWay(path.Dir(key)); err != nil {
+		return Object{}, err
 	}
+	f, info, err := d.openObject(key)
 	if err != nil {
 		return Object{}, err
 	}
@@ -367,13 +369,16 @@ func (d *Dir) Delete(ctx context.Context, key string) (time.Time, error) {
 	if err == nil {
 		err = d.delete(ctx, key)
 	}
-	if err != nil && !notExist(err) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return time.Time{}, fmt.Errorf("delete %s: %w", key, err)
 	}
 	return d.time(), nil
 }
 
 func (d *Dir) delete(ctx context.Context, key string) error {
+	if err := d.checkWay(path.Dir(key)); err != nil {
+		return err
+	}
 	dir, err := d.openDirectory(ctx, path.Dir(key))
 	if err != nil {
 		return err
@@ -389,10 +394,4 @@ func (d *Dir) delete(ctx context.Context, key string) error {
 	}
 	// Also if the name was gone: the process that removed it may not have fsynced yet.
 	return d.sync(ctx, dir)
-}
-
-// notExist tells that no file has the name, be it that what would have to be a
-// directory on its way is a file.
-func notExist(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

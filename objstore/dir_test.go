@@ -425,11 +425,11 @@ func TestDirOddFiles(t *testing.T) {
 	if _, err := d.Delete(t.Context(), "log/sub"); decides(err) {
 		t.Errorf("Delete of a directory = %v, want a plain error", err)
 	}
-	if _, err := d.Get(t.Context(), "log/1/below", 0, -1); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Get below an object = %v, want ErrNotFound", err)
+	if _, err := d.Get(t.Context(), "log/1/below", 0, -1); !errors.Is(err, ErrNotRegular) || errors.Is(err, ErrNotFound) {
+		t.Errorf("Get below an object = %v, want ErrNotRegular", err)
 	}
-	if page, err := d.List(t.Context(), "log/1/", "", 0); err != nil || len(page.Keys) != 0 {
-		t.Errorf("List below an object = %q, %v", page.Keys, err)
+	if page, err := d.List(t.Context(), "log/1/", "", 0); !errors.Is(err, ErrNotRegular) {
+		t.Errorf("List below an object = %q, %v, want ErrNotRegular", page.Keys, err)
 	}
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 0 {
 		t.Errorf("something got outside of the store: %v, %v", entries, err)

@@ -2,7 +2,10 @@ package objstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path"
 )
 
 // FirstMissing implements [Finder]. It asks for each name, and does not read the
@@ -31,8 +34,11 @@ func (d *Dir) find(ctx context.Context, key string) (bool, error) {
 	if err := begin(ctx, "find", key); err != nil {
 		return false, err
 	}
+	if err := d.checkWay(path.Dir(key)); err != nil {
+		return false, err
+	}
 	info, err := d.root.Lstat(key)
-	if notExist(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil && info.Mode().IsRegular(), err

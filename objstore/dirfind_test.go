@@ -25,12 +25,14 @@ func TestDirFindsTheFirstMissingObject(t *testing.T) {
 		{[]string{"log/1", "log/2"}, 2},
 		{[]string{"log/1", "log/5", "log/2"}, 1},
 		{[]string{"log/3"}, 0}, // a directory
-		{[]string{"log/1/1"}, 0},
 		{[]string{"none/1"}, 0},
 	} {
 		if got, err := d.FirstMissing(t.Context(), test.keys); err != nil || got != test.want {
 			t.Errorf("FirstMissing(%q) = %d, %v, want %d", test.keys, got, err, test.want)
 		}
+	}
+	if _, err := d.FirstMissing(t.Context(), []string{"log/1/1"}); !errors.Is(err, ErrNotRegular) {
+		t.Errorf("FirstMissing below an object = %v", err)
 	}
 	if _, err := d.FirstMissing(t.Context(), []string{"../x"}); err == nil {
 		t.Error("a key that leaves the directory is looked for")

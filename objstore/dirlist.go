@@ -64,9 +64,16 @@ func (l *listing) descend(ctx context.Context, base string) error {
 // readNames calls visit with what stands in a directory, and not at all if no
 // directory is there.
 func (d *Dir) readNames(ctx context.Context, base string, visit func(fs.DirEntry) error) error {
-	f, err := d.openNames(path.Clean(base))
+	dirPath := path.Clean(base)
+	if err := d.checkWay(dirPath); err != nil {
+		return err
+	}
+	f, err := d.openNames(dirPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
-		return d.noNames(base, err)
+		return err
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	for {
@@ -79,25 +86,13 @@ func (d *Dir) readNames(ctx context.Context, base string, visit func(fs.DirEntry
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		if err != nil {
-			return d.noNames(base, err)
+			return err
 		}
 	}
-}
-
-// noNames decides what it means that a directory can't be read. A missing directory or an
-// object has no names below it; anything else may hide objects.
-func (d *Dir) noNames(base string, err error) error {
-	if e, mode, found := d.notDirectory(path.Clean(base)); found && !mode.IsRegular() {
-		return e
-	}
-	if notExist(err) {
-		return nil
-	}
-	return err
 }
 
 // Walk implements [Walker].

@@ -1,6 +1,7 @@
 package objstore
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -51,18 +52,25 @@ func (d *Dir) notRegular(key string, mode fs.FileMode) error {
 	return &misfit{d.Path(key), KindOf(mode), "a regular file"}
 }
 
-// notDirectory finds what stands where only a directory can be, at dirPath or on the way
-// there; found is false if nothing does.
-func (d *Dir) notDirectory(dirPath string) (e *misfit, mode fs.FileMode, found bool) {
-	for p := dirPath; p != "."; p = path.Dir(p) {
-		if info, err := d.root.Stat(p); err == nil && info.IsDir() {
-			continue // perhaps behind a link
-		}
-		if info, err := d.root.Lstat(p); err == nil && !info.IsDir() {
-			return &misfit{d.Path(p), KindOf(info.Mode()), "a directory"}, info.Mode(), true
-		}
+// checkWay refuses whatever is not a directory at dirPath or on the way there, also a link to
+// a directory. A directory that is missing is fine.
+func (d *Dir) checkWay(dirPath string) error {
+	if dirPath == "." {
+		return nil
 	}
-	return nil, 0, false
+	if err := d.checkWay(path.Dir(dirPath)); err != nil {
+		return err
+	}
+	info, err := d.root.Lstat(dirPath)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return &misfit{d.Path(dirPath), KindOf(info.Mode()), "a directory"}
+	}
+	return nil
 }
 
 // KindOf says what a file is, such as "a directory".

@@ -123,3 +123,55 @@ func TestWalkShowsWhatIsNoObject(t *testing.T) {
 		t.Errorf("Walk = %v, %v, want %v", got, err, special)
 	}
 }
+
+// An object behind it would seem to be gone, or would be written where nobody looks for it.
+func TestWhatIsNoDirectoryIsRefusedByEveryRequest(t *testing.T) {
+	outside := t.TempDir()
+	writeFile(t, outside, "1")
+	for kind, put := range map[string]func(path string) error{
+		"a file":                             func(path string) error { return os.WriteFile(path, []byte("body"), 0o600) },
+		"a FIFO":                             func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a symbolic link inside":             func(path string) error { return os.Symlink("there", path) },
+		"a symbolic link outside":            func(path string) error { return os.Symlink(outside, path) },
+		"a symbolic link that leads nowhere": func(path string) error { return os.Symlink("nowhere", path) },
+	} {
+		for _, wrong := range []string{"log", "log/sub"} {
+			for name, request := range map[string]func(d *Dir, key string) error{
+				"Create": func(d *Dir, key string) error { _, err := d.Create(t.Context(), key, []byte("x")); return err },
+				"Get":    func(d *Dir, key string) error { _, err := d.Get(t.Context(), key, 0, -1); return err },
+				"List": func(d *Dir, key string) error {
+					_, err := d.List(t.Context(), filepath.Dir(key)+"/", "", 0)
+					return err
+				},
+				"Delete": func(d *Dir, key string) error { _, err := d.Delete(t.Context(), key); return err },
+				"FirstMissing": func(d *Dir, key string) error {
+					_, err := d.FirstMissing(t.Context(), []string{key})
+					return err
+				},
+			} {
+				for _, used := range []bool{false, true} { // before it was replaced
+					root := t.TempDir()
+					d := openTestDir(t, root, (*os.File).Sync)
+					mustCreate(t, d, "there/1")
+					mustCreate(t, d, "log/1")
+					if used {
+						mustCreate(t, d, wrong+"/1"+"1")
+					}
+					path := filepath.Join(root, wrong)
+					if err := errors.Join(os.RemoveAll(path), put(path)); err != nil {
+						t.Fatal(err)
+					}
+					kindOf, _, _ := strings.Cut(kind, " link")
+					err := request(d, wrong+"/1")
+					if !errors.Is(err, ErrNotRegular) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrExists) ||
+						!strings.Contains(err.Error(), path+" is "+kindOf) || !strings.Contains(err.Error(), "must be a directory") {
+						t.Errorf("%s where %s is %s, used is %v: %v", name, wrong, kind, used, err)
+					}
+				}
+			}
+		}
+	}
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 1 {
+		t.Errorf("outside of the store: %v, %v", entries, err)
+	}
+}

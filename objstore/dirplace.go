@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // place is the path and the inode of a directory when it was opened.
@@ -20,7 +21,7 @@ var errElsewhere = errors.New("the directory was moved away or replaced")
 // backup, would not find what is created there.
 func (d *Dir) checkPlace() error {
 	info, err := os.Stat(d.place.path)
-	if err == nil && os.SameFile(info, d.place.info) || err != nil && !notExist(err) {
+	if err == nil && os.SameFile(info, d.place.info) || err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return nil // where the path may not be followed, nothing can be told
 	}
 	d.stopped.CompareAndSwap(nil, &stopReason{

@@ -102,9 +102,6 @@ func (d *Dir) makeDirectory(ctx context.Context, dirPath string) (*directory, er
 		return dir, nil
 	}
 	if err := d.root.MkdirAll(dirPath, dirMode); err != nil {
-		if e, _, found := d.notDirectory(dirPath); found {
-			return nil, e
-		}
 		return nil, err
 	}
 	return d.openDirectory(ctx, dirPath)

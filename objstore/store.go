@@ -27,9 +27,9 @@ var (
 	ErrNotFound = errors.New("object not found")
 
 	// ErrNotRegular is returned for a key under which a directory store holds
-	// what no object can be: a directory, a symbolic link, a FIFO or the like;
-	// or where a directory that would hold the object is something else. The
-	// message names the path, and what it is.
+	// what no object can be: a directory, a symbolic link, a FIFO or the like; or
+	// where a directory on the way to the key, or to the keys that a List asks
+	// for, is something else. The message names the path, and what it is.
 	ErrNotRegular = errors.New("it is not a regular file")
 
 	// ErrStopped is returned by a store that refuses all further requests

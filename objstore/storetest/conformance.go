@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) objstore.Store) {
 		{"BodyIsTheCallers", testBodyIsTheCallers},
 		{"ListAfterWrite", testListAfterWrite},
 		{"ListOrderAndPrefix", testListOrderAndPrefix},
+		{"ListBelowAnObject", testListBelowAnObject},
 		{"ListPages", testListPages},
 		{"Delete", testDelete},
 		{"StoreTime", testStoreTime},
@@ -305,7 +306,7 @@ func testListOrderAndPrefix(t *testing.T, s *suite) {
 		s.create(keys[i], []byte("x"))
 	}
 	// "" < every key; a prefix that is no segment; one that is a whole key.
-	for _, prefix := range []string{"", "a", "a/", "a/b", "a/b-c/", "log", "log/", "log/1", "log/10", "none/", "seb.json", "seb.json/"} {
+	for _, prefix := range []string{"", "a", "a/", "a/b", "a/b-c/", "log", "log/", "log/1", "log/10", "none/", "seb.json"} {
 		for _, after := range append([]string{"", "0", "a/", "a/b-c", "log/", "zzz"}, keys...) {
 			var want []string
 			for _, key := range keys {
@@ -317,6 +318,22 @@ func testListOrderAndPrefix(t *testing.T, s *suite) {
 				if got := s.listAll(prefix, after, limit); !slices.Equal(got, want) {
 					t.Errorf("List(%q, %q) by %d = %q, want %q", prefix, after, limit, got, want)
 				}
+			}
+		}
+	}
+}
+
+// A store that can hold other things than objects can't tell an object from what stands in place
+// of a directory.
+func testListBelowAnObject(t *testing.T, s *suite) {
+	s.create("seb.json", []byte("x"))
+	s.create("t/1", []byte("x"))
+	for _, after := range []string{"", "log/", "seb.json", "zzz"} {
+		for _, limit := range []int{0, 1, 5} {
+			page, err := s.store.List(s.Context(), "seb.json/", after, limit)
+			_, refuses := s.store.(objstore.Walker)
+			if len(page.Keys) != 0 || page.More || refuses && !errors.Is(err, objstore.ErrNotRegular) || !refuses && err != nil {
+				t.Errorf("List(seb.json/, %q, %d) = %q, more %v, %v", after, limit, page.Keys, page.More, err)
 			}
 		}
 	}
