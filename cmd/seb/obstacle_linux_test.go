@@ -236,3 +236,61 @@ func TestFsckAndDoctorNameWhatIsNoDirectory(t *testing.T) {
 		}
 	}
 }
+
+// A start found no records behind a file named log, and said that it was ready.
+func TestServeRefusesWhatIsNoDirectory(t *testing.T) {
+	for _, name := range []string{"log", "checkpoint", "data"} {
+		for kind, put := range map[string]func(path, moved string) error{
+			"a file":                             func(path, _ string) error { return os.WriteFile(path, nil, 0o600) },
+			"a FIFO":                             func(path, _ string) error { return syscall.Mkfifo(path, 0o600) },
+			"a symbolic link outside":            func(path, moved string) error { return os.Symlink(moved, path) },
+			"a symbolic link inside":             func(path, _ string) error { return os.Symlink("probe", path) },
+			"a symbolic link that leads nowhere": func(path, _ string) error { return os.Symlink("nowhere", path) },
+		} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				root, moved := newObstructedLog(t), filepath.Join(t.TempDir(), "moved")
+				path := filepath.Join(root, name)
+				if err := errors.Join(os.Rename(path, moved), put(path, moved)); err != nil {
+					t.Fatal(err)
+				}
+				kindOf, _, _ := strings.Cut(kind, " link")
+				message := path + " is " + kindOf
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				runSebContext(ctx, t, nil, "serve", "--store", root, "--http", "127.0.0.1:0").want(t, exitDamage, message, "must be a directory", "mount --bind")
+				for _, command := range []string{"fsck", "doctor"} {
+					if r := runSeb(t, nil, command, "--store", root); r.code != exitDamage || !strings.Contains(r.out+r.err, message) {
+						t.Errorf("%s: %+v", command, r)
+					}
+				}
+				if err := errors.Join(os.Remove(path), os.Rename(moved, path)); err != nil {
+					t.Fatal(err)
+				}
+				if err := useObstructed(t.Context(), openObstructed(t, root)); err != nil {
+					t.Errorf("after it was put right: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// Uploads behind a link that leads out of the store were repeated for ever.
+func TestBrokerStopsWhereDataIsNoDirectory(t *testing.T) {
+	root := newObstructedLog(t)
+	b := openObstructed(t, root)
+	path := filepath.Join(root, "data")
+	if err := errors.Join(os.Rename(path, path+".moved"), os.Symlink(t.TempDir(), path)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.Append(t.Context(), "t", []seb.Record{{Value: bytes.Repeat([]byte("large"), 1<<20)}})
+	if err == nil || !strings.Contains(err.Error(), path+" is a symbolic link, and must be a directory") {
+		t.Errorf("a large append: %v", err)
+	}
+	if _, err := b.Append(t.Context(), "t", []seb.Record{{Value: []byte("small")}}); seb.CodeOf(err) != seb.CodeBrokerStopped {
+		t.Errorf("a small append after that: %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}

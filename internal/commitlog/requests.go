@@ -69,8 +69,9 @@ func (l *Log) list(ctx context.Context, applied format.Seq) error {
 func (l *Log) listPage(ctx context.Context, prefix, after string) (objstore.Page, error) {
 	page, err := listOnce(ctx, l.store, prefix, after)
 	if err != nil {
-		return page, fmt.Errorf("list %s: %w", prefix, err)
+		return page, l.judge(prefix, fmt.Errorf("list %s: %w", prefix, err))
 	}
+	delete(l.damaged, prefix)
 	return page, nil
 }
 

@@ -155,6 +155,13 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.probe(ctx); err != nil {
 		return err
 	}
+	// The log and its checkpoints are listed; this one would be noticed at the first large append.
+	if finder, ok := e.store.(objstore.Finder); ok {
+		key := (format.DataRef{Seq: 1}).Key()
+		if _, err := finder.FirstMissing(ctx, []string{key}); err != nil {
+			return openError("look for data objects", err, err)
+		}
+	}
 	e.cache, err = cache.Open(cache.Options{
 		Cluster:   e.cluster.ID,
 		MemoryMax: e.opts.Memory,

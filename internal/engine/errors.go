@@ -184,7 +184,7 @@ func Hint(err error) string {
 	case errors.Is(err, format.ErrForeign):
 		return "the bucket holds an object that is not of this log: find out who wrote it, and restore or remove it; seb touches nothing"
 	case errors.Is(err, objstore.ErrNotRegular):
-		return "this is not a regular file, so it can't be an object: move it away, and put the object back if there was one; seb fsck names all damage; then start again"
+		return "something else stands where an object or a directory of the log belongs: move it away, and put back what was there (a directory on another disk is mounted there, such as by mount --bind, not linked); seb fsck names all damage; then start again"
 	case errors.Is(err, commitlog.ErrLoss), errors.Is(err, commitlog.ErrRolledBack):
 		return "objects of the log are gone: restore them (a bucket with versioning still has them) or restore the whole bucket to one point in time, then start again"
 	case errors.Is(err, commitlog.ErrFork):
