@@ -55,3 +55,30 @@ func TestWholeObjectsAreReadWithinABound(t *testing.T) {
 		t.Errorf("an object of 100 GiB: %v", err)
 	}
 }
+
+func TestForeignObjectsAreRefusedByTheirFirstBytes(t *testing.T) {
+	var read int64
+	store := objstore.Observe(objstore.NewMemory(), func(op objstore.Op) {
+		if op.Verb == objstore.VerbGet {
+			read += op.Bytes
+		}
+	})
+	const mib = 1 << 20
+	if _, err := store.Create(t.Context(), "data/x", make([]byte, 5*mib)); err != nil {
+		t.Fatal(err)
+	}
+	refusal := errors.New("zeros")
+	_, err := objstore.GetWholeIf(t.Context(), store, "data/x", 10*mib, func(first []byte, size int64) error {
+		if len(first) != mib || size != 5*mib {
+			t.Errorf("judged by %d bytes of %d", len(first), size)
+		}
+		return refusal
+	})
+	if !errors.Is(err, refusal) || read != mib {
+		t.Errorf("refused after %d bytes: %v", read, err)
+	}
+	o, err := objstore.GetWholeIf(t.Context(), store, "data/x", 10*mib, func([]byte, int64) error { return nil })
+	if err != nil || len(o.Body) != 5*mib {
+		t.Errorf("got %d bytes, %v", len(o.Body), err)
+	}
+}

@@ -70,7 +70,7 @@ func (c *dumpCmd) Run(ctx context.Context, std streams) (err error) {
 
 // read returns the bytes of the file, or of the store's object.
 func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
-	b, err := readRegular(c.Object, format.ObjectBytesMax)
+	b, err := readRegular(c.Object, format.ObjectBytesMax, c.judge)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return b, err
 	}
@@ -83,7 +83,7 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := objstore.GetWhole(ctx, store, c.Object, format.ObjectBytesMax)
+	o, err := objstore.GetWholeIf(ctx, store, c.Object, format.ObjectBytesMax, c.judge)
 	if errors.Is(err, objstore.ErrNotRegular) || errors.Is(err, objstore.ErrTooLarge) {
 		return nil, codedError{fmt.Errorf("get %s from %s: %w", c.Object, c.Store, err), exitDamage}
 	}
@@ -91,6 +91,25 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("get %s from %s: %w", c.Object, c.Store, err)
 	}
 	return o.Body, nil
+}
+
+// judge refuses a large file by its first bytes if it is no object that dump shows, so that it is
+// not read into memory.
+func (c *dumpCmd) judge(first []byte, size int64) error {
+	if original.IsBatch(first) {
+		return nil
+	}
+	p, err := format.DecodePrologue(first)
+	if err == nil && p.Kind == format.KindCheckpoint {
+		err = format.CheckCheckpointStart(first, size)
+	}
+	if err == nil && p.Kind == format.KindCheckpoint && size > format.CheckpointBytesMax {
+		err = format.Corrupt("a checkpoint has %d bytes, and may have %d", size, int64(format.CheckpointBytesMax))
+	}
+	if err == nil || errors.Is(err, format.ErrVersion) {
+		return err
+	}
+	return codedError{err, exitDamage}
 }
 
 // dumper writes what an object holds, and counts what is wrong with it.

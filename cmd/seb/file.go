@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -34,14 +35,10 @@ func fileName(ctx *kong.DecodeContext, target reflect.Value) error {
 }
 
 // readRegular returns the bytes of a regular file of at most bytesMax bytes. It
-// refuses all else, such as a FIFO, which would keep it waiting for a writer.
-func readRegular(name string, bytesMax int64) (b []byte, err error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // nothing was written
-	info, err := f.Stat()
+// refuses all else, such as a FIFO, which would keep it waiting for a writer. Before it reads
+// a file of more than 1 MiB, it has judge see the first MiB.
+func readRegular(name string, bytesMax int64, judge func(first []byte, size int64) error) (b []byte, err error) {
+	info, err := os.Stat(name) // first, because a socket can't be opened
 	if err != nil {
 		return nil, err
 	}
@@ -51,5 +48,17 @@ func readRegular(name string, bytesMax int64) (b []byte, err error) {
 	case info.Size() > bytesMax:
 		return nil, codedError{fmt.Errorf("%s has %d bytes: no object of Seb has more than %d", name, info.Size(), bytesMax), exitDamage}
 	}
-	return io.ReadAll(io.LimitReader(f, bytesMax))
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a FIFO by now
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	first, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err != nil || int64(len(first)) >= info.Size() {
+		return first, err
+	}
+	if err := judge(first, info.Size()); err != nil {
+		return nil, fmt.Errorf("dump %s: %w", name, err)
+	}
+	return io.ReadAll(io.LimitReader(io.MultiReader(bytes.NewReader(first), f), bytesMax))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,10 +27,17 @@ func TestSpecialFilesAndHugeOnesAreRefusedByName(t *testing.T) {
 	if err := os.Truncate(huge, 100<<30); err != nil {
 		t.Skip(err) // the file system has no room for a hole of that size
 	}
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
 	for _, test := range []struct {
 		args []string
 		want string
 	}{
+		{[]string{"dump", socket}, socket + " is not a regular file"},
 		{[]string{"dump", fifo}, fifo + " is not a regular file"},
 		{[]string{"dump", "--store", store, "log/" + filepath.Base(fifo)}, fifo + " is a FIFO"},
 		{[]string{"dump", huge}, "107374182400 bytes"},

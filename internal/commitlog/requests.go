@@ -105,7 +105,11 @@ func (l *Log) load(ctx context.Context, s format.Seq) error {
 	key := format.CheckpointKey(s)
 	ctx, cancel := timeout(ctx, 1<<30)
 	defer cancel()
-	o, err := objstore.GetWhole(ctx, l.store, key, format.CheckpointBytesMax)
+	var badStart error
+	o, err := objstore.GetWholeIf(ctx, l.store, key, format.CheckpointBytesMax, func(first []byte, size int64) error {
+		badStart = format.CheckCheckpointStart(first, size)
+		return badStart
+	})
 	if errors.Is(err, objstore.ErrNotFound) {
 		l.with((*Protocol).LoadMissing)
 		return fmt.Errorf("load %s: it was listed, but is gone: %w", key, err)
@@ -113,10 +117,13 @@ func (l *Log) load(ctx context.Context, s format.Seq) error {
 	if errors.Is(err, objstore.ErrTooLarge) {
 		return l.damage(key, fmt.Errorf("the newest checkpoint, %s, does not verify: %w: %w", key, format.ErrCorrupt, err))
 	}
-	if err != nil {
+	if err != nil && badStart == nil {
 		return l.judge(key, fmt.Errorf("load %s: %w", key, err))
 	}
-	c, err := format.DecodeCheckpoint(o.Body)
+	var c *format.Checkpoint
+	if err == nil {
+		c, err = format.DecodeCheckpoint(o.Body)
+	}
 	if err == nil && (c.Cluster != l.cluster.ID || c.Seq != s) {
 		err = foreign(c.Cluster, c.Seq)
 	}

@@ -143,7 +143,7 @@ func (e *Engine) writeCheckpoint(ctx context.Context, view *state.View, hash for
 	if _, err := e.store.Create(ctx, key, head, c.Body); err != nil && !errors.Is(err, objstore.ErrExists) {
 		return err
 	}
-	o, err := objstore.GetWhole(ctx, e.store, key, format.CheckpointBytesMax)
+	o, err := objstore.GetWholeIf(ctx, e.store, key, format.CheckpointBytesMax, format.CheckCheckpointStart)
 	if err != nil {
 		return fmt.Errorf("read back %s: %w", key, err)
 	}

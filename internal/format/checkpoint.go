@@ -42,30 +42,49 @@ func EncodeCheckpoint(c *Checkpoint) []byte {
 	return b
 }
 
+// CheckpointBodyStart is where the body of a checkpoint object begins.
+const CheckpointBodyStart = PrologueSize + checkpointHeadSize
+
+// CheckCheckpointStart judges a checkpoint object of size bytes by its first bytes, of which
+// b has [CheckpointBodyStart] or more, so that a foreign object is not read as a whole.
+func CheckCheckpointStart(b []byte, size int64) error {
+	_, _, err := decodeCheckpointStart(b, size)
+	return err
+}
+
 // DecodeCheckpoint reads a whole checkpoint object. Body is a part of b.
 func DecodeCheckpoint(b []byte) (*Checkpoint, error) {
-	p, head, err := decodeHead(b, KindCheckpoint)
+	c, want, err := decodeCheckpointStart(b, int64(len(b)))
 	if err != nil {
 		return nil, err
 	}
+	c.Body = b[CheckpointBodyStart:]
+	if crc := crc32.Checksum(c.Body, castagnoli); crc != want {
+		return nil, Corrupt("body checksum is %08x, computed %08x", want, crc)
+	}
+	return c, nil
+}
+
+// decodeCheckpointStart returns a checkpoint without its body, and the body's checksum. b may end
+// before the object does, which has size bytes.
+func decodeCheckpointStart(b []byte, size int64) (c *Checkpoint, bodyCRC uint32, err error) {
+	p, head, err := decodeHead(b, KindCheckpoint)
+	if err != nil {
+		return nil, 0, err
+	}
 	if len(head) != checkpointHeadSize {
-		return nil, Corrupt("a checkpoint's head has %d bytes instead of %d", len(head), checkpointHeadSize)
+		return nil, 0, Corrupt("a checkpoint's head has %d bytes instead of %d", len(head), checkpointHeadSize)
 	}
 	if enc := le.Uint32(head[68:]); enc != 0 || p.Count != 0 {
-		return nil, fmt.Errorf("%w: a checkpoint with encoding %d and %d index pages", ErrVersion, enc, p.Count)
+		return nil, 0, fmt.Errorf("%w: a checkpoint with encoding %d and %d index pages", ErrVersion, enc, p.Count)
 	}
-	c := &Checkpoint{
+	if has, want := uint64(size-CheckpointBodyStart), le.Uint64(head[56:]); has != want {
+		return nil, 0, Corrupt("the checkpoint's body has %d bytes instead of %d", has, want)
+	}
+	return &Checkpoint{
 		Cluster: ClusterID(head[:16]),
 		Seq:     Seq(le.Uint64(head[16:])),
 		Hash:    Hash(head[24:56]),
 		Created: p.Created,
-		Body:    b[p.End():],
-	}
-	if size := le.Uint64(head[56:]); size != uint64(len(c.Body)) {
-		return nil, Corrupt("the checkpoint's body has %d bytes instead of %d", len(c.Body), size)
-	}
-	if crc := crc32.Checksum(c.Body, castagnoli); crc != le.Uint32(head[64:]) {
-		return nil, Corrupt("body checksum is %08x, computed %08x", le.Uint32(head[64:]), crc)
-	}
-	return c, nil
+	}, le.Uint32(head[64:]), nil
 }

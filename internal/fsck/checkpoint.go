@@ -20,9 +20,12 @@ type checkpoint struct {
 func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoint, err error) {
 	key := format.CheckpointKey(s)
 	err = believe(ctx, func() error {
-		o, err := c.get(ctx, key, 0, 1) // its size says how long reading it may take
+		o, err := c.get(ctx, key, 0, format.CheckpointBodyStart) // its size says how long reading it may take
 		if err == nil && o.Size > format.CheckpointBytesMax {
 			return fmt.Errorf("%w: it has %d bytes, and may have %d", format.ErrCorrupt, o.Size, int64(format.CheckpointBytesMax))
+		}
+		if err == nil {
+			err = format.CheckCheckpointStart(o.Body, o.Size)
 		}
 		if err == nil {
 			o, err = c.get(ctx, key, 0, o.Size)
