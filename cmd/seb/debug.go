@@ -46,12 +46,20 @@ func (c *serveCmd) serveDebug(ctx context.Context, log *slog.Logger) (stop func(
 }
 
 // ownHostOnly refuses requests under names that may be a stranger's: profiles have no
-// access control, and a page of such a name could read them.
+// access control, and a page of such a name could read them. It also refuses what pages of
+// other origins send, since a profile costs time.
 func ownHostOnly(h http.Handler) http.Handler {
+	guard := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if !httpapi.OwnHost(r.Host) {
 			http.Error(w, "use localhost or an IP address: others may control this name", http.StatusForbidden)
+			return
+		}
+		asPost := r.WithContext(r.Context()) // the guard lets any GET pass
+		asPost.Method = http.MethodPost
+		if guard.Check(asPost) != nil {
+			http.Error(w, "a page of another origin may not send this", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)

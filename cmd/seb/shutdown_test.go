@@ -216,5 +216,30 @@ func TestServeShowsProfilesOnlyIfAsked(t *testing.T) {
 			t.Errorf("profiles for %s: %d, want %d; %v", host, resp.StatusCode, want, resp.Header)
 		}
 	}
+	for header, want := range map[[2]string]int{
+		{"Origin", "https://evil.example"}:                   http.StatusForbidden,
+		{"Origin", "null"}:                                   http.StatusForbidden,
+		{"Sec-Fetch-Site", "cross-site"}:                     http.StatusForbidden,
+		{"Sec-Fetch-Site", "same-site"}:                      http.StatusForbidden,
+		{"Sec-Fetch-Site", "none"}:                           http.StatusOK, // a URL that somebody typed
+		{"Sec-Fetch-Site", "same-origin"}:                    http.StatusOK,
+		{"Origin", strings.TrimSuffix(url, "/debug/pprof/")}: http.StatusOK,
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(header[0], header[1])
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != want {
+			t.Errorf("profiles for %v: %d, want %d", header, resp.StatusCode, want)
+		}
+	}
 	loud.stopped(t)
 }
