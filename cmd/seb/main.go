@@ -20,6 +20,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/httpapi"
 )
 
 var description = `Seb is an event log whose only durable state is an object store: a bucket, or a directory. A record is
@@ -283,8 +284,20 @@ func report(w io.Writer, err error) {
 			hint = "it may have been carried out: check before you try again"
 		}
 	}
-	note(w, "%s %s\n", painterFor(w).paint(red, "seb:"), strings.ReplaceAll(message, "\n", "; "))
+	note(w, "%s %s\n", painterFor(w).paint(red, "seb:"), withoutSecrets(strings.ReplaceAll(message, "\n", "; ")))
 	if hint != "" {
-		note(w, "     %s\n", hint)
+		note(w, "     %s\n", withoutSecrets(hint))
 	}
+}
+
+// withoutSecrets takes pasted keys and secrets out of what a command says. The log of serve also
+// cuts whatever else is as long; here that would cut hashes and paths.
+func withoutSecrets(text string) string {
+	words := strings.Split(text, " ")
+	for i, word := range words {
+		if s := httpapi.WithoutSecrets(word); strings.Contains(s, "[secret]") {
+			words[i] = s
+		}
+	}
+	return strings.Join(words, " ")
 }

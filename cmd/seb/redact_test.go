@@ -20,3 +20,27 @@ func TestLogOfServeHasNoSecrets(t *testing.T) {
 		}
 	}
 }
+
+// The broker's answer had no key in it, and the command's own words had.
+func TestErrorsOfCommandsHaveNoSecrets(t *testing.T) {
+	broker := serve(t, nil, "--store", "memory:")
+	const bits = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for _, args := range [][]string{
+		{"topic", "show", "seb_1_" + bits},
+		{"key", "revoke", "seb_1_" + bits},
+		{"consume", "seb_1_" + bits},
+		{"consume", "t", "--from", "seb_1_" + bits},
+		{"queue", "show", "t", "whsec_" + bits},
+	} {
+		r := runSeb(t, nil, append(args, "--server", broker.url)...)
+		if r.code == exitOK || strings.Contains(r.err+r.out, bits[:16]) || !strings.Contains(r.err, "[secret]") {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	const whole = "/tmp/TestNameThatIsAsLongAsThose0123456789 and the hash " + bits
+	var out bytes.Buffer
+	if report(&out, errors.New(whole)); out.String() != "seb: "+whole+"\n" {
+		t.Errorf("what is no secret is said as %q", out.String())
+	}
+	broker.stopped(t)
+}
