@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
@@ -174,7 +175,7 @@ func (a *answer) isLast() bool { return a.used >= a.config.MaxAttempts }
 
 // putBack returns the entry that says that the delivery failed; now is the commit's time.
 func (a *answer) putBack(queue uint64, o NackOptions, now int64) *format.RecordPutBack {
-	delay := a.config.backoff(a.used)
+	delay := dispatch.Backoff{Min: a.config.BackoffMin, Max: a.config.BackoffMax}.After(a.used)
 	if o.Delay != nil {
 		delay = *o.Delay
 	}

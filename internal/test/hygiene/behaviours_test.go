@@ -32,7 +32,7 @@ var behaviours = []struct {
 	{"idempotency keys", "idempotency", "idempotency.go", "hashKey"},
 	{"ownership: take over a queue", "ownership", "internal/dispatch/ownership.go", "commitOwner"},
 	{"copy a record to the dead letter topic", "deadletter", "queuedeadletter.go", "copyOf"},
-	{"backoff of records that failed", "backoff", "queuebackoff.go", "backoff"},
+	{"backoff of records that failed", "backoff", "internal/dispatch/backoff.go", "Backoff"},
 	{"dispatcher of a queue", "dispatcher", "internal/dispatch/dispatcher.go", "Dispatcher"},
 	{"scan for records to hand out", "scan", "internal/dispatch/scan.go", "scanLocked"},
 	{"move the dispatch limit", "limit", "internal/dispatch/limit.go", "moveLimits"},

@@ -1,0 +1,23 @@
+package dispatch
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is how long records that failed wait for their next delivery: Min after the first failure,
+// twice as long after each further one, and Max at most.
+type Backoff struct{ Min, Max time.Duration }
+
+// After returns the wait of a record that failed that many times: shorter by a random part, up to
+// half of it.
+func (b Backoff) After(failures int) time.Duration {
+	d := b.Min
+	for range failures - 1 {
+		if d = 2 * d; d >= b.Max {
+			break
+		}
+	}
+	d = min(d, b.Max)
+	return d - rand.N(d/2+1)
+}
