@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/budget"
+	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/engine"
 )
 
@@ -391,14 +392,14 @@ func queueNotFound(topic, name string) *Error {
 	return refused(CodeQueueNotFound, "topic %q has no queue %q", topic, name)
 }
 
-func leaseLost(t deliveryToken, why string) *Error {
+func leaseLost(t dispatch.Token, why string) *Error {
 	e := refused(CodeLeaseLost, "token %q %s", t, why)
 	e.Hint = "another worker may have the record, or has done it: leave it"
 	return e
 }
 
 // elsewhere refuses a token that another queue has given.
-func elsewhere(t deliveryToken, exists bool) *Error {
+func elsewhere(t dispatch.Token, exists bool) *Error {
 	if !exists {
 		return leaseLost(t, "is of a queue that was deleted")
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
-	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -36,7 +35,7 @@ func (q *Queue) Ack(ctx context.Context, tokens ...string) (err error) {
 		return err
 	}
 	for _, a := range answers {
-		if a.outdated && q.b.dispatchers.DoneBy(a.queue, a.delivery()) {
+		if a.outdated && q.b.dispatchers.DoneBy(a.Queue, a.Delivery) {
 			a.err = nil // acknowledged again
 		}
 	}
@@ -62,15 +61,15 @@ func (x ackRecords) Apply(d *state.Draft) ([]format.Entry, error) {
 func doneEntries(queue uint64, of []*answer) (entries []format.Entry) {
 	var in *format.RecordsDone
 	for _, a := range of {
-		if in == nil || in.Partition != uint32(a.partition) {
-			in = &format.RecordsDone{Queue: queue, Partition: uint32(a.partition)}
+		if in == nil || in.Partition != uint32(a.Partition) {
+			in = &format.RecordsDone{Queue: queue, Partition: uint32(a.Partition)}
 			entries = append(entries, in)
 		}
-		if n := len(in.Runs); n > 0 && in.Runs[n-1].End() == a.offset && in.Runs[n-1].Number == a.attempt {
+		if n := len(in.Runs); n > 0 && in.Runs[n-1].End() == a.Offset && in.Runs[n-1].Number == a.Attempt {
 			in.Runs[n-1].Count++
 			continue
 		}
-		in.Runs = append(in.Runs, format.Run{Offset: a.offset, Count: 1, Number: a.attempt})
+		in.Runs = append(in.Runs, format.Run{Offset: a.Offset, Count: 1, Number: a.Attempt})
 	}
 	return entries
 }
@@ -138,20 +137,20 @@ func (q *Queue) deadLetterAll(ctx context.Context, answers []*answer, reason str
 		}
 		wg.Go(func() {
 			err := q.b.deadLetter(ctx, deadLettering{
-				topic: q.topic, queue: q.name, topicID: a.topic, queueID: a.queue, config: a.config, last: a.delivery(), attempts: a.used, reason: reason,
+				topic: q.topic, queue: q.name, topicID: a.topic, queueID: a.Queue, config: a.config, last: a.Delivery, attempts: a.used, reason: reason,
 			})
 			a.err, _ = publicError(err)
 		})
 	}
 	wg.Wait()
-	failed := map[deliveryToken]*Error{}
+	failed := map[dispatch.Token]*Error{}
 	for _, a := range answers {
 		if a.deadLetter && a.err != nil {
-			failed[a.deliveryToken] = a.err
+			failed[a.Token] = a.err
 		}
 	}
 	for _, a := range answers {
-		if err := failed[a.deliveryToken]; err != nil { // the caller may have sent a token twice
+		if err := failed[a.Token]; err != nil { // the caller may have sent a token twice
 			a.err = err
 		}
 	}
@@ -159,7 +158,7 @@ func (q *Queue) deadLetterAll(ctx context.Context, answers []*answer, reason str
 
 // answer is a worker's answer to one delivery.
 type answer struct {
-	deliveryToken
+	dispatch.Token
 
 	// Set by answerable.
 	config     QueueConfig
@@ -184,7 +183,7 @@ func (a *answer) putBack(queue uint64, o NackOptions, now int64) *format.RecordP
 		delay = 0 // NotBefore of a dead letter is when it became one
 	}
 	return &format.RecordPutBack{
-		Queue: queue, Partition: uint32(a.partition), Attempt: format.Attempt{Offset: a.offset, Number: a.attempt},
+		Queue: queue, Partition: uint32(a.Partition), Attempt: format.Attempt{Offset: a.Offset, Number: a.Attempt},
 		NotBefore: now + delay.Microseconds(), DeadLetter: a.isLast(), Reason: o.Reason,
 	}
 }
@@ -235,10 +234,10 @@ func (b *Broker) parseAnswers(tokens []string) ([]*answer, error) {
 
 func (b *Broker) parseAnswer(token string) (*answer, error) {
 	t, err := parseToken(token)
-	if err == nil && t.cluster != b.clusterTag() {
+	if err == nil && t.Cluster != b.clusterTag() {
 		err = refused(CodeInvalidRequest, "token %q belongs to another bucket", token)
 	}
-	return &answer{deliveryToken: t}, err
+	return &answer{Token: t}, err
 }
 
 // syncUnlessLast syncs unless the state has each delivery as its record's last: another broker
@@ -253,8 +252,8 @@ func (q *Queue) syncUnlessLast(ctx context.Context, answers []*answer) error {
 func (q *Queue) allLast(answers []*answer) (all bool) {
 	err := q.view(func(_ *state.State, t *state.Topic, found *state.Queue) {
 		all = !slices.ContainsFunc(answers, func(a *answer) bool {
-			return a.queue != found.ID || int(a.partition) >= len(t.Partitions) || a.offset >= t.Partitions[a.partition].End ||
-				!found.IsLast(a.partition, a.offset, a.attempt)
+			return a.Queue != found.ID || int(a.Partition) >= len(t.Partitions) || a.Offset >= t.Partitions[a.Partition].End ||
+				!found.IsLast(a.Partition, a.Offset, a.Attempt)
 		})
 	})
 	return err == nil && all
@@ -269,38 +268,34 @@ func answerable(d *state.Draft, topic, id uint64, answers []*answer, done bool) 
 	for _, a := range answers {
 		a.config, a.topic, a.deadLetter, a.outdated, a.err = config, topic, false, false, nil
 		switch {
-		case a.queue != id:
-			a.err = elsewhere(a.deliveryToken, d.QueueExists(a.queue))
-		case d.IsLast(id, uint32(a.partition), a.offset, a.attempt):
-			_, last, _ := d.RecordState(id, uint32(a.partition), a.offset)
-			a.used = int(a.attempt) - int(last.Redriven)
+		case a.Queue != id:
+			a.err = elsewhere(a.Token, d.QueueExists(a.Queue))
+		case d.IsLast(id, uint32(a.Partition), a.Offset, a.Attempt):
+			_, last, _ := d.RecordState(id, uint32(a.Partition), a.Offset)
+			a.used = int(a.Attempt) - int(last.Redriven)
 			good = append(good, a)
-		case done && d.DoneBy(id, uint32(a.partition), a.offset, a.attempt): // acknowledged again
+		case done && d.DoneBy(id, uint32(a.Partition), a.Offset, a.Attempt): // acknowledged again
 		default:
 			a.outdated = true
-			a.err = leaseLost(a.deliveryToken, whyLost(d, id, a.deliveryToken))
+			a.err = leaseLost(a.Token, whyLost(d, id, a.Token))
 		}
 	}
-	slices.SortFunc(good, func(x, y *answer) int { return x.delivery().Compare(y.delivery().Place) })
-	return slices.CompactFunc(good, func(x, y *answer) bool { return x.deliveryToken == y.deliveryToken })
+	slices.SortFunc(good, func(x, y *answer) int { return x.Compare(y.Place) })
+	return slices.CompactFunc(good, func(x, y *answer) bool { return x.Token == y.Token })
 }
 
-func (t deliveryToken) delivery() leases.Delivery {
-	return leases.Delivery{Place: leases.Place{Partition: t.partition, Offset: t.offset}, Attempt: t.attempt}
-}
-
-func whyLost(d *state.Draft, id uint64, t deliveryToken) string {
-	switch done, a, _ := d.RecordState(id, uint32(t.partition), t.offset); {
-	case !d.HasRecord(id, uint32(t.partition), t.offset):
+func whyLost(d *state.Draft, id uint64, t dispatch.Token) string {
+	switch done, a, _ := d.RecordState(id, uint32(t.Partition), t.Offset); {
+	case !d.HasRecord(id, uint32(t.Partition), t.Offset):
 		return "is of a record that does not exist"
 	case done:
 		return "is of a record that is done"
 	case a.DeadLetter:
 		return "is of a dead letter"
-	case a.Redriven >= t.attempt:
+	case a.Redriven >= t.Attempt:
 		return "is of a delivery before the record was redriven"
-	case a.Number > t.attempt:
-		return fmt.Sprintf("is of delivery %d, and delivery %d came later", t.attempt, a.Number)
+	case a.Number > t.Attempt:
+		return fmt.Sprintf("is of delivery %d, and delivery %d came later", t.Attempt, a.Number)
 	default:
 		return "is of a delivery that never happened"
 	}

@@ -3,9 +3,11 @@ package seb
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -31,37 +33,83 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	if err := q.b.engine.SyncToAct(ctx); err != nil { // don't extend leases of a queue that may have a new owner
 		return time.Time{}, err
 	}
+	named := make([]dispatch.Token, len(answers))
+	for i, a := range answers {
+		named[i] = a.Token
+	}
 	for {
 		d, err := q.dispatcher(ctx, 0) // the owner may have changed meanwhile
 		if err != nil {
 			return time.Time{}, err
 		}
-		own := make([]leases.Delivery, 0, len(answers))
-		for _, a := range answers {
-			if a.queue == d.Queue() {
-				own = append(own, a.delivery())
-			}
-		}
-		until, out := d.Extend(own, lease)
+		until, out := d.Extend(named, lease)
 		if out == nil {
 			continue // that dispatcher has ended
 		}
-		errs := make([]error, len(answers))
-		for i, a := range answers {
-			if a.queue != d.Queue() {
-				errs[i] = elsewhere(a.deliveryToken, q.b.hasQueue(a.queue))
-				continue
+		errs := make([]error, len(named))
+		q.b.engine.View(func(s *state.State) {
+			for i, t := range named {
+				switch {
+				case t.Queue != d.Queue():
+					errs[i] = elsewhere(t, s.QueueByID(t.Queue) != nil)
+				case !out[i]:
+					errs[i] = leaseLost(t, "is of a delivery that is no longer leased")
+				}
 			}
-			if !out[0] {
-				errs[i] = leaseLost(a.deliveryToken, "is of a delivery that is no longer leased")
-			}
-			out = out[1:]
-		}
+		})
 		return until.UTC(), tokensError(errs)
 	}
 }
 
-func (b *Broker) hasQueue(id uint64) (has bool) {
-	b.engine.View(func(s *state.State) { has = s.QueueByID(id) != nil })
-	return has
+// TokensError is the error of a call of which some tokens were refused. The others were
+// accepted.
+type TokensError struct {
+	// Errors has an entry for each token, in their order; nil for those that were accepted.
+	Errors []error
+}
+
+// Error returns the first error, and how many tokens were refused.
+func (e *TokensError) Error() string {
+	n, first := 0, error(nil)
+	for _, err := range e.Errors {
+		if err == nil {
+			continue
+		}
+		if n++; n == 1 {
+			first = err
+		}
+	}
+	if n == 1 && len(e.Errors) == 1 {
+		return first.Error()
+	}
+	return fmt.Sprintf("%d of %d tokens were refused: %v", n, len(e.Errors), first)
+}
+
+// Unwrap returns the errors that are not nil.
+func (e *TokensError) Unwrap() (errs []error) {
+	for _, err := range e.Errors {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// tokensError returns errs as a [TokensError], or nil if all of them are nil.
+func tokensError(errs []error) error {
+	if errors.Join(errs...) == nil {
+		return nil
+	}
+	return &TokensError{Errors: errs}
+}
+
+// parseToken parses the token of a delivery.
+func parseToken(s string) (dispatch.Token, error) {
+	t, ok := dispatch.ParseToken(s)
+	if !ok || len(t.Cluster) != clusterDigits {
+		e := refused(CodeInvalidRequest, "invalid token %.100q", s)
+		e.Hint = "use the token that came with the record, unchanged"
+		return dispatch.Token{}, e
+	}
+	return t, nil
 }

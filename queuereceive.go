@@ -262,7 +262,7 @@ func (r *receiver) read(ctx context.Context, d *dispatch.Dispatcher, got dispatc
 			}
 			break // if the error lasts, the next call returns it
 		}
-		token := deliveryToken{cluster: r.q.b.clusterTag(), queue: d.Queue(), partition: x.Partition, offset: x.Offset, attempt: x.Attempt}
+		token := dispatch.Token{Cluster: r.q.b.clusterTag(), Queue: d.Queue(), Delivery: x}
 		messages = append(messages, Message{Record: record, Token: token.String(), Attempt: d.Attempt(x), LeasedUntil: got.Until.UTC()})
 	}
 	d.Handed(len(messages))

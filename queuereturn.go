@@ -21,8 +21,8 @@ func (q *Queue) Return(messages []Message) (err error) {
 	}
 	var out []leases.Delivery
 	for _, a := range answers {
-		if a.queue == d.Queue() {
-			out = append(out, a.delivery())
+		if a.Queue == d.Queue() {
+			out = append(out, a.Delivery)
 		}
 	}
 	d.Return(out...)

@@ -9,17 +9,19 @@ import (
 )
 
 // Extend makes the leases of deliveries end after that time from now; 0 means the queue's own lease.
-// out tells for each whether this dispatcher takes it to be with a worker; nil if it has ended.
-func (d *Dispatcher) Extend(deliveries []leases.Delivery, lease time.Duration) (until time.Time, out []bool) {
+// out tells for each whether it is of this queue, and the dispatcher takes it to be with a worker; nil
+// if the dispatcher has ended.
+func (d *Dispatcher) Extend(tokens []Token, lease time.Duration) (until time.Time, out []bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return until, nil
 	}
 	until = time.Now().Add(cmp.Or(lease, d.config.Lease))
-	out = make([]bool, len(deliveries))
-	for i, x := range deliveries {
-		out[i] = d.mayExtend(x) && (d.table.Extend(x, until) || d.extendUnscannedLocked(x, until))
+	out = make([]bool, len(tokens))
+	for i, t := range tokens {
+		x := t.Delivery
+		out[i] = t.Queue == d.queue && d.mayExtend(x) && (d.table.Extend(x, until) || d.extendUnscannedLocked(x, until))
 	}
 	d.wakeLocked() // leases may end sooner than before
 	return until, out

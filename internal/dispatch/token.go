@@ -1,0 +1,45 @@
+package dispatch
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/simple-event-broker/seb/internal/leases"
+)
+
+// Token names a delivery by a queue: a worker answers for the delivery with the token's text.
+type Token struct {
+	Cluster string // a part of the id of the log
+	Queue   uint64
+	leases.Delivery
+}
+
+const tokenBytesMax = 100
+
+// String returns the text: CLUSTER.QUEUE/PARTITION:OFFSET.ATTEMPT
+func (t Token) String() string {
+	b := make([]byte, 0, tokenBytesMax)
+	b = strconv.AppendUint(append(append(b, t.Cluster...), '.'), t.Queue, 10)
+	b = strconv.AppendInt(append(b, '/'), int64(t.Partition), 10)
+	b = strconv.AppendInt(append(b, ':'), t.Offset, 10)
+	b = strconv.AppendUint(append(b, '.'), uint64(t.Attempt), 10)
+	return string(b)
+}
+
+// ParseToken parses what [Token.String] returns, and nothing else. It takes the cluster as it is.
+func ParseToken(s string) (t Token, ok bool) {
+	cluster, rest, _ := strings.Cut(s, ".")
+	queue, rest, _ := strings.Cut(rest, "/")
+	partition, rest, _ := strings.Cut(rest, ":")
+	offset, attempt, _ := strings.Cut(rest, ".")
+	q, err1 := strconv.ParseUint(queue, 10, 64)
+	p, err2 := strconv.ParseUint(partition, 10, 31)
+	o, err3 := strconv.ParseUint(offset, 10, 63)
+	n, err4 := strconv.ParseUint(attempt, 10, 32)
+	t = Token{cluster, q, leases.Delivery{Place: leases.Place{Partition: int32(p), Offset: int64(o)}, Attempt: uint32(n)}}
+	if len(s) > tokenBytesMax || errors.Join(err1, err2, err3, err4) != nil || n == 0 || t.String() != s {
+		return Token{}, false
+	}
+	return t, true
+}
