@@ -41,6 +41,15 @@ func (x dispatchBroker) Commit(ctx context.Context, r dispatch.Request) error {
 // Sync implements dispatch.Broker.
 func (x dispatchBroker) Sync(ctx context.Context) error { return x.b.engine.Sync(ctx) }
 
+// SyncToAct implements dispatch.Broker.
+func (x dispatchBroker) SyncToAct(ctx context.Context) error { return x.b.engine.SyncToAct(ctx) }
+
+// Follow implements dispatch.Broker.
+func (x dispatchBroker) Follow() (leave func()) { return x.b.engine.Follow() }
+
+// Done implements dispatch.Broker.
+func (x dispatchBroker) Done() <-chan struct{} { return x.b.engine.Done() }
+
 // StoreNow implements dispatch.Broker.
 func (x dispatchBroker) StoreNow() time.Time { return x.b.engine.StoreNow() }
 
@@ -94,7 +103,15 @@ func (x dispatchBroker) Read(ctx context.Context, d *dispatch.Dispatcher, first 
 	if err == nil && len(f.Records) == 0 {
 		err = refused(CodeDataLost, "offset %d of partition %d of topic %q can't be read", first.Offset, first.Partition, topic)
 	}
-	if err != nil {
+	switch code := CodeOf(err); {
+	case err == nil:
+	case code == CodeOffsetOutOfRange, code == CodeTopicNotFound, code == CodeTopicRecreated:
+		return nil, 0, &dispatch.ReadError{Err: err, Deleted: true}
+	case code == CodeDataLost:
+		return nil, 0, &dispatch.ReadError{Err: err, Lost: true}
+	case code == "" && ctx.Err() != nil:
+		return nil, 0, ctx.Err()
+	default:
 		return nil, 0, err
 	}
 	return records(f.Records), int(int64(f.Next) - first.Offset), nil
@@ -105,6 +122,9 @@ func (x dispatchBroker) Go(f func()) { x.b.engine.Go(f) }
 
 // Key implements dispatch.Records.
 func (rs records) Key(i int) []byte { return rs[i].Key }
+
+// Bytes implements dispatch.Records.
+func (rs records) Bytes(i int) int64 { return rs[i].bytes() }
 
 // Own implements dispatch.Records: it copies the records, so that they don't keep the whole
 // batch in memory that they were read from.

@@ -3,9 +3,11 @@ package seb
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/dispatch"
+	"github.com/simple-event-broker/seb/internal/leases"
 )
 
 // Message is a record that a worker has received.
@@ -49,9 +51,6 @@ const (
 	receiveBytes = 1 << 20
 	// ReceiveWaitMax is the longest that a [Queue.Receive] waits.
 	ReceiveWaitMax = time.Hour
-	// openingMax is how long a receiver waits, past its deadline, for records that the
-	// dispatch limit is about to let out.
-	openingMax = 5 * time.Second
 )
 
 func (o *ReceiveOptions) check() error {
@@ -85,211 +84,92 @@ func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) (_ []Message, 
 	if err := cmp.Or(opts.check(), q.check(), q.b.current(ctx)); err != nil {
 		return nil, err
 	}
-	r := &receiver{q: q, opts: opts, deadline: time.Now().Add(opts.Wait)}
-	defer r.leave()
-	for {
-		d, err := q.dispatcher(ctx, opts.Max)
-		if err != nil {
-			return nil, err
-		}
-		got, err := r.at(ctx, d)
-		if err != nil || len(got) > 0 || r.over {
-			return got, err
-		}
+	received, err := q.b.dispatchers.Receive(ctx, dispatch.ReceiveOptions{
+		Max: opts.Max, MaxBytes: opts.MaxBytes, Lease: opts.Lease, InFlight: opts.InFlight.inner(), Deadline: time.Now().Add(opts.Wait), Admit: opts.reserve,
+	}, func() (*dispatch.Dispatcher, error) { return q.dispatcher(ctx, opts.Max) })
+	if of, ok := errors.AsType[*dispatch.ReadError](err); ok {
+		err = of.Err
 	}
-}
-
-// receiver is one call of Receive.
-type receiver struct {
-	q        *Queue
-	opts     ReceiveOptions
-	deadline time.Time
-	leaves   func() // ends its wait at the tail; nil before it waits
-	over     bool   // its deadline has passed
-}
-
-func (r *receiver) leave() {
-	if r.leaves != nil {
-		r.leaves()
-	}
-}
-
-// at receives from a dispatcher. It returns nothing if that has ended, or the deadline has
-// passed. While the log can't be read it takes nothing: another broker may own the queue by now.
-func (r *receiver) at(ctx context.Context, d *dispatch.Dispatcher) ([]Message, error) {
-	if err := r.q.b.engine.SyncToAct(ctx); err != nil {
+	if err != nil || len(received) == 0 {
 		return nil, err
 	}
-	for {
-		got, turn, err := r.take(ctx, d)
-		if err != nil || len(got) > 0 || turn == nil {
-			return got, err
-		}
-		if err := r.wait(ctx, d, turn); err != nil || r.over {
-			d.GiveTurn(turn)
-			if r.leaves != nil {
-				d.Wake() // this receiver may have been the one to wait for what comes due next
-			}
-			return nil, err
-		}
-		if err := r.q.b.engine.SyncToAct(ctx); err != nil { // the last sync is from before the wait: stale now
-			d.Wake()
-			return nil, err
-		}
+	messages := make([]Message, len(received))
+	for i, x := range received {
+		x.Token.Cluster = q.b.clusterTag()
+		messages[i] = Message{Record: x.Records.(records)[x.Index], Token: x.Token.String(), Attempt: x.Attempt, LeasedUntil: x.Until.UTC()}
 	}
-}
-
-// take takes records that may be handed out now. If there are none, it returns a channel that
-// is closed when it is the receiver's turn to try again; nil if the dispatcher has ended.
-func (r *receiver) take(ctx context.Context, d *dispatch.Dispatcher) (got []Message, turn chan struct{}, _ error) {
-	most := r.opts.Max
-	if r.opts.admit != nil {
-		n, release, err := r.opts.admit(ctx, most)
-		if err != nil {
-			d.Wake() // it may have been this receiver's turn
-			return nil, nil, err
-		}
-		most = n
-		defer func() {
-			if len(got) == 0 {
-				release()
-			}
-		}()
-	}
-	if r.opts.Reserve != nil {
-		release, err := r.opts.Reserve(ctx)
-		if err != nil {
-			d.Wake() // as above
-			return nil, nil, err
-		}
-		defer func() {
-			if len(got) == 0 {
-				release()
-			}
-		}()
-	}
-	return r.takeNow(ctx, d, most)
-}
-
-// takeNow takes up to most records; admit and Reserve have been called.
-func (r *receiver) takeNow(ctx context.Context, d *dispatch.Dispatcher, most int) (_ []Message, turn chan struct{}, _ error) {
-	for {
-		got := d.Take(time.Now(), dispatch.Want{Max: r.opts.Max, Lease: r.opts.Lease, InFlight: r.opts.InFlight.inner(), Admitted: most})
-		switch {
-		case got.Need != nil:
-			if err := d.Load(ctx, *got.Need); err != nil && !deleted(err) {
-				d.Wake()
-				return nil, nil, readError(ctx, err)
-			}
-		case len(got.Out) > 0:
-			messages, err := r.read(ctx, d, got)
-			if err != nil || len(messages) > 0 {
-				return messages, nil, readError(ctx, err)
-			}
-		default:
-			return nil, got.Turn, nil
-		}
-	}
-}
-
-// wait waits until it is the receiver's turn, or something comes due. If the dispatch limit
-// alone keeps records back, it waits for them up to openingMax past its deadline.
-func (r *receiver) wait(ctx context.Context, d *dispatch.Dispatcher, turn chan struct{}) error {
-	now, deadline := time.Now(), r.deadline
-	var opened <-chan struct{}
-	if !now.Before(deadline) {
-		opened, deadline = d.Opening(), deadline.Add(openingMax)
-		if opened == nil && now.Before(deadline) && isClosed(turn) {
-			return nil // the limit has moved since this receiver found nothing
-		}
-		if opened == nil || !now.Before(deadline) {
-			r.over = true
-			return nil
-		}
-	}
-	if r.leaves == nil {
-		r.leaves = r.q.b.engine.Follow()
-	}
-	until := deadline
-	if at, ok := d.NextDue(turn, r.opts.InFlight.inner()); ok && at.Before(until) {
-		until = at
-	}
-	timer := time.NewTimer(until.Sub(now))
-	defer timer.Stop()
-	select {
-	case <-turn:
-		// Receivers that give up pass their turn on: that does not extend the deadline.
-		r.over = opened != nil && !time.Now().Before(deadline)
-	case <-opened:
-		d.GiveTurn(turn)
-	case <-timer.C:
-		if r.over = opened != nil && !time.Now().Before(deadline); !r.over {
-			d.GiveTurn(turn)
-		}
-	case <-d.Gone():
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-r.q.b.engine.Done():
-		return r.q.b.engine.Usable()
-	}
-	return nil
-}
-
-// read reads the records of deliveries. It returns to the dispatcher those that it can't read
-// now, or not while half of the lease is left: they are no attempt. Records that are lost stay
-// leased until their lease ends.
-func (r *receiver) read(ctx context.Context, d *dispatch.Dispatcher, got dispatch.Taken) ([]Message, error) {
-	messages := make([]Message, 0, len(got.Out))
-	left, enough := r.opts.MaxBytes, time.Until(got.Until)/2
-	for i, x := range got.Out {
-		rs, at, err := d.Record(ctx, x)
-		if deleted(err) {
-			continue
-		}
-		var record Record
-		if err == nil {
-			record = rs.(records)[at]
-		}
-		full := left < record.bytes() || time.Until(got.Until) < enough
-		if left -= record.bytes(); err != nil || full && len(messages) > 0 {
-			again := got.Out[i:]
-			if CodeOf(err) == CodeDataLost {
-				again = again[1:] // its lease runs out, so that its delivery counts as failed
-			}
-			d.Return(again...)
-			if len(messages) == 0 {
-				return nil, err
-			}
-			break // if the error lasts, the next call returns it
-		}
-		token := dispatch.Token{Cluster: r.q.b.clusterTag(), Queue: d.Queue(), Delivery: x}
-		messages = append(messages, Message{Record: record, Token: token.String(), Attempt: d.Attempt(x), LeasedUntil: got.Until.UTC()})
-	}
-	d.Handed(len(messages))
 	return messages, nil
 }
 
-// readError returns the error of reading records: that of a canceled caller if ctx ended first.
-func readError(ctx context.Context, err error) error {
-	if err != nil && CodeOf(err) == "" && ctx.Err() != nil {
-		return ctx.Err()
+// reserve calls admit and Reserve. It returns how many records may be taken, and what to call if none are.
+func (o *ReceiveOptions) reserve(ctx context.Context) (int, func(), error) {
+	n, leave := o.Max, func() {}
+	if o.admit != nil {
+		var err error
+		if n, leave, err = o.admit(ctx, o.Max); err != nil {
+			return 0, nil, err
+		}
 	}
-	return err
+	if o.Reserve == nil {
+		return n, leave, nil
+	}
+	release, err := o.Reserve(ctx)
+	if err != nil {
+		leave()
+		return 0, nil, err
+	}
+	return n, func() {
+		release()
+		leave()
+	}, nil
 }
 
-// deleted tells whether a record can't be read because it, or its topic, was deleted. If it was
-// the topic, the dispatcher ends, and receivers get an error from there.
-func deleted(err error) bool {
-	code := CodeOf(err)
-	return code == CodeOffsetOutOfRange || code == CodeTopicNotFound || code == CodeTopicRecreated
+// Return gives back messages of [Queue.Receive] that did not reach their worker, as when its
+// connection is gone. The next receiver gets them, as the same attempts. Messages that this
+// broker has not leased stay as they are: their leases run out.
+func (q *Queue) Return(messages []Message) (err error) {
+	defer reads(&err)
+	tokens := make([]string, len(messages))
+	for i := range messages {
+		tokens[i] = messages[i].Token
+	}
+	answers, err := q.b.parseAnswers(tokens)
+	if err != nil {
+		return err
+	}
+	d, _, err := q.ownedHere()
+	if err != nil || d == nil {
+		return err
+	}
+	var out []leases.Delivery
+	for _, a := range answers {
+		if a.Queue == d.Queue() {
+			out = append(out, a.Delivery)
+		}
+	}
+	d.Return(out...)
+	return nil
 }
 
-// isClosed tells whether a channel that carries no values is closed.
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
+// InFlight bounds how many messages of one queue a worker has at a time. A message counts until
+// the worker has answered it, through any broker, or its lease has ended: see
+// [ReceiveOptions.InFlight]. The count restarts at zero when the queue changes its owner. One
+// Receive at a time may use it.
+type InFlight struct{ in dispatch.InFlight }
+
+// NewInFlight returns a bound of most messages, 1 to 1,000.
+func NewInFlight(most int) (_ *InFlight, err error) {
+	defer reads(&err)
+	if most < 1 || most > receiveMax {
+		return nil, limited(CodeInvalidRequest, receiveMax, "%d records in flight; it must be 1 to %d", most, receiveMax)
 	}
+	return &InFlight{dispatch.InFlight{Max: most}}, nil
+}
+
+// inner returns what a dispatcher counts with; nil if f is nil.
+func (f *InFlight) inner() *dispatch.InFlight {
+	if f == nil {
+		return nil
+	}
+	return &f.in
 }

@@ -135,9 +135,9 @@ func (d *Dispatcher) notBefore(at leases.Place) (us int64) {
 	return us
 }
 
-// Opening returns a channel that is closed when the dispatch limit has moved. It is nil unless the
+// opening returns a channel that is closed when the dispatch limit has moved. It is nil unless the
 // limit alone keeps records back, as in a new partition.
-func (d *Dispatcher) Opening() (opened <-chan struct{}) {
+func (d *Dispatcher) opening() (opened <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.moved == nil || d.config.Paused {

@@ -2,7 +2,7 @@
 // time, each record for the length of a lease.
 //
 // A broker becomes the owner of a queue with [Dispatchers.TakeOver]; [Dispatchers.MayTake] tells
-// whether it may.
+// whether it may. Workers get records with [Dispatchers.Receive].
 //
 // A [Dispatcher] belongs to one queue for as long as this broker owns it. It learns what becomes
 // of records from the log alone: from the commits that this broker applies, its own and others'.
@@ -32,10 +32,18 @@ type Broker interface {
 	// of its queue, if that has one. It returns nil also if the record is done, or a dead letter
 	// already; else its error is a *CommitError.
 	DeadLetter(ctx context.Context, d *Dispatcher, last leases.Delivery, attempts int) error
-	// Read reads records of a partition that follow each other, the first one at least.
+	// Read reads records of a partition that follow each other, the first one at least. Its error is a
+	// *ReadError if there is no use in trying again.
 	Read(ctx context.Context, d *Dispatcher, first leases.Place, records int, bytes int64) (r Records, n int, err error)
 	// Sync follows the log to its end.
 	Sync(ctx context.Context) error
+	// SyncToAct is Sync unless the last one is recent enough for a caller that hands out records. It
+	// returns an error if the broker takes no more requests.
+	SyncToAct(ctx context.Context) error
+	// Follow has the broker sync again and again, for a receiver that waits, until leave is called.
+	Follow() (leave func())
+	// Done is closed when the broker takes no more requests.
+	Done() <-chan struct{}
 	// StoreNow returns the store's time.
 	StoreNow() time.Time
 	// Go runs f in a goroutine that the broker waits for before it ends.
@@ -46,6 +54,8 @@ type Broker interface {
 type Records interface {
 	// Key returns the key of a record; nil if it has none.
 	Key(i int) []byte
+	// Bytes returns the size of a record.
+	Bytes(i int) int64
 	// Own moves the records to memory of their own, and returns how much that is in bytes.
 	Own() int64
 }
@@ -80,6 +90,19 @@ func (e *CommitError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *CommitError) Unwrap() error { return e.Err }
+
+// ReadError says why records can't be read, now or later.
+type ReadError struct {
+	Err     error
+	Deleted bool // the records, or their topic, were deleted
+	Lost    bool // the object that holds the first one is missing or damaged
+}
+
+// Error implements error.
+func (e *ReadError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ReadError) Unwrap() error { return e.Err }
 
 // Config is what a dispatcher goes by of a queue's config.
 type Config struct {

@@ -33,6 +33,11 @@ type fake struct {
 	hooks         sync.Mutex
 	before, after func()
 
+	failing    map[int64]error // why records can't be read, by offset
+	unreadable atomic.Pointer[error]
+	done       chan struct{}
+	followers  atomic.Int32
+
 	dead  []string // dead letters, as offset#attempt
 	syncs atomic.Int32
 	tasks sync.WaitGroup
@@ -40,7 +45,7 @@ type fake struct {
 
 func newFake(t *testing.T, config format.QueueConfig) *fake {
 	t.Helper()
-	f := &fake{t: t, live: state.Live{State: state.New()}}
+	f := &fake{t: t, live: state.Live{State: state.New()}, done: make(chan struct{})}
 	f.all = dispatch.New(f, dispatch.Options{State: &f.live, Memory: 1 << 20, Session: format.SessionKey{1}, Logger: slog.New(slog.DiscardHandler), Life: t.Context()})
 	f.commit(
 		&format.TopicCreated{ID: 1, Partitions: 1, Name: "t"},
@@ -176,8 +181,17 @@ func (f *fake) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, last leas
 
 // Read implements dispatch.Broker.
 func (f *fake) Read(_ context.Context, _ *dispatch.Dispatcher, first leases.Place, records int, _ int64) (dispatch.Records, int, error) {
+	if err := f.failing[first.Offset]; err != nil {
+		return nil, 0, err
+	}
 	rest := f.keys[first.Offset:]
 	n := min(records, len(rest))
+	for i := range n {
+		if f.failing[first.Offset+int64(i)] != nil {
+			n = i
+			break
+		}
+	}
 	return keys(rest[:n]), n, nil
 }
 
@@ -187,6 +201,23 @@ func (f *fake) Sync(context.Context) error {
 	return nil
 }
 
+// SyncToAct implements dispatch.Broker.
+func (f *fake) SyncToAct(context.Context) error {
+	if err := f.unreadable.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Follow implements dispatch.Broker.
+func (f *fake) Follow() (leave func()) {
+	f.followers.Add(1)
+	return func() { f.followers.Add(-1) }
+}
+
+// Done implements dispatch.Broker.
+func (f *fake) Done() <-chan struct{} { return f.done }
+
 // StoreNow implements dispatch.Broker.
 func (f *fake) StoreNow() time.Time { return time.Now() }
 
@@ -195,8 +226,9 @@ func (f *fake) Go(g func()) { f.tasks.Go(g) }
 
 type keys []string
 
-func (ks keys) Key(i int) []byte { return []byte(ks[i]) }
-func (ks keys) Own() int64       { return int64(len(ks)) }
+func (ks keys) Key(i int) []byte  { return []byte(ks[i]) }
+func (ks keys) Bytes(i int) int64 { return int64(len(ks[i])) }
+func (ks keys) Own() int64        { return int64(len(ks)) }
 
 // take returns what a receiver of up to most records gets, as offset#number, after it has waited.
 func take(t *testing.T, d *dispatch.Dispatcher, most int) string {

@@ -112,9 +112,6 @@ func (d *Dispatcher) Names() Names { return d.names }
 // Epoch tells which of the queue's owners this broker is.
 func (d *Dispatcher) Epoch() uint64 { return d.epoch }
 
-// Gone is closed when the dispatcher has ended.
-func (d *Dispatcher) Gone() <-chan struct{} { return d.gone }
-
 // view calls f with the topic and the queue unless they were deleted.
 func (d *Dispatcher) view(f func(t *state.Topic, q *state.Queue)) {
 	d.all.opts.State.View(func(s *state.State) {
@@ -160,8 +157,8 @@ func (d *Dispatcher) wakeLocked() {
 	}
 }
 
-// Wake wakes the first receiver in line.
-func (d *Dispatcher) Wake() {
+// wake wakes the first receiver in line.
+func (d *Dispatcher) wake() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.wakeLocked()

@@ -161,7 +161,7 @@ func (x *Dispatchers) apply(it format.Entry, at state.Moment) {
 	switch y := it.(type) {
 	case *format.Batch:
 		for _, d := range x.ofTopic(y.Topic) {
-			d.Wake()
+			d.wake()
 		}
 	case *format.TopicDeleted:
 		for _, d := range x.ofTopic(y.ID) {

@@ -74,8 +74,8 @@ func (d *Dispatcher) loaded(at leases.Place) *chunk {
 	return d.chunks.at(at.Partition, at.Offset)
 }
 
-// Record returns the record of a delivery: the one with that index.
-func (d *Dispatcher) Record(ctx context.Context, x leases.Delivery) (r Records, i int, err error) {
+// record returns the record of a delivery: the one with that index.
+func (d *Dispatcher) record(ctx context.Context, x leases.Delivery) (r Records, i int, err error) {
 	c := d.loaded(x.Place)
 	if c == nil && x.Attempt == 1 {
 		if c, err = d.load(ctx, x.Place); err != nil {

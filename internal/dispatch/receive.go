@@ -2,10 +2,226 @@ package dispatch
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/leases"
 )
+
+// openingMax is how long a receiver waits, past its deadline, for records that the dispatch limit is
+// about to let out.
+const openingMax = 5 * time.Second
+
+// ReceiveOptions are the options of [Dispatchers.Receive].
+type ReceiveOptions struct {
+	Max      int           // how many records at most
+	MaxBytes int64         // of the records together; the first one is returned whatever its size
+	Lease    time.Duration // 0 means the queue's lease
+	InFlight *InFlight     // may be nil
+	Deadline time.Time     // when to give up the wait for a first record
+	// Admit, if set, is called before records are taken. It returns how many of Max may be taken. If
+	// none are taken, release is called.
+	Admit func(ctx context.Context) (n int, release func(), err error)
+}
+
+// Received is a record that a receiver gets.
+type Received struct {
+	Token   Token // without a cluster
+	Records Records
+	Index   int // of the record in Records
+	Attempt int // counted from the last redrive of the record
+	Until   time.Time
+}
+
+// Receive leases records of a queue. It returns nothing if none came before the deadline. open returns
+// the queue's dispatcher; it is called again when that dispatcher has ended.
+//
+// The errors are those of open, of Admit, and of the broker. While the log can't be read, nothing is
+// handed out: another broker may own the queue by now.
+func (x *Dispatchers) Receive(ctx context.Context, o ReceiveOptions, open func() (*Dispatcher, error)) ([]Received, error) {
+	r := &receiver{b: x.b, o: o}
+	defer r.leave()
+	for {
+		d, err := open()
+		if err != nil {
+			return nil, err
+		}
+		got, err := r.from(ctx, d)
+		if err != nil || len(got) > 0 || r.over {
+			return got, err
+		}
+	}
+}
+
+// receiver is one call of Receive.
+type receiver struct {
+	b      Broker
+	o      ReceiveOptions
+	leaves func() // ends its wait at the end of the log; nil before it waits
+	over   bool   // its deadline has passed
+}
+
+func (r *receiver) leave() {
+	if r.leaves != nil {
+		r.leaves()
+	}
+}
+
+// from receives from a dispatcher. It returns nothing if that has ended, or the deadline has passed.
+func (r *receiver) from(ctx context.Context, d *Dispatcher) ([]Received, error) {
+	if err := r.b.SyncToAct(ctx); err != nil {
+		return nil, err
+	}
+	for {
+		got, turn, err := r.take(ctx, d)
+		if err != nil || len(got) > 0 || turn == nil {
+			return got, err
+		}
+		if err := r.wait(ctx, d, turn); err != nil || r.over {
+			d.GiveTurn(turn)
+			if r.leaves != nil {
+				d.wake() // this receiver may have been the one to wait for what comes due next
+			}
+			return nil, err
+		}
+		if err := r.b.SyncToAct(ctx); err != nil { // the last sync is from before the wait: stale now
+			d.wake()
+			return nil, err
+		}
+	}
+}
+
+// take takes records that may be handed out now. If there are none, it returns a channel that is
+// closed when it is the receiver's turn to try again; nil if the dispatcher has ended.
+func (r *receiver) take(ctx context.Context, d *Dispatcher) ([]Received, chan struct{}, error) {
+	admitted, release := r.o.Max, func() {}
+	if r.o.Admit != nil {
+		var err error
+		if admitted, release, err = r.o.Admit(ctx); err != nil {
+			d.wake() // it may have been this receiver's turn
+			return nil, nil, err
+		}
+	}
+	got, turn, err := r.takeAdmitted(ctx, d, admitted)
+	if len(got) == 0 {
+		release()
+	}
+	return got, turn, err
+}
+
+func (r *receiver) takeAdmitted(ctx context.Context, d *Dispatcher, admitted int) (_ []Received, turn chan struct{}, _ error) {
+	for {
+		taken := d.Take(time.Now(), Want{Max: r.o.Max, Lease: r.o.Lease, InFlight: r.o.InFlight, Admitted: admitted})
+		switch {
+		case taken.Need != nil:
+			if err := d.Load(ctx, *taken.Need); err != nil && !isDeleted(err) {
+				d.wake()
+				return nil, nil, err
+			}
+		case len(taken.Out) > 0:
+			got, err := r.read(ctx, d, taken)
+			if err != nil || len(got) > 0 {
+				return got, nil, err
+			}
+		default:
+			return nil, taken.Turn, nil
+		}
+	}
+}
+
+// wait waits until it is the receiver's turn, or something comes due. If the dispatch limit alone
+// keeps records back, it waits for them up to openingMax past its deadline.
+func (r *receiver) wait(ctx context.Context, d *Dispatcher, turn chan struct{}) error {
+	now, deadline := time.Now(), r.o.Deadline
+	var opened <-chan struct{}
+	if !now.Before(deadline) {
+		opened, deadline = d.opening(), deadline.Add(openingMax)
+		if opened == nil && now.Before(deadline) && isClosed(turn) {
+			return nil // the limit has moved since this receiver found nothing
+		}
+		if opened == nil || !now.Before(deadline) {
+			r.over = true
+			return nil
+		}
+	}
+	if r.leaves == nil {
+		r.leaves = r.b.Follow()
+	}
+	until := deadline
+	if at, ok := d.nextDue(turn, r.o.InFlight); ok && at.Before(until) {
+		until = at
+	}
+	timer := time.NewTimer(until.Sub(now))
+	defer timer.Stop()
+	select {
+	case <-turn:
+		// Receivers that give up pass their turn on: that does not extend the deadline.
+		r.over = opened != nil && !time.Now().Before(deadline)
+	case <-opened:
+		d.GiveTurn(turn)
+	case <-timer.C:
+		if r.over = opened != nil && !time.Now().Before(deadline); !r.over {
+			d.GiveTurn(turn)
+		}
+	case <-d.gone:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.b.Done():
+		return r.b.SyncToAct(ctx) // which says why
+	}
+	return nil
+}
+
+// read reads the records of deliveries. It returns to the dispatcher those that it can't read now, or
+// not while half of the lease is left: they are no attempt. Records that are lost stay leased until
+// their lease ends.
+func (r *receiver) read(ctx context.Context, d *Dispatcher, taken Taken) ([]Received, error) {
+	got := make([]Received, 0, len(taken.Out))
+	left, enough := r.o.MaxBytes, time.Until(taken.Until)/2
+	for i, x := range taken.Out {
+		records, at, err := d.record(ctx, x)
+		if isDeleted(err) {
+			continue
+		}
+		var size int64
+		if err == nil {
+			size = records.Bytes(at)
+		}
+		full := left < size || time.Until(taken.Until) < enough
+		if left -= size; err != nil || full && len(got) > 0 {
+			again := taken.Out[i:]
+			if of, ok := errors.AsType[*ReadError](err); ok && of.Lost {
+				again = again[1:] // its lease runs out, so that its delivery counts as failed
+			}
+			d.Return(again...)
+			if len(got) == 0 {
+				return nil, err
+			}
+			break // if the error lasts, the next call returns it
+		}
+		got = append(got, Received{Token{Queue: d.queue, Delivery: x}, records, at, d.Attempt(x), taken.Until})
+	}
+	d.handed(len(got))
+	return got, nil
+}
+
+// isDeleted tells whether records can't be read because they, or their topic, were deleted. If it was
+// the topic, the dispatcher ends, and receivers get an error when they open the next one.
+func isDeleted(err error) bool {
+	of, ok := errors.AsType[*ReadError](err)
+	return ok && of.Deleted
+}
+
+// isClosed tells whether a channel that carries no values is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
 
 // Want is what a receiver asks for.
 type Want struct {
@@ -91,9 +307,9 @@ func (d *Dispatcher) GiveTurn(turn chan struct{}) {
 	d.wakeLocked()
 }
 
-// NextDue returns when the receiver that waits for that turn must wake although nothing was
+// nextDue returns when the receiver that waits for that turn must wake although nothing was
 // committed: something can be handed out, or the owner has to show itself in the log.
-func (d *Dispatcher) NextDue(turn chan struct{}, inFlight *InFlight) (at time.Time, ok bool) {
+func (d *Dispatcher) nextDue(turn chan struct{}, inFlight *InFlight) (at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	earlier := func(t time.Time) {
@@ -126,8 +342,8 @@ func (d *Dispatcher) NextDue(turn chan struct{}, inFlight *InFlight) (at time.Ti
 	return at, ok
 }
 
-// Handed counts records that receivers got.
-func (d *Dispatcher) Handed(n int) {
+// handed counts records that receivers got.
+func (d *Dispatcher) handed(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.received.add(time.Now(), int64(n))

@@ -33,6 +33,7 @@ var behaviours = []struct {
 	{"ownership: take over a queue", "ownership", "internal/dispatch/ownership.go", "commitOwner"},
 	{"copy a record to the dead letter topic", "deadletter", "queuedeadletter.go", "copyOf"},
 	{"backoff of records that failed", "backoff", "internal/dispatch/backoff.go", "Backoff"},
+	{"receive records from a queue", "receive", "internal/dispatch/receive.go", "Receive"},
 	{"token of a delivery", "token", "internal/dispatch/token.go", "ParseToken"},
 	{"dispatcher of a queue", "dispatcher", "internal/dispatch/dispatcher.go", "Dispatcher"},
 	{"scan for records to hand out", "scan", "internal/dispatch/scan.go", "scanLocked"},
