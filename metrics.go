@@ -3,6 +3,7 @@ package seb
 import (
 	"slices"
 
+	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/state"
 	"github.com/simple-event-broker/seb/metric"
 )
@@ -10,22 +11,119 @@ import (
 // Metrics returns the broker's metrics as they are now: always the same families, in the same
 // order; a family may have no series. Package sebprom exports them to Prometheus.
 func (b *Broker) Metrics() []metric.Family {
-	return slices.Concat(b.engine.Metrics(), b.stateMetrics(), b.consumerMetrics(), b.queueMetrics(), b.pushMetrics.Families())
+	return slices.Concat(
+		b.engine.Metrics(), stateMetrics(b.engine, b.opts.StateMemory), consumerMetrics(b.engine), queueMetrics(oldestQueues(b)), b.pushMetrics.Families(),
+	)
 }
 
-// stateMetrics tell how large the state is.
-func (b *Broker) stateMetrics() (families []metric.Family) {
+// stateMetrics tell how large the state is, and how large it may be.
+func stateMetrics(e *engine.Engine, limit int64) (families []metric.Family) {
 	gauge := func(name, help string, value int64) {
 		families = append(families, metric.One(metric.Gauge, name, help, float64(value)))
 	}
-	b.engine.View(func(s *state.State) {
+	e.View(func(s *state.State) {
 		gauge("seb_state_bytes", "Memory taken by what the broker knows about the log.", s.Memory())
-		gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused a sixteenth before that.", b.opts.StateMemory)
+		gauge("seb_state_limit_bytes", "Memory that the state may take (--state-memory); appends are refused a sixteenth before that.", limit)
 		gauge("seb_topics", "Topics.", int64(s.TopicCount()))
 		gauge("seb_consumers", "Consumers of all topics.", int64(s.ConsumerCount()))
 		gauge("seb_queues", "Queues of all topics.", int64(s.QueueCount()))
-		gauge("seb_delayed_appends", "Appends with a delay whose time has not come.", int64(s.DelayedCount(b.engine.NowIn(s))))
+		gauge("seb_delayed_appends", "Appends with a delay whose time has not come.", int64(s.DelayedCount(e.NowIn(s))))
 		gauge("seb_batches", "Batches that the state knows.", int64(s.Batches()))
 	})
 	return families
+}
+
+// seriesMax bounds the number of series of consumers and queues. The oldest are shown, so that
+// creating others does not end a series. The state is locked for each alone, so that commits don't
+// wait for all of them.
+const seriesMax = 1000
+
+// consumerMetrics returns the metrics of consumers from the current state: a deleted consumer
+// has no series.
+func consumerMetrics(e *engine.Engine) []metric.Family {
+	family := func(name, help string) metric.Family {
+		return metric.Family{Name: name, Help: help, Kind: metric.Gauge, Labels: []string{"topic", "consumer"}}
+	}
+	lag := family("seb_consumer_lag_records", "Records in the topic that the consumer has not committed.")
+	missed := family("seb_consumer_missed_records", "Records that were deleted before the consumer committed them.")
+	moved := family("seb_consumer_moved_timestamp_seconds", "When the consumer was last committed or reset, in seconds since 1970.")
+	var oldest []uint64
+	e.View(func(s *state.State) {
+		for _, c := range s.OldestConsumers(seriesMax) {
+			oldest = append(oldest, c.ID)
+		}
+	})
+	for _, id := range oldest {
+		e.View(func(s *state.State) {
+			c := s.ConsumerByID(id)
+			if c == nil {
+				return
+			}
+			t, behind, lost := s.TopicByID(c.Topic), int64(0), int64(0)
+			for i := range t.Partitions {
+				p := positionOf(t, c, i)
+				behind += p.Lag()
+				lost += p.Missed()
+			}
+			lag.Add(float64(behind), t.Name, c.Name)
+			missed.Add(float64(lost), t.Name, c.Name)
+			moved.Add(float64(c.Moved)/1e6, t.Name, c.Name)
+		})
+	}
+	return []metric.Family{lag, missed, moved}
+}
+
+// queueMetrics returns the metrics of queues.
+func queueMetrics(queues []QueueInfo) []metric.Family {
+	family := func(kind metric.Kind, name, help string) metric.Family {
+		return metric.Family{Name: name, Help: help, Kind: kind, Labels: []string{"topic", "queue"}}
+	}
+	left := family(metric.Gauge, "seb_queue_left_records", "Records that are neither done nor dead letters, including those that are leased, held or delayed.")
+	delayed := family(metric.Gauge, "seb_queue_delayed_records", "Records that may not be handed out yet.")
+	dead := family(metric.Gauge, "seb_queue_dead_records", "Records that are dead letters.")
+	oldest := family(metric.Gauge, "seb_queue_oldest_timestamp_seconds", "About when the oldest record that is not done was written, in seconds since 1970. Absent if all are done.")
+	leased := family(metric.Gauge, "seb_queue_leased_records", "Records that are with workers, of queues that this broker hands out.")
+	held := family(metric.Gauge, "seb_queue_held_records", "Records that wait for one lease because an owner that was lost may have handed them out, of queues that this broker hands out.")
+	received := family(metric.Counter, "seb_queue_received_records_total", "Records that this broker has handed out since it last took the queue over.")
+	acknowledged := family(metric.Counter, "seb_queue_acknowledged_records_total", "Records that were acknowledged through any broker since this one last took the queue over.")
+	for _, q := range queues {
+		of := []string{q.Topic, q.Name}
+		left.Add(float64(q.Ready+q.Leased+q.Held+q.Delayed), of...)
+		delayed.Add(float64(q.Delayed), of...)
+		dead.Add(float64(q.Dead), of...)
+		if !q.Oldest.IsZero() {
+			oldest.Add(float64(q.Oldest.UnixMicro())/1e6, of...)
+		}
+		if q.Exact {
+			leased.Add(float64(q.Leased), of...)
+			held.Add(float64(q.Held), of...)
+			received.Add(float64(q.received), of...)
+			acknowledged.Add(float64(q.acknowledged), of...)
+		}
+	}
+	return []metric.Family{left, delayed, dead, oldest, leased, held, received, acknowledged}
+}
+
+// oldestQueues describes queues from the current state: a deleted queue has no series.
+func oldestQueues(b *Broker) (infos []QueueInfo) {
+	var oldest []uint64
+	b.engine.View(func(s *state.State) {
+		for _, q := range s.OldestQueues(seriesMax) {
+			oldest = append(oldest, q.ID)
+		}
+	})
+	for _, id := range oldest {
+		found := false
+		var info QueueInfo
+		b.engine.View(func(s *state.State) {
+			if q := s.QueueByID(id); q != nil {
+				info, found = b.describeQueue(s, s.TopicByID(q.Topic), q), true
+			}
+		})
+		if found {
+			addOwnersView(b.dispatchers.Of(id), &info)
+			infos = append(infos, info)
+		}
+	}
+	return infos
 }
