@@ -49,18 +49,18 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err 
 	if err := b.engine.Usable(); err != nil {
 		return Access{}, err
 	}
-	a, err := b.authenticate(c)
+	a, err := authenticate(b.engine, c)
 	if err == nil && !b.engine.Fresh() {
 		if err := b.engine.SyncIfOld(ctx); err != nil {
 			return Access{}, err
 		}
-		a, err = b.authenticate(c) // on the state as it is now, even if the sync read only part of the log
+		a, err = authenticate(b.engine, c) // on the state as it is now, even if the sync read only part of the log
 	}
 	if errors.Is(err, errNotHere) {
-		if err := b.syncShared(ctx); err != nil {
+		if err := b.engine.SyncRarely(ctx); err != nil {
 			return Access{}, err
 		}
-		a, err = b.authenticate(c)
+		a, err = authenticate(b.engine, c)
 	}
 	return a, err
 }
@@ -69,7 +69,7 @@ func (b *Broker) Authenticate(ctx context.Context, c Credential) (_ Access, err 
 // that is. It sends no store request.
 func (b *Broker) AuthenticateKnown(c Credential) (_ Access, err error) {
 	defer writes(&err)
-	return b.authenticate(c)
+	return authenticate(b.engine, c)
 }
 
 // KeysExist tells whether the log ever had an API key, as far as this broker knows.
@@ -78,12 +78,13 @@ func (b *Broker) KeysExist() (exist bool) {
 	return exist
 }
 
-func (b *Broker) authenticate(c Credential) (a Access, err error) {
-	b.engine.View(func(s *state.State) { a, err = b.authenticateIn(s, c) })
+// authenticate is [Broker.Authenticate] on the state as it is.
+func authenticate(e *engine.Engine, c Credential) (a Access, err error) {
+	e.View(func(s *state.State) { a, err = authenticateIn(s, c, e.StoreNow()) })
 	return a, err
 }
 
-func (b *Broker) authenticateIn(s *state.State, c Credential) (a Access, err error) {
+func authenticateIn(s *state.State, c Credential, now time.Time) (a Access, err error) {
 	switch {
 	case c.KeyID != 0: // also where this broker knows no key yet: another broker does
 		a, err = authenticateID(s, c.KeyID)
@@ -104,7 +105,7 @@ func (b *Broker) authenticateIn(s *state.State, c Credential) (a Access, err err
 	if e := a.Key.Expires; !e.IsZero() && (a.Until.IsZero() || e.Before(a.Until)) {
 		a.Until = e
 	}
-	if !a.Until.IsZero() && !b.engine.StoreNow().Before(a.Until) {
+	if !a.Until.IsZero() && !now.Before(a.Until) {
 		return Access{}, expired(a)
 	}
 	return a, nil
@@ -176,39 +177,19 @@ func authenticateNames(s *state.State, names []string) (Access, error) {
 	return Access{}, e
 }
 
-// keySyncInterval is how often unknown keys and sessions make a broker sync.
-const keySyncInterval = time.Second
-
-// keySyncs lets one caller at a time sync for an unknown key or session.
-type keySyncs struct {
-	turn chan struct{}
-	last time.Time // owned by the caller that has the turn
-}
-
-func (k *keySyncs) init() { k.turn = make(chan struct{}, 1) }
-
-// syncShared returns after a sync that began after the call. All callers share one per
-// interval, so that strangers can't cause more store requests.
-func (b *Broker) syncShared(ctx context.Context) error {
-	asked := time.Now()
-	select {
-	case b.keySyncs.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+// SignRead returns a token for [Credential].Token, with which anyone may read a topic until
+// expires, as long as the API key allows it. It needs no broker.
+func SignRead(apiKey, topic string, expires time.Time) (_ string, err error) {
+	defer reads(&err)
+	s, ok := auth.ParseSecret(apiKey)
+	if !ok {
+		return "", malformedKey()
 	}
-	defer func() { <-b.keySyncs.turn }()
-	if b.engine.ProvenAfter(asked) {
-		return nil
+	if err := checkTopicName(topic); err != nil {
+		return "", err
 	}
-	pause := time.NewTimer(keySyncInterval - time.Since(b.keySyncs.last))
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-b.engine.Done():
-		return engine.ErrClosed
-	case <-ctx.Done():
-		return ctx.Err()
+	if expires.IsZero() {
+		return "", refused(CodeInvalidRequest, "a signed URL needs a time at which it ends")
 	}
-	b.keySyncs.last = time.Now()
-	return b.engine.Sync(ctx)
+	return s.Sign(topic, expires), nil
 }

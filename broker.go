@@ -68,7 +68,6 @@ type Broker struct {
 	start  start
 
 	session     session
-	keySyncs    keySyncs
 	accesses    accessWatches
 	dispatchers *dispatch.Dispatchers
 	pushes      *push.Supervisor
@@ -101,7 +100,6 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, e
 		copies:      make(chan struct{}, copiesMax),
 		closed:      make(chan struct{}),
 	}
-	b.keySyncs.init()
 	b.accesses.init()
 	if err := b.session.init(); err != nil {
 		return nil, err

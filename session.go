@@ -57,7 +57,7 @@ func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err er
 	if err := b.engine.Usable(); err != nil {
 		return false, err
 	}
-	if err := b.syncShared(ctx); err != nil {
+	if err := b.engine.SyncRarely(ctx); err != nil {
 		return false, err
 	}
 	return b.knowsSession(k), nil
@@ -112,5 +112,5 @@ func (q *Queue) KnowOwner(ctx context.Context, epoch uint64) (err error) {
 	if _, o, err := q.ownedHere(); err == nil && o.Epoch >= epoch {
 		return nil
 	}
-	return q.b.syncShared(ctx)
+	return q.b.engine.SyncRarely(ctx)
 }

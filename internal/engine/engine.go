@@ -84,6 +84,7 @@ type Engine struct {
 
 	waiters   waiters
 	tail      tail
+	rare      rareSyncs
 	observers []Observer // they learn of commits in this order; the last are the waiters
 	rider     Rider
 
@@ -114,6 +115,7 @@ func New(store objstore.Store, opts Options) *Engine {
 		live:     state.Live{State: state.New()},
 		uploads:  make(chan struct{}, uploadsMax),
 		loopDone: make(chan struct{}),
+		rare:     rareSyncs{turn: make(chan struct{}, 1)},
 		metrics:  newMetrics(),
 	}
 	e.life, e.end = context.WithCancel(context.Background())

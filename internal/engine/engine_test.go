@@ -356,3 +356,35 @@ func TestRequestOfACallerThatLeaves(t *testing.T) {
 		}
 	})
 }
+
+func TestRareSyncsAreSharedAndASecondApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, objstore.NewMemory())
+		if err := e.SyncRarely(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			began, before := time.Now(), e.StoreUse().Gets
+			var callers sync.WaitGroup
+			for range 100 {
+				callers.Go(func() {
+					if err := e.SyncRarely(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			callers.Wait()
+			if took := time.Since(began); took != time.Second {
+				t.Errorf("the sync came after %v, want a second after the one before", took)
+			}
+			if n := e.StoreUse().Gets - before; n != 1 {
+				t.Errorf("a hundred callers cause %d GETs, want 1", n)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := e.SyncRarely(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller that went away got %v", err)
+		}
+	})
+}

@@ -201,8 +201,40 @@ func (e *Engine) SyncToAct(ctx context.Context) error {
 	return e.Sync(ctx)
 }
 
-// ProvenAfter tells whether a sync or commit that began after then has proven the end of the log.
-func (e *Engine) ProvenAfter(then time.Time) bool { return e.tail.provenAfter(then) }
+// rareInterval is the least time between two syncs of SyncRarely.
+const rareInterval = time.Second
+
+// rareSyncs lets one caller of SyncRarely at a time sync.
+type rareSyncs struct {
+	turn chan struct{} // holds a token of the caller that has the turn
+	last time.Time     // when one began; owned by that caller
+}
+
+// SyncRarely returns after a sync that began after the call. All callers share one per second: it is
+// for callers that anyone can be, who must not cause more store requests.
+func (e *Engine) SyncRarely(ctx context.Context) error {
+	asked := time.Now()
+	select {
+	case e.rare.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-e.rare.turn }()
+	if e.tail.provenAfter(asked) {
+		return nil
+	}
+	pause := time.NewTimer(rareInterval - time.Since(e.rare.last))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-e.loopDone:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	e.rare.last = time.Now()
+	return e.Sync(ctx)
+}
 
 // SyncAge returns how long ago the end of the log was proven.
 func (e *Engine) SyncAge() time.Duration { return e.tail.age() }
