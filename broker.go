@@ -71,7 +71,7 @@ type Broker struct {
 	accesses    accessWatches
 	dispatchers *dispatch.Dispatchers
 	pushes      *push.Supervisor
-	pushMemory  *pushMemory
+	pushMemory  *push.Memory
 	pushMetrics *push.Metrics
 	permits     *push.Permits
 	copies      chan struct{} // a token for each record that is being copied to a dead-letter topic
@@ -113,7 +113,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, e
 	if err := b.engine.Open(ctx); err != nil {
 		return nil, err
 	}
-	b.pushMemory = newPushMemory(b)
+	b.pushMemory = push.NewMemory(b.engine.Budget(), opts.Memory)
 	b.start.done, b.start.use = time.Now(), b.engine.StoreUse()
 	return b, nil
 }

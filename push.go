@@ -57,7 +57,7 @@ func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret s
 	if err := cmp.Or(q.check(), u.check()); err != nil {
 		return PushInfo{}, "", false, err
 	}
-	x := &setPush{namedQueue: q.namedQueue, update: u, networks: q.b.pushNetworks(), secret: push.NewSecret()}
+	x := &setPush{namedQueue: q.namedQueue, update: u, networks: q.b.opts.pushNetworks(), secret: push.NewSecret()}
 	if _, err := q.b.change(ctx, x); err != nil {
 		return PushInfo{}, "", false, err
 	}
@@ -214,8 +214,8 @@ func checkTarget(t push.Target, networks push.Networks) error {
 	return e
 }
 
-func (b *Broker) pushNetworks() push.Networks {
-	return push.Networks{Allowed: b.opts.PushNetworks, Denied: b.opts.PushDenied}
+func (o Options) pushNetworks() push.Networks {
+	return push.Networks{Allowed: o.PushNetworks, Denied: o.PushDenied}
 }
 
 // check refuses zeros, which a target would take for its defaults.

@@ -53,8 +53,8 @@ func (b *Broker) DeliverPushed(ctx context.Context, o PushOptions) (err error) {
 	defer watch.Wait()
 	defer end()
 	err = b.pushes.Run(ctx, func(q push.Pushed) (push.Queue, push.Options) {
-		return pushQueue{b.Queue(q.Topic, q.Name), func() bool { return b.pushesStill(q) }}, push.Options{
-			Topic: q.Topic, TopicID: q.TopicID, Queue: q.Name, Networks: b.pushNetworks(),
+		return pushQueue{b.Queue(q.Topic, q.Name), func() bool { return stillPushed(b.engine, q) }}, push.Options{
+			Topic: q.Topic, TopicID: q.TopicID, Queue: q.Name, Networks: b.opts.pushNetworks(),
 			Proxy: o.Proxy, RootCAs: o.RootCAs, Dial: o.dial, Grace: o.Grace, Logger: b.opts.Logger, Metrics: b.pushMetrics,
 		}
 	})
@@ -154,9 +154,9 @@ func ifNoQueue(err error) error {
 	}
 }
 
-// pushesStill tells whether a queue is still to be pushed to the same target.
-func (b *Broker) pushesStill(q push.Pushed) (still bool) {
-	b.engine.View(func(s *state.State) {
+// stillPushed tells whether a queue is still to be pushed to the same target.
+func stillPushed(e *engine.Engine, q push.Pushed) (still bool) {
+	e.View(func(s *state.State) {
 		now := s.QueueByID(q.ID)
 		still = now != nil && !now.Config.Paused && isPushedTo(now.Push, q.Target)
 	})

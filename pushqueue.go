@@ -19,19 +19,24 @@ type pushQueue struct {
 // Receive implements [push.Queue].
 func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, error) {
 	memory, permits := p.q.b.pushMemory, p.q.b.permits
-	opts, ahead := memory.options(limit)
+	messagesMax, bytesMax, ahead := memory.Plan(min(limit, receiveMax), receiveBytes)
 	permitted := 0
-	opts.admit = func(ctx context.Context, most int) (int, func(), error) {
-		n, err := permits.Take(ctx, most)
-		permitted = n
-		return n, func() { permits.Give(n) }, err
-	}
-	got, err := p.q.Receive(ctx, opts)
+	got, err := p.q.Receive(ctx, ReceiveOptions{
+		Max: messagesMax, MaxBytes: bytesMax, Wait: ReceiveWaitMax,
+		admit: func(ctx context.Context, most int) (int, func(), error) {
+			n, err := permits.Take(ctx, most)
+			permitted = n
+			return n, func() { permits.Give(n) }, err
+		},
+		Reserve: func(ctx context.Context) (func(), error) {
+			return func() { memory.Give(ahead) }, memory.Take(ctx, ahead)
+		},
+	})
 	if len(got) > 0 {
 		permits.Give(permitted - len(got))
 	}
 	if len(got) > 0 && !p.may() {
-		memory.give(ahead)
+		memory.Give(ahead)
 		permits.Give(len(got))
 		if back := p.q.Return(got); back != nil {
 			return nil, fmt.Errorf("%w: %w", push.ErrNoQueue, back)
@@ -39,20 +44,24 @@ func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, erro
 		return nil, fmt.Errorf("%w: the queue's push target changed", push.ErrNoQueue)
 	}
 	if len(got) > 0 {
-		if err := memory.settle(ctx, got, ahead); err != nil {
-			memory.give(ahead)
+		held := int64(0)
+		for i := range got {
+			held += memory.Held(got[i].bytes())
+		}
+		if err := memory.Settle(ctx, ahead, held); err != nil {
+			memory.Give(ahead)
 			permits.Give(len(got))
 			return nil, errors.Join(err, p.q.Return(got))
 		}
 	}
 	messages := make([]push.Message, len(got))
 	for i := range got {
-		held := memory.held(&got[i].Record)
+		held := memory.Held(got[i].bytes())
 		messages[i] = pushed(&got[i])
 		permit := permits.One()
 		messages[i].Release = func() {
 			permit()
-			memory.give(held)
+			memory.Give(held)
 		}
 	}
 	switch CodeOf(err) {

@@ -86,7 +86,7 @@ func (r *Reservation) Ended() (err error) {
 // CodeOverMemoryBudget. release gives the bytes back; only its first call counts.
 func (b *Broker) Reserve(ctx context.Context, n int64) (release func(), err error) {
 	defer writes(&err)
-	return b.reserve(ctx, budget.Adapters, n)
+	return reserve(ctx, b.engine.Budget(), budget.Adapters, n)
 }
 
 // ReserveMore is [Broker.Reserve] for a request that holds a reservation
@@ -94,12 +94,12 @@ func (b *Broker) Reserve(ctx context.Context, n int64) (release func(), err erro
 // have begun can end, and don't wait for each other's memory.
 func (b *Broker) ReserveMore(ctx context.Context, n int64) (release func(), err error) {
 	defer writes(&err)
-	return b.reserve(ctx, budget.More, n)
+	return reserve(ctx, b.engine.Budget(), budget.More, n)
 }
 
-func (b *Broker) reserve(ctx context.Context, c budget.Class, n int64) (release func(), err error) {
-	if err := b.engine.Budget().Take(ctx, c, n); err != nil {
+func reserve(ctx context.Context, of *budget.Budget, c budget.Class, n int64) (release func(), err error) {
+	if err := of.Take(ctx, c, n); err != nil {
 		return nil, err
 	}
-	return sync.OnceFunc(func() { b.engine.Budget().Give(c, n) }), nil
+	return sync.OnceFunc(func() { of.Give(c, n) }), nil
 }

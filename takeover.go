@@ -31,7 +31,7 @@ func (q *Queue) dispatcher(ctx context.Context, most int) (*dispatch.Dispatcher,
 		if q.b.shutdown.Load() {
 			return nil, engine.ErrClosed // the next owner could not tell whether the records were handed out
 		}
-		if err := q.b.mayTake(owner, false); err != nil {
+		if err := publicOwner(q.b.dispatchers.MayTake(owner, false), owner); err != nil {
 			return nil, err
 		}
 		if err := q.takeOver(ctx, owner, false, most); err != nil {
@@ -57,7 +57,7 @@ func (q *Queue) TakeOver(ctx context.Context, epoch uint64) (err error) {
 	if err != nil || d != nil || o.Epoch != epoch {
 		return err // the queue has another owner by now
 	}
-	if err := q.b.mayTake(o, true); err != nil {
+	if err := publicOwner(q.b.dispatchers.MayTake(o, true), o); err != nil {
 		return err
 	}
 	return q.takeOver(ctx, o, true, 0)
@@ -104,11 +104,10 @@ func (q *Queue) takeOver(ctx context.Context, o dispatch.Owner, deaf bool, most 
 	}
 }
 
-// mayTake returns nil if this broker may take a queue over, else an error that names the owner.
-// deaf tells that the owner was asked, and did not answer.
-func (b *Broker) mayTake(o dispatch.Owner, deaf bool) error {
-	var elsewhere *dispatch.ElsewhereError
-	if err := b.dispatchers.MayTake(o, deaf); !errors.As(err, &elsewhere) {
+// publicOwner returns err, or if that is because another broker is the owner, an error that names it.
+func publicOwner(err error, o dispatch.Owner) error {
+	elsewhere, ok := errors.AsType[*dispatch.ElsewhereError](err)
+	if !ok {
 		return err
 	}
 	e := refused(CodeQueueElsewhere, "%v", elsewhere)

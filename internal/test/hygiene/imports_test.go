@@ -93,7 +93,7 @@ var layers = []layer{
 		why: "it counts observations: of what is its callers' business",
 	},
 	{
-		pkg: "internal/push", may: []string{"internal/wait", "internal/histogram", "internal/httprecord", "metric"},
+		pkg: "internal/push", may: []string{"internal/budget", "internal/wait", "internal/histogram", "internal/httprecord", "metric"},
 		why: "deliveries are requests about messages: which queue hands them out, and who does when a broker is lost, is not its business",
 	},
 	{
