@@ -1,9 +1,10 @@
 package seb
 
 import (
-	"github.com/simple-event-broker/seb/internal/engine"
 	"strconv"
 	"strings"
+
+	"github.com/simple-event-broker/seb/internal/engine"
 )
 
 // AllPartitions stands for every partition of a topic, including those that are added later.
@@ -63,6 +64,17 @@ func ParseBookmark(s string) (_ Bookmark, err error) {
 	}
 	return m, nil
 }
+
+// clusterTag is a short id of the log, which distinguishes it from most others.
+func (b *Broker) clusterTag() string { return b.engine.ClusterID().String()[:clusterDigits] }
+
+// TopicTag returns the text, such as 1f0c6a3e.7, by which other programs distinguish a topic
+// from every other one, of other buckets too. The text of a [Bookmark] begins with it.
+func (b *Broker) TopicTag(id uint64) string {
+	return Bookmark{Cluster: b.clusterTag(), Topic: id}.topicTag()
+}
+
+func (m Bookmark) topicTag() string { return m.Cluster + "." + strconv.FormatUint(m.Topic, 10) }
 
 // AppendText implements [encoding.TextAppender]. It never returns an error.
 func (m Bookmark) AppendText(b []byte) ([]byte, error) {

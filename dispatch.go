@@ -97,7 +97,7 @@ func commitErrorOf(err error) error {
 // Read implements dispatch.Broker.
 func (x dispatchBroker) Read(ctx context.Context, d *dispatch.Dispatcher, first leases.Place, most int, bytes int64) (dispatch.Records, int, error) {
 	topic := d.Names().Topic
-	f, err := x.b.fetch(ctx, topic, first.Partition, At(Offset(first.Offset)), FetchOptions{
+	f, err := x.b.Fetch(ctx, topic, first.Partition, At(Offset(first.Offset)), FetchOptions{
 		Limit: most, MaxBytes: bytes, TopicTag: x.b.TopicTag(d.Topic()),
 	})
 	if err == nil && len(f.Records) == 0 {

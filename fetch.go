@@ -2,7 +2,8 @@ package seb
 
 import (
 	"context"
-	"fmt"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/engine"
@@ -13,6 +14,9 @@ import (
 const (
 	fetchBytesDefault   = 1 * mib
 	fetchRecordsDefault = 1000
+	// followWait is how long one read of Follow waits. It does not bound the iteration, and
+	// each may cost a sync.
+	followWait = time.Hour
 )
 
 // FetchOptions bound a fetch.
@@ -31,6 +35,16 @@ type FetchOptions struct {
 	// records, within Limit, and an upper bound of their bytes, within MaxBytes. It returns
 	// the bounds of the read, which may be lower.
 	Reserve func(ctx context.Context, records int, bytes int64) (limit int, maxBytes int64, err error)
+}
+
+// read checks the options, and returns them as the engine has them.
+func (o FetchOptions) read() (engine.ReadOptions, error) {
+	def(&o.Limit, fetchRecordsDefault)
+	def(&o.MaxBytes, fetchBytesDefault)
+	if o.Limit < 0 || o.MaxBytes < 0 || o.Wait < 0 {
+		return engine.ReadOptions{}, refused(CodeInvalidRequest, "limit, bytes and wait can't be negative")
+	}
+	return engine.ReadOptions{Records: o.Limit, Bytes: o.MaxBytes, Wait: o.Wait, Reserve: o.Reserve}, nil
 }
 
 // Fetched is what a fetch found.
@@ -53,84 +67,134 @@ type Fetched struct {
 // the first: continue from [Fetched.Next] until it is [Fetched.End]. For a position
 // outside of the partition it returns CodeOffsetOutOfRange. If ctx ends or the store
 // fails after some records were read, it returns these without an error.
-func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (_ Fetched, err error) {
+func (b *Broker) Fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (f Fetched, err error) {
 	defer reads(&err)
-	def(&opts.Limit, fetchRecordsDefault)
-	def(&opts.MaxBytes, fetchBytesDefault)
-	if opts.Limit < 0 || opts.MaxBytes < 0 || opts.Wait < 0 {
-		return Fetched{}, refused(CodeInvalidRequest, "limit, bytes and wait can't be negative")
-	}
-	f, err := b.fetch(ctx, topic, partition, from, opts)
-	if b.recreated(topic, err) {
-		f, err = b.fetch(ctx, topic, partition, from, opts)
-	}
-	return f, err
-}
-
-func (b *Broker) fetch(ctx context.Context, topic string, partition int32, from Position, opts FetchOptions) (Fetched, error) {
-	c, err := b.cursor(ctx, topic, opts.TopicTag, partition, from)
+	bounds, err := opts.read()
 	if err != nil {
 		return Fetched{}, err
 	}
-	return c.fetch(ctx, opts)
-}
-
-// recreated tells whether err says that a topic was deleted although a topic of that name
-// exists: the same sync has found both.
-func (b *Broker) recreated(topic string, err error) (exists bool) {
-	if CodeOf(err) == CodeTopicNotFound {
-		b.engine.View(func(s *state.State) { exists = s.Topic(topic) != nil })
-	}
-	return exists
-}
-
-// cursor reads one partition from an offset on.
-type cursor struct {
-	b         *Broker
-	topic     string
-	id        uint64
-	partition int32
-	offset    int64
-	floats    bool // nothing was read yet, and no offset was named: it may move up with the start
-	reader    engine.Reader
-	locations []state.Location // of the batches from the offset on
-}
-
-// newCursor returns a cursor at an offset of a partition.
-func (b *Broker) newCursor(topic string, id uint64, partition int32, offset int64) *cursor {
-	return &cursor{b: b, topic: topic, id: id, partition: partition, offset: offset, reader: b.engine.NewReader(topic, id, partition)}
-}
-
-// cursor resolves a position in the topic of that name, and of that tag unless it is empty.
-func (b *Broker) cursor(ctx context.Context, topic string, want string, partition int32, from Position) (*cursor, error) {
-	if err := b.engine.Usable(); err != nil {
-		return nil, err
-	}
-	id, count, err := b.findTagged(ctx, topic, want)
-	if err != nil {
-		return nil, err
-	}
-	if partition < 0 || int(partition) >= count {
-		if err := b.engine.Sync(ctx); err != nil {
-			return nil, err
+	err = twiceIfRecreated(b, topic, func() error {
+		c, id, err := openCursor(ctx, b, topic, opts.TopicTag, partition, from)
+		if err != nil {
+			return err
 		}
+		to := page{partition: partition}
+		start, end, err := c.Next(ctx, bounds, &to)
+		if err != nil {
+			return err
+		}
+		f = Fetched{TopicTag: b.TopicTag(id), Records: to.records, Next: Offset(c.Offset), Start: Offset(start), End: Offset(end)}
+		return nil
+	})
+	return f, err
+}
+
+// Read iterates over the records of a partition from a position to the end that
+// the partition has when the iteration begins. An error ends it, with a
+// zero Record. Don't change what records point to.
+func (b *Broker) Read(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
+	return reading(func(yield func(Record, error) bool) {
+		var (
+			c   *engine.Cursor
+			end int64
+		)
+		err := twiceIfRecreated(b, topic, func() (err error) {
+			if c, _, err = openCursor(ctx, b, topic, "", partition, from); err != nil {
+				return err
+			}
+			if err = b.engine.SyncIfOld(ctx); err != nil {
+				return err
+			}
+			_, end, err = c.Bounds()
+			return err
+		})
+		for err == nil && c.Offset < end {
+			to := page{partition: partition}
+			_, _, err = c.Next(ctx, engine.ReadOptions{Records: fetchRecordsDefault, Bytes: fetchBytesDefault}, &to)
+			for _, r := range to.records {
+				if int64(r.Offset) >= end || !yield(r, nil) {
+					return
+				}
+			}
+		}
+		if err != nil {
+			yield(Record{}, err)
+		}
+	})
+}
+
+// Follow iterates over the records of a partition from a position on, and waits
+// for more at its end, until ctx ends or the caller stops. Records appended
+// through this broker come at once, those appended through others within
+// 250 ms while they flow, and within 10 s after a pause. Records that are deleted
+// before they are read end it with CodeOffsetOutOfRange.
+func (b *Broker) Follow(ctx context.Context, topic string, partition int32, from Position) iter.Seq2[Record, error] {
+	return reading(func(yield func(Record, error) bool) {
+		c, _, err := openCursor(ctx, b, topic, "", partition, from)
+		wait := time.Duration(0)
+		for err == nil {
+			to := page{partition: partition}
+			_, _, err = c.Next(ctx, engine.ReadOptions{Records: fetchRecordsDefault, Bytes: fetchBytesDefault, Wait: wait}, &to)
+			c.Floats, wait = false, followWait // it has begun: what comes and goes unread from here on is missed
+			for _, r := range to.records {
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+		yield(Record{}, err)
+	})
+}
+
+// twiceIfRecreated calls read, and again if the topic that it found was deleted although a topic
+// of that name exists: one sync may find both.
+func twiceIfRecreated(b *Broker, topic string, read func() error) error {
+	err := read()
+	if CodeOf(err) != CodeTopicNotFound {
+		return err
+	}
+	exists := false
+	b.engine.View(func(s *state.State) { exists = s.Topic(topic) != nil })
+	if exists {
+		err = read()
+	}
+	return err
+}
+
+// openCursor returns a cursor at a position in the topic of that name, and of that tag unless it
+// is empty, and the topic's id.
+func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int32, from Position) (c *engine.Cursor, id uint64, err error) {
+	if id, err = findPartition(ctx, b, topic, tag, partition); err != nil {
+		return nil, 0, err
 	}
 	if from.kind == fromLatest || from.kind == fromLast || from.kind == fromTime {
 		if err := b.engine.SyncIfOld(ctx); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	c := b.newCursor(topic, id, partition, 0)
-	c.floats = from.kind != fromOffset
-	start, end, err := c.reader.Bounds()
+	c = b.engine.NewCursor(topic, id, partition, 0)
+	start, end, err := c.Bounds()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	c.offset = from.between(start, end)
+	c.Offset, c.Floats = from.between(start, end), from.kind != fromOffset
 	if from.kind == fromTime {
-		err = c.seek(ctx, from.n)
+		err = c.Seek(ctx, from.n)
 	}
-	return c, err
+	return c, id, err
+}
+
+// findPartition finds the topic of that name, and of that tag unless it is empty. It syncs if the
+// topic has no such partition, as far as is known here.
+func findPartition(ctx context.Context, b *Broker, topic, tag string, partition int32) (id uint64, err error) {
+	if err := b.engine.Usable(); err != nil {
+		return 0, err
+	}
+	id, count, err := b.findTagged(ctx, topic, tag)
+	if err == nil && int(partition) >= count {
+		err = b.engine.Sync(ctx)
+	}
+	return id, err
 }
 
 // between returns the offset that p means in a partition; for a time it is where the
@@ -150,183 +214,22 @@ func (p Position) between(start, end int64) int64 {
 	}
 }
 
-// locate finds the batches from the cursor's offset on, and the partition's bounds.
-func (c *cursor) locate(bytes int64, records int) (start, end int64, err error) {
-	c.locations, start, end, err = c.reader.Locate(c.offset, bytes, records)
-	return start, end, err
+// page takes the records of a read.
+type page struct {
+	partition int32
+	records   []Record
 }
 
-// fetch returns records from the cursor's offset on, and moves it behind them.
-func (c *cursor) fetch(ctx context.Context, opts FetchOptions) (Fetched, error) {
-	for {
-		start, end, err := c.await(ctx, opts)
-		if err != nil {
-			return Fetched{}, err
-		}
-		if start, end, err = c.reserve(ctx, &opts, start, end); err != nil {
-			return Fetched{}, err
-		}
-		f, err := c.read(ctx, opts, start, end)
-		if c.floats && CodeOf(err) == CodeOffsetOutOfRange {
-			continue // the start has moved past it: await moves it up
-		}
-		return f, err
-	}
-}
+// Grow implements engine.Sink.
+func (p *page) Grow(n int) { p.records = slices.Grow(p.records, n) }
 
-// reserve asks the caller for the memory of the batches that were found, and keeps those that
-// fit into it.
-func (c *cursor) reserve(ctx context.Context, opts *FetchOptions, start, end int64) (int64, int64, error) {
-	if opts.Reserve == nil || len(c.locations) == 0 {
-		return start, end, nil
-	}
-	var bytes int64
-	for _, l := range c.locations {
-		bytes += int64(l.Size)
-	}
-	last := c.locations[len(c.locations)-1]
-	limit := int(min(int64(opts.Limit), last.Base+last.Count-c.offset))
-	maxBytes := min(opts.MaxBytes, bytes)
-	lower, fewer, err := opts.Reserve(ctx, limit, maxBytes)
-	if err != nil || lower >= limit && fewer >= maxBytes {
-		return start, end, err
-	}
-	opts.Limit, opts.MaxBytes = min(lower, limit), min(fewer, maxBytes)
-	return c.locate(opts.MaxBytes, opts.Limit)
-}
-
-// read returns records of the batches that were found at the cursor, in a
-// partition from start to end, and moves the cursor behind them.
-func (c *cursor) read(ctx context.Context, opts FetchOptions, start, end int64) (Fetched, error) {
-	f := Fetched{TopicTag: c.b.TopicTag(c.id), Start: Offset(start), End: Offset(end), Next: Offset(c.offset)}
-	bytes := opts.MaxBytes
-	raws, err := c.reader.Read(ctx)
-	for i, raw := range raws {
-		if len(f.Records) >= opts.Limit || bytes <= 0 {
-			break
-		}
-		if lost := c.b.appendRecords(c, c.locations[i], raw, opts.Limit, &bytes, &f); lost != nil {
-			err = lost
-			break
-		}
-	}
-	c.offset = int64(f.Next)
-	if len(f.Records) > 0 {
-		c.floats = false
-		return f, nil // the error, if it lasts, meets the next fetch
-	}
-	return f, err
-}
-
-// await finds the batches at the cursor. At the end of the partition it syncs, and then
-// waits for new records within opts.Wait.
-func (c *cursor) await(ctx context.Context, opts FetchOptions) (start, end int64, err error) {
-	var (
-		timeout <-chan time.Time
-		synced  bool
-	)
-	for {
-		next := c.b.engine.Await(c.id, c.partition)
-		start, end, err = c.locate(opts.MaxBytes, opts.Limit)
-		if err != nil {
-			return 0, 0, err
-		}
-		if n := len(c.locations); n > 0 {
-			last := c.locations[n-1]
-			// Up to the end, as far as is known here: is it still the end?
-			if atEnd := last.Base+last.Count == end; synced || !atEnd || c.b.engine.Fresh() {
-				return start, end, nil
-			}
-			synced = true
-			if err := c.b.engine.SyncIfOld(ctx); err != nil {
-				return 0, 0, err
-			}
-			continue
-		}
-		if c.offset < start && c.floats {
-			c.offset = start
-			continue
-		}
-		if c.offset < start || c.offset > end {
-			if c.offset > end && !synced {
-				synced = true
-				if err := c.b.engine.Sync(ctx); err != nil {
-					return 0, 0, err
-				}
-				continue
-			}
-			return 0, 0, outOfRange(c.topic, c.partition, c.offset, start, end)
-		}
-		if !synced {
-			synced = true
-			if !c.b.engine.Fresh() {
-				if err := c.b.engine.SyncIfOld(ctx); err != nil {
-					return 0, 0, err
-				}
-				continue
-			}
-		}
-		if opts.Wait == 0 {
-			return start, end, nil
-		}
-		if timeout == nil {
-			timer := time.NewTimer(opts.Wait)
-			defer timer.Stop()
-			timeout = timer.C
-			defer c.b.engine.Follow()()
-		}
-		select {
-		case <-next:
-		case <-timeout:
-			return start, end, nil
-		case <-ctx.Done():
-			return start, end, ctx.Err()
-		case <-c.b.engine.Done():
-			return start, end, c.b.engine.Usable()
-		}
-	}
-}
-
-// appendRecords adds the records of one batch to f, from f.Next on.
-func (b *Broker) appendRecords(c *cursor, l state.Location, raw []byte, limit int, bytes *int64, f *Fetched) error {
-	head, err := record.Parse(raw)
-	if err != nil {
-		return b.engine.DataLost(l, err)
-	}
-	if int64(head.Count) != l.Count {
-		return b.engine.DataLost(l, fmt.Errorf("%w: it holds %d records, not %d", record.ErrCorrupt, head.Count, l.Count))
-	}
-	if f.Records == nil {
-		f.Records = make([]Record, 0, min(int64(limit), l.Base+l.Count-int64(f.Next)))
-	}
-	for r, err := range head.Records(raw, l.Base, record.Limits{}) {
-		if err != nil {
-			return b.engine.DataLost(l, err)
-		}
-		if r.Offset < int64(f.Next) {
-			continue
-		}
-		size := int64(len(r.Key) + len(r.Value))
-		for _, h := range r.Headers {
-			size += int64(len(h.Key) + len(h.Value))
-		}
-		if len(f.Records) >= limit || len(f.Records) > 0 && size > *bytes {
-			*bytes = 0
-			return nil
-		}
-		*bytes -= size
-		f.Records = append(f.Records, fromBatch(r, c.partition))
-		f.Next = Offset(r.Offset + 1)
-	}
-	return nil
-}
-
-func fromBatch(r record.Record, partition int32) Record {
+// Add implements engine.Sink.
+func (p *page) Add(r record.Record) {
 	out := Record{
 		Key:       r.Key,
 		Value:     r.Value,
 		Timestamp: time.UnixMilli(r.Timestamp).UTC(),
-		Partition: partition,
+		Partition: p.partition,
 		Offset:    Offset(r.Offset),
 	}
 	if len(r.Headers) > 0 {
@@ -335,5 +238,5 @@ func fromBatch(r record.Record, partition int32) Record {
 			out.Headers[i] = Header{Name: h.Key, Value: h.Value}
 		}
 	}
-	return out
+	p.records = append(p.records, out)
 }

@@ -26,28 +26,11 @@ type Follower struct {
 // the given position in each. [At] is for one partition only.
 func (b *Broker) NewFollower(ctx context.Context, topic string, partition int32, from Position) (_ *Follower, err error) {
 	defer reads(&err)
-	f, err := b.newFollower(ctx, topic, partition, from)
-	if b.recreated(topic, err) {
-		f, err = b.newFollower(ctx, topic, partition, from)
-	}
-	if err != nil {
+	f := &Follower{b: b, topic: topic, only: partition}
+	if err := twiceIfRecreated(b, topic, func() error { return f.begin(ctx, from) }); err != nil {
 		return nil, err
 	}
 	return f, nil
-}
-
-func (b *Broker) newFollower(ctx context.Context, topic string, partition int32, from Position) (*Follower, error) {
-	f, err := b.follower(ctx, topic, partition)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.begin(from); err != nil {
-		return nil, err
-	}
-	if from.kind == fromTime {
-		return f, f.seek(ctx, from.n)
-	}
-	return f, f.inRange(ctx)
 }
 
 // ResumeFollower returns a follower of the topic that goes on at a bookmark. It fails with
@@ -55,65 +38,30 @@ func (b *Broker) newFollower(ctx context.Context, topic string, partition int32,
 // and with CodeOffsetOutOfRange if records past the bookmark were deleted.
 func (b *Broker) ResumeFollower(ctx context.Context, topic string, from Bookmark) (_ *Follower, err error) {
 	defer reads(&err)
-	f, err := b.resumeFollower(ctx, topic, from)
-	if err != nil {
+	if from.Partition < AllPartitions || len(from.Offsets) == 0 || from.Partition >= 0 && len(from.Offsets) > 1 {
+		return nil, errBookmark(from.String())
+	}
+	f := &Follower{b: b, topic: topic, only: from.Partition}
+	if err := f.find(ctx, from.topicTag()); err != nil {
+		return nil, err
+	}
+	for _, o := range from.Offsets {
+		f.next = append(f.next, int64(o))
+	}
+	if err := f.inRange(ctx); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-func (b *Broker) resumeFollower(ctx context.Context, topic string, from Bookmark) (*Follower, error) {
-	if from.Partition < AllPartitions || len(from.Offsets) == 0 || from.Partition >= 0 && len(from.Offsets) > 1 {
-		return nil, errBookmark(from.String())
+// find finds the topic, of that tag unless it is empty. What is known of the topic is then no
+// older than Options.StaleMax.
+func (f *Follower) find(ctx context.Context, tag string) (err error) {
+	if err := f.b.engine.SyncIfOld(ctx); err != nil {
+		return err
 	}
-	for synced := false; ; synced = true {
-		f, err := b.follower(ctx, topic, from.Partition)
-		switch {
-		case err != nil:
-			return nil, err
-		case from.Cluster == b.clusterTag() && from.Topic == f.id:
-			for _, o := range from.Offsets {
-				f.next = append(f.next, int64(o))
-			}
-			return f, f.inRange(ctx)
-		case synced:
-			return nil, topicRecreated(topic)
-		}
-		// Perhaps this broker does not know the new topic yet.
-		if err := b.engine.Sync(ctx); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// clusterTag is a short id of the log, which distinguishes it from most others.
-func (b *Broker) clusterTag() string { return b.engine.ClusterID().String()[:clusterDigits] }
-
-// TopicTag returns the text, such as 1f0c6a3e.7, by which other programs distinguish a topic
-// from every other one, of other buckets too. The text of a [Bookmark] begins with it.
-func (b *Broker) TopicTag(id uint64) string {
-	return Bookmark{Cluster: b.clusterTag(), Topic: id, Partition: AllPartitions}.String()
-}
-
-// follower returns a follower, without offsets, of a topic and partition that exist. The
-// state of the topic is no older than Options.StaleMax.
-func (b *Broker) follower(ctx context.Context, topic string, partition int32) (*Follower, error) {
-	if err := b.engine.Usable(); err != nil {
-		return nil, err
-	}
-	if err := b.engine.SyncIfOld(ctx); err != nil {
-		return nil, err
-	}
-	id, count, err := b.findTopic(ctx, topic)
-	if err != nil {
-		return nil, err
-	}
-	if partition < AllPartitions || int(partition) >= count {
-		if err := b.engine.Sync(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return &Follower{b: b, topic: topic, id: id, only: partition}, nil
+	f.id, err = findPartition(ctx, f.b, f.topic, tag, f.only)
+	return err
 }
 
 // partitions returns the followed partitions in the state.
@@ -138,20 +86,38 @@ func (f *Follower) partitions(s *state.State) ([]state.Partition, error) {
 }
 
 // cursor returns a cursor of the partition at an index of next.
-func (f *Follower) cursor(i int) *cursor {
+func (f *Follower) cursor(i int) *engine.Cursor {
+	var offset int64
 	if f.round != nil {
-		return f.b.newCursor(f.topic, f.id, int32(i), f.round.next(f, i))
+		offset = f.round.next(f, i)
+	} else {
+		offset = f.next[i]
 	}
-	if f.only != AllPartitions {
-		return f.b.newCursor(f.topic, f.id, f.only, f.next[i])
-	}
-	return f.b.newCursor(f.topic, f.id, int32(i), f.next[i])
+	return f.b.engine.NewCursor(f.topic, f.id, f.partition(i), offset)
 }
 
-// begin sets every partition to a position, all as they are at one moment.
-func (f *Follower) begin(from Position) (err error) {
+// partition returns the partition at an index of next.
+func (f *Follower) partition(i int) int32 {
+	if f.only != AllPartitions {
+		return f.only
+	}
+	return int32(i)
+}
+
+// begin finds the topic, and sets every partition to a position, all as they are at one moment.
+func (f *Follower) begin(ctx context.Context, from Position) error {
+	err := f.find(ctx, "")
+	if err != nil {
+		return err
+	}
 	f.b.engine.View(func(s *state.State) { err = f.beginIn(s, from) })
-	return err
+	switch {
+	case err != nil:
+		return err
+	case from.kind == fromTime:
+		return f.seek(ctx, from.n)
+	}
+	return f.inRange(ctx)
 }
 
 func (f *Follower) beginIn(s *state.State, from Position) error {
@@ -206,7 +172,7 @@ func (f *Follower) readyIn(s *state.State) (int, error) {
 		i := (f.turn + k) % len(ps)
 		switch {
 		case f.next[i] < ps[i].Start || f.next[i] > ps[i].End:
-			return -1, outOfRange(f.topic, f.cursor(i).partition, f.next[i], ps[i].Start, ps[i].End)
+			return -1, outOfRange(f.topic, f.partition(i), f.next[i], ps[i].Start, ps[i].End)
 		case found < 0 && f.next[i] < ps[i].End:
 			found = i
 		}
@@ -225,8 +191,8 @@ func (f *Follower) seek(ctx context.Context, ms int64) error {
 		slots <- struct{}{}
 		c := f.cursor(i)
 		wg.Go(func() {
-			errs[i] = c.seek(ctx, ms)
-			f.next[i] = c.offset
+			errs[i] = c.Seek(ctx, ms)
+			f.next[i] = c.Offset
 			<-slots
 		})
 	}
@@ -259,33 +225,15 @@ func (f *Follower) Wait(ctx context.Context, d time.Duration) (_ bool, err error
 }
 
 // wait returns the index of a partition that has records, -1 if none has after d.
-func (f *Follower) wait(ctx context.Context, d time.Duration) (int, error) {
-	var timeout <-chan time.Time
-	for {
-		if err := f.b.engine.Usable(); err != nil {
-			return -1, err
+func (f *Follower) wait(ctx context.Context, d time.Duration) (i int, err error) {
+	i = -1
+	err = f.b.engine.Await(ctx, f.id, f.only, d, func() (_ bool, err error) {
+		if err = f.b.engine.Usable(); err == nil {
+			i, err = f.ready()
 		}
-		next := f.b.engine.Await(f.id, f.only)
-		i, err := f.ready()
-		if err != nil || i >= 0 || d <= 0 {
-			return i, err
-		}
-		if timeout == nil {
-			timer := time.NewTimer(d)
-			defer timer.Stop()
-			timeout = timer.C
-			defer f.b.engine.Follow()()
-		}
-		select {
-		case <-next:
-		case <-timeout:
-			return -1, nil
-		case <-ctx.Done():
-			return -1, ctx.Err()
-		case <-f.b.engine.Done():
-			return -1, f.b.engine.Usable()
-		}
-	}
+		return i >= 0, err
+	})
+	return i, err
 }
 
 // Next returns the next records of one partition; successive calls take the partitions in
@@ -298,10 +246,9 @@ func (f *Follower) wait(ctx context.Context, d time.Duration) (int, error) {
 // yet were deleted) and CodeDataLost a retry does not help.
 func (f *Follower) Next(ctx context.Context, opts FetchOptions) (_ []Record, err error) {
 	defer reads(&err)
-	def(&opts.Limit, fetchRecordsDefault)
-	def(&opts.MaxBytes, fetchBytesDefault)
-	if opts.Limit < 0 || opts.MaxBytes < 0 || opts.Wait < 0 {
-		return nil, refused(CodeInvalidRequest, "limit, bytes and wait can't be negative")
+	bounds, err := opts.read()
+	if err != nil {
+		return nil, err
 	}
 	// A reader that has much to catch up with never waits, and so never syncs. But it must
 	// learn of other brokers' commits: its API key may have been revoked.
@@ -312,20 +259,13 @@ func (f *Follower) Next(ctx context.Context, opts FetchOptions) (_ []Record, err
 	if err != nil || i < 0 {
 		return nil, err
 	}
-	c := f.cursor(i)
-	start, end, err := c.locate(opts.MaxBytes, opts.Limit)
-	if err != nil {
-		return nil, err
-	}
-	if start, end, err = c.reserve(ctx, &opts, start, end); err != nil {
-		return nil, err
-	}
-	found, err := c.read(ctx, opts, start, end)
+	c, to := f.cursor(i), page{partition: f.partition(i)}
+	err = c.Read(ctx, bounds, &to)
 	if f.round != nil {
-		f.round.ahead[i] = c.offset
+		f.round.ahead[i] = c.Offset
 	} else {
-		f.next[i] = c.offset
+		f.next[i] = c.Offset
 	}
-	f.turn = i + 1
-	return found.Records, err
+	f.turn = i + 1 // after an error too: it may last, and other partitions have records
+	return to.records, err
 }

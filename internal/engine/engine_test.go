@@ -115,28 +115,13 @@ func TestAppendsOfOneCommitAreReadBack(t *testing.T) {
 			t.Errorf("%d commits, want one for both appends", n)
 		}
 		other := open(t, store) // which has nothing in its cache
-		r := other.NewReader("t", topic, 0)
-		found, start, end, err := r.Locate(0, 1<<20, 100)
-		if err != nil || start != 0 || end != 3 || len(found) != 1 {
-			t.Fatalf("located %v in %d to %d: %v", found, start, end, err)
+		var got sink
+		start, end, err := other.NewCursor("t", topic, 0, 0).Next(t.Context(), all, &got)
+		if err != nil || start != 0 || end != 3 || got.batches != 1 {
+			t.Fatalf("read %d batches in %d to %d: %v", got.batches, start, end, err)
 		}
-		raws, err := r.Read(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		head, err := record.Parse(raws[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := ""
-		for x, err := range head.Records(raws[0], 0, record.Limits{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			text += string(x.Value)
-		}
-		if text != "abc" {
-			t.Errorf("read %q, want abc", text)
+		if got.text != "abc" {
+			t.Errorf("read %q, want abc", got.text)
 		}
 	})
 }
@@ -333,8 +318,7 @@ func TestRequestOfACallerThatLeaves(t *testing.T) {
 			return unknown
 		}
 		end := func() int64 {
-			r := e.NewReader("t", topic, 0)
-			_, end, err := r.Bounds()
+			_, end, err := e.NewCursor("t", topic, 0, 0).Bounds()
 			if err != nil {
 				t.Error(err)
 			}

@@ -54,93 +54,19 @@ const (
 	readLast     = readWaitsFor / 4
 )
 
-// Reader reads batches of one partition. It is for one goroutine at a time.
-type Reader struct {
-	e         *Engine
-	topic     string // for errors
-	id        uint64 // of the topic
-	partition int32
-
-	found  []state.Location // by the last Locate
-	offset int64            // of that
-	loads  uint64           // checkpoints loaded when it was
-}
-
-// NewReader returns a reader of a partition of the topic with that name and id.
-func (e *Engine) NewReader(topic string, id uint64, partition int32) Reader {
-	return Reader{e: e, topic: topic, id: id, partition: partition}
-}
-
-// partitionIn returns the reader's partition.
-func (r *Reader) partitionIn(s *state.State) (*state.Partition, error) {
-	t := s.TopicByID(r.id)
-	if t == nil {
-		return nil, &TopicDeletedError{Topic: r.topic}
-	}
-	if r.partition < 0 || int(r.partition) >= len(t.Partitions) {
-		return nil, &PartitionNotFoundError{Topic: r.topic, Partition: r.partition, Count: len(t.Partitions)}
-	}
-	return &t.Partitions[r.partition], nil
-}
-
-// Bounds returns the partition's start and end as they are now.
-func (r *Reader) Bounds() (start, end int64, err error) {
-	r.e.View(func(s *state.State) {
-		var p *state.Partition
-		if p, err = r.partitionIn(s); err == nil {
-			start, end = p.Start, p.End
-		}
-	})
-	return start, end, err
-}
-
-// Locate finds the batches from an offset on, of about that many bytes and records, and the partition's
-// bounds. The slice is valid until the next Locate.
-func (r *Reader) Locate(offset, bytes int64, records int) (found []state.Location, start, end int64, err error) {
-	r.e.View(func(s *state.State) {
-		var p *state.Partition
-		if p, err = r.partitionIn(s); err != nil {
-			return
-		}
-		start, end = p.Start, p.End
-		r.offset, r.loads = offset, r.e.loads
-		r.found = s.Locate(r.found[:0], s.TopicByID(r.id), r.partition, offset, bytes, records)
-	})
-	return r.found, start, end, err
-}
-
-// LocateTime finds the first batch from an offset on that has a record of that time or later, in
-// milliseconds since 1970. from is the offset to go on from: the first that the partition holds, or
-// its end if found is false.
-func (r *Reader) LocateTime(offset, ms int64) (l state.Location, from int64, found bool, err error) {
-	r.e.View(func(s *state.State) {
-		var p *state.Partition
-		if p, err = r.partitionIn(s); err != nil {
-			return
-		}
-		from = max(offset, p.Start)
-		r.offset, r.loads = from, r.e.loads
-		l, found = s.LocateTime(s.TopicByID(r.id), r.partition, from, ms)
-		if !found {
-			from = max(from, p.End)
-		}
-	})
-	return l, from, found, err
-}
-
-// Read returns the batches that Locate has found, in order, up to the first that could not
+// readFound returns the batches that were found, in order, up to the first that could not
 // be read, or did not come soon enough behind the first batch. Those that are not in the
 // cache are read side by side: one after the other, a thousand small commits would take
 // a thousand round trips.
-func (r *Reader) Read(ctx context.Context) ([][]byte, error) {
-	if len(r.found) == 0 {
+func (c *Cursor) readFound(ctx context.Context) ([][]byte, error) {
+	if len(c.found) == 0 {
 		return nil, nil // at the end: a context would stay registered with ctx while the caller waits
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
-		raws   = make([][]byte, len(r.found))
-		errs   = make([]error, len(r.found))
+		raws   = make([][]byte, len(c.found))
+		errs   = make([]error, len(c.found))
 		failed atomic.Bool // later batches are of no use
 		begun  = len(raws) // those before it were asked for
 		first  = firstBatch{began: time.Now(), giveUp: cancel}
@@ -148,12 +74,12 @@ func (r *Reader) Read(ctx context.Context) ([][]byte, error) {
 		places = make(chan struct{}, ReadsMax)
 	)
 	defer first.forget()
-	for i, l := range r.found {
+	for i, l := range c.found {
 		if first.isLongAgo() {
 			begun = i
 			break
 		}
-		if raws[i] = r.e.cache.Get(rangeOf(l)); raws[i] != nil {
+		if raws[i] = c.e.cache.Get(rangeOf(l)); raws[i] != nil {
 			if i == 0 {
 				first.isThere()
 			}
@@ -165,7 +91,7 @@ func (r *Reader) Read(ctx context.Context) ([][]byte, error) {
 			break
 		}
 		wg.Go(func() {
-			raws[i], errs[i] = r.ReadBatch(ctx, l)
+			raws[i], errs[i] = c.readBatch(ctx, l)
 			switch {
 			case errs[i] != nil:
 				failed.Store(true)
@@ -217,13 +143,13 @@ func (f *firstBatch) forget() {
 	}
 }
 
-// ReadBatch returns the bytes of a batch, whose CRC is the one in the state,
+// readBatch returns the bytes of a batch, whose CRC is the one in the state,
 // from the cache or from the store. They are shared and read-only.
-func (r *Reader) ReadBatch(ctx context.Context, l state.Location) ([]byte, error) {
+func (c *Cursor) readBatch(ctx context.Context, l state.Location) ([]byte, error) {
 	var (
-		e     = r.e
+		e     = c.e
 		at    = rangeOf(l)
-		loads = r.loads
+		loads = c.loads
 		last  error
 	)
 	for try := 0; try < batchReadTries; {
@@ -246,7 +172,7 @@ func (r *Reader) ReadBatch(ctx context.Context, l state.Location) ([]byte, error
 		case full:
 			return nil, err // Take has waited already
 		case errors.Is(err, errMoved):
-			if l, loads, err = r.relocate(l); err != nil {
+			if l, loads, err = c.relocate(l); err != nil {
 				return nil, err
 			}
 			at = rangeOf(l)
@@ -263,7 +189,7 @@ func (r *Reader) ReadBatch(ctx context.Context, l state.Location) ([]byte, error
 		// Without an error another reader fetched it: the cache has it, or had.
 	}
 	if lost(last) {
-		return nil, e.DataLost(l, last)
+		return nil, e.dataLost(l, last)
 	}
 	return nil, &StoreError{Doing: fmt.Sprintf("offset %d could not be read", l.Base), RetryAfter: retryMax, Err: last}
 }
@@ -280,28 +206,10 @@ func lost(err error) bool {
 		errors.Is(err, record.ErrMagic) || errors.Is(err, format.ErrCorrupt)
 }
 
-// DataLost counts a batch that is missing or damaged, as err says, and returns the error for readers.
-func (e *Engine) DataLost(l state.Location, err error) error {
+// dataLost counts a batch that is missing or damaged, as err says, and returns the error for readers.
+func (e *Engine) dataLost(l state.Location, err error) error {
 	e.metrics.dataLost.Add(1)
 	return &DataLostError{Key: objectKey(l.Object), First: l.Base, Last: l.Base + l.Count - 1, Err: err}
-}
-
-// relocate finds the batch of l in the current state, and returns how many loads that has seen.
-func (r *Reader) relocate(l state.Location) (now state.Location, loads uint64, err error) {
-	r.e.View(func(s *state.State) {
-		var p *state.Partition
-		if p, err = r.partitionIn(s); err != nil {
-			return
-		}
-		// The partition may begin in the middle of the batch.
-		found := s.Locate(nil, s.TopicByID(r.id), r.partition, max(l.Base, p.Start), 1, 1)
-		if len(found) == 0 || found[0].Base != l.Base {
-			err = &OutOfRangeError{Topic: r.topic, Partition: r.partition, Offset: max(l.Base, r.offset), Start: p.Start, End: p.End}
-			return
-		}
-		now, loads = found[0], r.e.loads
-	})
-	return now, loads, err
 }
 
 // fetchBatch reads a batch from the store, and with it those that stand around

@@ -246,10 +246,32 @@ func (e *Engine) Follow() (leave func()) { return e.tail.wait() }
 // AllPartitions stands for all partitions of a topic.
 const AllPartitions int32 = -1
 
-// Await returns a channel that the next commit to a partition closes, or to any of the topic's for
-// AllPartitions. Take it before reading the state.
-func (e *Engine) Await(topic uint64, partition int32) <-chan struct{} {
-	return e.waiters.channel(partitionKey{topic, partition})
+// Await calls ready until it returns true or an error: now, and after each commit to the partition, or to
+// any of the topic's for AllPartitions, until d has passed. Meanwhile the engine follows the log.
+func (e *Engine) Await(ctx context.Context, topic uint64, partition int32, d time.Duration, ready func() (bool, error)) error {
+	key := partitionKey{topic, partition}
+	next := e.waiters.channel(key)
+	if ok, err := ready(); ok || err != nil || d <= 0 {
+		return err
+	}
+	defer e.Follow()()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-next:
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-e.loopDone:
+			return e.Usable()
+		}
+		next = e.waiters.channel(key)
+		if ok, err := ready(); ok || err != nil {
+			return err
+		}
+	}
 }
 
 // waiters wakes readers that wait for the next records of a partition, or of any

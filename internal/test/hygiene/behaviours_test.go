@@ -24,6 +24,7 @@ var behaviours = []struct {
 	{"route records to partitions", "route", "route.go", "choosePartitions"},
 	{"batch: encode records", "batch", "internal/engine/batch.go", "add"},
 	{"batcher: collect requests", "batcher", "internal/engine/batcher.go", "join"},
+	{"cursor: read the records of a partition", "cursor", "internal/engine/cursor.go", "Cursor"},
 	{"upload data objects", "upload", "internal/engine/upload.go", "put"},
 	{"write a checkpoint", "checkpoint", "internal/engine/checkpoint.go", "maybeCheckpoint"},
 	{"probe a store for conditional creates", "probe", "internal/engine/probe.go", "probe"},

@@ -1,0 +1,299 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/record"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// Cursor reads the records of one partition from an offset on. It is for one goroutine at a time.
+type Cursor struct {
+	// Offset is the next offset to read.
+	Offset int64
+	// Floats moves the cursor up with the start of the partition until it has read a record.
+	Floats bool
+
+	e         *Engine
+	topic     string // for errors
+	id        uint64 // of the topic
+	partition int32
+
+	// As of the last locate:
+	start, end int64            // of the partition
+	found      []state.Location // of the batches from Offset on
+	loads      uint64           // checkpoints loaded
+}
+
+// NewCursor returns a cursor at an offset of a partition, in the topic with that name and id.
+func (e *Engine) NewCursor(topic string, id uint64, partition int32, offset int64) *Cursor {
+	return &Cursor{Offset: offset, e: e, topic: topic, id: id, partition: partition}
+}
+
+// ReadOptions bound what a cursor reads at once.
+type ReadOptions struct {
+	Records int
+	Bytes   int64         // of keys, values and headers; one record is read whatever its size
+	Wait    time.Duration // how long Next waits at the end of the partition
+	// Reserve, unless it is nil, is called before records are read, with the number of records and an
+	// upper bound of their bytes. It returns the bounds of the read, which may be lower.
+	Reserve func(ctx context.Context, records int, bytes int64) (fewer int, lower int64, err error)
+}
+
+// Sink takes the records that a cursor reads. They share memory with the cache.
+type Sink interface {
+	// Grow is called before the records of each batch, with their number at most.
+	Grow(n int)
+	Add(r record.Record)
+}
+
+// Next passes records to a sink, within the bounds of opts, and moves the cursor behind them. At the end
+// of the partition it syncs, and then waits. It passes no records if none came. It returns the bounds
+// of the partition. An error is returned only if no record was passed.
+func (c *Cursor) Next(ctx context.Context, opts ReadOptions, to Sink) (start, end int64, err error) {
+	for {
+		if err := c.await(ctx, &opts); err != nil {
+			return 0, 0, err
+		}
+		err := c.read(ctx, &opts, to)
+		if _, passed := errors.AsType[*OutOfRangeError](err); !passed || !c.Floats {
+			return c.start, c.end, err
+		}
+	}
+}
+
+// Read is Next without a sync and without a wait: it passes what is known here. It passes no records
+// if the partition does not hold the offset.
+func (c *Cursor) Read(ctx context.Context, opts ReadOptions, to Sink) error {
+	if err := c.locate(&opts); err != nil {
+		return err
+	}
+	return c.read(ctx, &opts, to)
+}
+
+// Bounds returns the partition's start and end as they are now.
+func (c *Cursor) Bounds() (start, end int64, err error) {
+	err = c.view(func(_ *state.State, _ *state.Topic, p *state.Partition) error {
+		start, end = p.Start, p.End
+		return nil
+	})
+	return start, end, err
+}
+
+// Seek moves the cursor to the first record, from where it stands on, whose timestamp is at least ms
+// since 1970, or to the partition's end if no record has.
+//
+// The state knows the largest timestamp of each batch, so that as a rule one batch is read. It takes
+// more only where the record with that timestamp stands before the cursor.
+func (c *Cursor) Seek(ctx context.Context, ms int64) error {
+	for {
+		l, found, err := c.locateTime(ms)
+		if err != nil || !found {
+			return err
+		}
+		raw, err := c.readBatch(ctx, l)
+		if err != nil {
+			return err
+		}
+		for r, err := range c.records(l, raw) {
+			if err != nil {
+				return c.e.dataLost(l, fmt.Errorf("seek a time: %w", err))
+			}
+			if r.Timestamp >= ms {
+				c.Offset = r.Offset
+				return nil
+			}
+		}
+		c.Offset = l.Base + l.Count
+	}
+}
+
+// view calls f with the state, and the cursor's topic and partition in it.
+func (c *Cursor) view(f func(s *state.State, t *state.Topic, p *state.Partition) error) (err error) {
+	c.e.View(func(s *state.State) {
+		t := s.TopicByID(c.id)
+		switch {
+		case t == nil:
+			err = &TopicDeletedError{Topic: c.topic}
+		case c.partition < 0 || int(c.partition) >= len(t.Partitions):
+			err = &PartitionNotFoundError{Topic: c.topic, Partition: c.partition, Count: len(t.Partitions)}
+		default:
+			err = f(s, t, &t.Partitions[c.partition])
+		}
+	})
+	return err
+}
+
+// locate finds the batches from the cursor on, of about as many bytes and records as opts allows.
+func (c *Cursor) locate(opts *ReadOptions) error {
+	return c.view(func(s *state.State, t *state.Topic, p *state.Partition) error {
+		if c.Floats {
+			c.Offset = max(c.Offset, p.Start)
+		}
+		c.start, c.end, c.loads = p.Start, p.End, c.e.loads
+		c.found = s.Locate(c.found[:0], t, c.partition, c.Offset, opts.Bytes, opts.Records)
+		return nil
+	})
+}
+
+// locateTime finds the first batch from the cursor on that has a record of that time or later, in
+// milliseconds since 1970. It moves the cursor to the first offset that the partition holds, or to its
+// end if there is no such batch.
+func (c *Cursor) locateTime(ms int64) (l state.Location, found bool, err error) {
+	err = c.view(func(s *state.State, t *state.Topic, p *state.Partition) error {
+		c.Offset, c.loads = max(c.Offset, p.Start), c.e.loads
+		if l, found = s.LocateTime(t, c.partition, c.Offset, ms); !found {
+			c.Offset = max(c.Offset, p.End)
+		}
+		return nil
+	})
+	return l, found, err
+}
+
+// relocate finds the batch of l in the current state, and returns how many loads that has seen. It
+// changes nothing of the cursor, since batches are read side by side.
+func (c *Cursor) relocate(l state.Location) (now state.Location, loads uint64, err error) {
+	err = c.view(func(s *state.State, t *state.Topic, p *state.Partition) error {
+		// The partition may begin in the middle of the batch.
+		found := s.Locate(nil, t, c.partition, max(l.Base, p.Start), 1, 1)
+		if len(found) == 0 || found[0].Base != l.Base {
+			return c.outOfRange(max(l.Base, c.Offset), p.Start, p.End)
+		}
+		now, loads = found[0], c.e.loads
+		return nil
+	})
+	return now, loads, err
+}
+
+// await finds the batches at the cursor. At the end of the partition it syncs once, and then waits for
+// up to opts.Wait. It finds none if none come.
+func (c *Cursor) await(ctx context.Context, opts *ReadOptions) error {
+	synced := false
+	return c.e.Await(ctx, c.id, c.partition, opts.Wait, func() (bool, error) {
+		err := c.locate(opts)
+		if err == nil && !synced && c.reach() >= c.end {
+			synced = true
+			err = c.confirmEnd(ctx, opts)
+		}
+		if err == nil && (c.Offset < c.start || c.Offset > c.end) {
+			err = c.outOfRange(c.Offset, c.start, c.end)
+		}
+		return len(c.found) > 0, err
+	})
+}
+
+// reach returns the offset behind the batches that were found.
+func (c *Cursor) reach() int64 {
+	if len(c.found) == 0 {
+		return c.Offset
+	}
+	last := c.found[len(c.found)-1]
+	return last.Base + last.Count
+}
+
+// confirmEnd syncs unless the end of the partition is known well enough, and finds the batches again. To
+// refuse an offset takes a sync that begins now.
+func (c *Cursor) confirmEnd(ctx context.Context, opts *ReadOptions) (err error) {
+	switch {
+	case c.Offset > c.end:
+		err = c.e.Sync(ctx)
+	case c.e.Fresh():
+		return nil
+	default:
+		err = c.e.SyncIfOld(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return c.locate(opts)
+}
+
+func (c *Cursor) outOfRange(offset, start, end int64) error {
+	return &OutOfRangeError{Topic: c.topic, Partition: c.partition, Offset: offset, Start: start, End: end}
+}
+
+// reserve asks the caller for the memory of the batches that were found, and keeps those that fit into
+// it.
+func (c *Cursor) reserve(ctx context.Context, opts *ReadOptions) error {
+	if opts.Reserve == nil || len(c.found) == 0 {
+		return nil
+	}
+	var size int64
+	for _, l := range c.found {
+		size += int64(l.Size)
+	}
+	records := int(min(int64(opts.Records), c.reach()-c.Offset))
+	bytes := min(opts.Bytes, size)
+	fewer, lower, err := opts.Reserve(ctx, records, bytes)
+	if err != nil || fewer >= records && lower >= bytes {
+		return err
+	}
+	opts.Records, opts.Bytes = min(fewer, records), min(lower, bytes)
+	return c.locate(opts)
+}
+
+// read passes records of the batches that were found to a sink, and moves the cursor behind them.
+func (c *Cursor) read(ctx context.Context, opts *ReadOptions, to Sink) error {
+	if err := c.reserve(ctx, opts); err != nil {
+		return err
+	}
+	raws, err := c.readFound(ctx)
+	count, bytes := 0, int64(0)
+batches:
+	for i, raw := range raws {
+		if count >= opts.Records || bytes >= opts.Bytes {
+			break
+		}
+		l := c.found[i]
+		to.Grow(int(min(int64(opts.Records-count), l.Base+l.Count-c.Offset)))
+		for r, damage := range c.records(l, raw) {
+			if damage != nil {
+				err = c.e.dataLost(l, damage)
+				break batches
+			}
+			if bytes += contentBytes(r); count == opts.Records || count > 0 && bytes > opts.Bytes {
+				break batches
+			}
+			to.Add(r)
+			c.Offset, c.Floats = r.Offset+1, false
+			count++
+		}
+	}
+	if count > 0 {
+		return nil // the error, if it lasts, meets the next read
+	}
+	return err
+}
+
+// records iterates over the records of a batch from the cursor on. An error says that the batch is
+// damaged.
+func (c *Cursor) records(l state.Location, raw []byte) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
+		head, err := record.Parse(raw)
+		if err == nil && int64(head.Count) != l.Count {
+			err = fmt.Errorf("%w: it holds %d records, not %d", record.ErrCorrupt, head.Count, l.Count)
+		}
+		if err != nil {
+			yield(record.Record{}, err)
+			return
+		}
+		for r, err := range head.Records(raw, l.Base, record.Limits{}) {
+			if (err != nil || r.Offset >= c.Offset) && !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// contentBytes returns the bytes of a record that count against the bounds of a read.
+func contentBytes(r record.Record) int64 {
+	n := len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return int64(n)
+}
