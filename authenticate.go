@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
+	"github.com/simple-event-broker/seb/internal/change"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/auth"
@@ -185,7 +186,7 @@ func SignRead(apiKey, topic string, expires time.Time) (_ string, err error) {
 	if !ok {
 		return "", malformedKey()
 	}
-	if err := checkTopicName(topic); err != nil {
+	if err := change.CheckTopicName(topic); err != nil {
 		return "", err
 	}
 	if expires.IsZero() {

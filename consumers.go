@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -131,7 +132,7 @@ func (c *Consumer) view(f func(t *state.Topic, found *state.Consumer)) (err erro
 	c.b.engine.View(func(s *state.State) {
 		t := s.Topic(c.topic)
 		if t == nil {
-			err = topicNotFound(c.topic)
+			err = change.TopicNotFound(c.topic)
 		} else if found := s.Consumer(t.ID, c.name); found == nil {
 			err = consumerNotFound(c.topic, c.name)
 		} else {
@@ -189,7 +190,7 @@ func (x deleteConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 func (c namedConsumer) find(d *state.Draft) (topic, id uint64, _ error) {
 	topic, _, ok := d.TopicID(c.topic)
 	if !ok {
-		return 0, 0, topicNotFound(c.topic)
+		return 0, 0, change.TopicNotFound(c.topic)
 	}
 	id, ok = d.ConsumerID(topic, c.name)
 	if !ok {
@@ -199,12 +200,12 @@ func (c namedConsumer) find(d *state.Draft) (topic, id uint64, _ error) {
 }
 
 func (c namedConsumer) check() error {
-	if err := checkTopicName(c.topic); err != nil {
+	if err := change.CheckTopicName(c.topic); err != nil {
 		return err
 	}
-	if checkTopicName(c.name) != nil {
+	if change.CheckTopicName(c.name) != nil {
 		e := refused(CodeInvalidRequest, "invalid consumer name %q", c.name)
-		e.Hint = namesHint
+		e.Hint = change.NamesHint
 		return e
 	}
 	return nil
@@ -232,7 +233,7 @@ func (c *Consumer) setting() setConsumer {
 func (x setConsumer) topicIn(d *state.Draft) (topic uint64, partitions uint32, exists bool, _ error) {
 	topic, partitions, ok := d.TopicID(x.topic)
 	if !ok {
-		return 0, 0, false, topicNotFound(x.topic)
+		return 0, 0, false, change.TopicNotFound(x.topic)
 	}
 	_, exists = d.ConsumerID(topic, x.name)
 	return topic, partitions, exists, nil
@@ -319,7 +320,7 @@ func (x resetConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 		case x.topicID == 0:
 			ps[i].Offset = x.from.between(ps[i].Offset, end)
 		case x.topicID != topic:
-			return nil, topicDeleted(x.topic) // another topic has the name now
+			return nil, change.TopicDeleted(x.topic) // another topic has the name now
 		case i < len(x.next): // else the partition was added since
 			ps[i].Offset = max(ps[i].Offset, x.next[i])
 		}
@@ -393,10 +394,10 @@ func (c namedConsumer) checkPositions(d *state.Draft, topic uint64, ps []format.
 	for _, p := range ps {
 		end, ok := d.End(topic, p.Partition)
 		if !ok {
-			return partitionNotFound(c.topic, int32(p.Partition), int(partitions))
+			return change.PartitionNotFound(c.topic, int32(p.Partition), int(partitions))
 		}
 		if start := d.Start(topic, p.Partition); p.Offset < start || p.Offset > end {
-			return outOfRange(c.topic, int32(p.Partition), p.Offset, start, end)
+			return change.OutOfRange(c.topic, int32(p.Partition), p.Offset, start, end)
 		}
 	}
 	return nil

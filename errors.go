@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/budget"
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/engine"
 )
@@ -165,11 +166,18 @@ func OutcomeOf(err error) Outcome {
 	return Unknown
 }
 
-// public returns an error as callers know it: the errors of the engine and of the memory budget, and
-// those of contexts, become an *Error. Others stay as they are.
+// public returns an error as callers know it: refusals of changes, the errors of the engine and of the
+// memory budget, and those of contexts become an *Error. Others stay as they are.
 func public(err error) error {
-	if _, ok := err.(*Error); ok || err == nil { //nolint:errorlint // what an *Error wraps is its cause
+	switch e := err.(type) { //nolint:errorlint // what an *Error wraps is its cause
+	case nil, *Error:
 		return err
+	case *TokensError: // each token has an error of its own
+		each := make([]error, len(e.Errors))
+		for i := range each {
+			each[i] = public(e.Errors[i])
+		}
+		return &TokensError{Errors: each}
 	}
 	return worded(err)
 }
@@ -190,6 +198,7 @@ func worded(err error) error {
 		offset     *engine.OutOfRangeError
 		lost       *engine.DataLostError
 		memoryFull *budget.FullError
+		refusal    *change.Refusal
 	)
 	if maybe, ok := errors.AsType[*engine.UnknownError](err); ok {
 		if errors.As(maybe.Err, &late) {
@@ -201,6 +210,11 @@ func worded(err error) error {
 		return err
 	}
 	switch {
+	case errors.As(err, &refusal):
+		return &Error{
+			Code: Code(refusal.Code), Detail: refusal.Detail, Hint: refusal.Hint, Part: refusal.Part,
+			Limit: refusal.Limit, Start: Offset(refusal.Start), End: Offset(refusal.End),
+		}
 	case errors.As(err, &stopped):
 		return &Error{Code: CodeBrokerStopped, Detail: cmp.Or(stopped.Doing, "the broker stopped itself to protect the log"), Hint: stopped.Hint, Err: stopped.Err}
 	case errors.As(err, &store):
@@ -216,13 +230,13 @@ func worded(err error) error {
 	case errors.As(err, &keysFull):
 		return tooManyIdempotencyKeys(keysFull.Limit)
 	case errors.As(err, &deleted):
-		return ofPart(deleted.Part, topicDeleted(deleted.Topic))
+		return ofPart(deleted.Part, public(change.TopicDeleted(deleted.Topic)))
 	case errors.As(err, &conflict):
 		return ofPart(conflict.Part, offsetConflict(conflict.Topic, conflict.Partition, conflict.End, conflict.Want))
 	case errors.As(err, &partition):
-		return partitionNotFound(partition.Topic, partition.Partition, partition.Count)
+		return public(change.PartitionNotFound(partition.Topic, partition.Partition, partition.Count))
 	case errors.As(err, &offset):
-		return outOfRange(offset.Topic, offset.Partition, offset.Offset, offset.Start, offset.End)
+		return public(change.OutOfRange(offset.Topic, offset.Partition, offset.Offset, offset.Start, offset.End))
 	case errors.As(err, &lost):
 		return dataLost(lost)
 	case errors.As(err, &memoryFull):
@@ -343,36 +357,9 @@ func errClosed() error {
 		Hint: "send the request to another broker, or to this one when it is back"}
 }
 
-func topicNotFound(name string) *Error {
-	return refused(CodeTopicNotFound, "there is no topic %q", name)
-}
-
-func topicDeleted(name string) *Error {
-	return refused(CodeTopicNotFound, "topic %q was deleted", name)
-}
-
 func topicRecreated(name string) *Error {
 	e := refused(CodeTopicRecreated, "topic %q is not the topic that was read before, which was deleted or is in another bucket", name)
 	e.Hint = "start over: no record of this topic has been read"
-	return e
-}
-
-func partitionNotFound(topic string, partition int32, count int) *Error {
-	has := "only 0"
-	if count > 1 {
-		has = fmt.Sprintf("only 0 to %d", count-1)
-	}
-	return refused(CodePartitionNotFound, "topic %q has no partition %d, %s", topic, partition, has)
-}
-
-func outOfRange(topic string, partition int32, offset, start, end int64) *Error {
-	holds := fmt.Sprintf("holds offsets %d to %d, and %d comes next", start, end-1, end)
-	if start == end {
-		holds = fmt.Sprintf("is empty, and %d comes next", end)
-	}
-	e := refused(CodeOffsetOutOfRange, "partition %d of topic %q %s: %d is outside", partition, topic, holds, offset)
-	e.Start, e.End = Offset(start), Offset(end)
-	e.Hint = "use earliest, latest, or an offset in between"
 	return e
 }
 

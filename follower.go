@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -69,9 +70,9 @@ func (f *Follower) partitions(s *state.State) ([]state.Partition, error) {
 	t := s.TopicByID(f.id)
 	switch {
 	case t == nil:
-		return nil, topicDeleted(f.topic)
+		return nil, change.TopicDeleted(f.topic)
 	case f.only != AllPartitions && (f.only < 0 || int(f.only) >= len(t.Partitions)):
-		return nil, partitionNotFound(f.topic, f.only, len(t.Partitions))
+		return nil, change.PartitionNotFound(f.topic, f.only, len(t.Partitions))
 	case f.only != AllPartitions:
 		return t.Partitions[f.only : f.only+1], nil
 	case len(t.Partitions) > FollowPartitionsMax:
@@ -80,7 +81,7 @@ func (f *Follower) partitions(s *state.State) ([]state.Partition, error) {
 		e.Hint = "follow its partitions one by one"
 		return nil, e
 	case len(f.next) > len(t.Partitions):
-		return nil, partitionNotFound(f.topic, int32(len(f.next)-1), len(t.Partitions))
+		return nil, change.PartitionNotFound(f.topic, int32(len(f.next)-1), len(t.Partitions))
 	}
 	return t.Partitions, nil
 }
@@ -172,7 +173,7 @@ func (f *Follower) readyIn(s *state.State) (int, error) {
 		i := (f.turn + k) % len(ps)
 		switch {
 		case f.next[i] < ps[i].Start || f.next[i] > ps[i].End:
-			return -1, outOfRange(f.topic, f.partition(i), f.next[i], ps[i].Start, ps[i].End)
+			return -1, change.OutOfRange(f.topic, f.partition(i), f.next[i], ps[i].Start, ps[i].End)
 		case found < 0 && f.next[i] < ps[i].End:
 			found = i
 		}

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/simple-event-broker/seb/internal/auth"
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -122,7 +123,7 @@ func (o KeyOptions) check(now time.Time) error {
 		return bad("%d topic patterns; a key may have up to %d", len(o.Topics), state.KeyTopicsMax)
 	}
 	for _, t := range o.Topics {
-		if t != "*" && checkTopicName(strings.TrimSuffix(t, "*")) != nil && !isDots(t) {
+		if t != "*" && change.CheckTopicName(strings.TrimSuffix(t, "*")) != nil && !isDots(t) {
 			return bad("invalid topic pattern %q", t)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -102,7 +103,7 @@ func (x *moveConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 	}
 	for _, p := range x.expect {
 		if p.Partition >= partitions {
-			return nil, partitionNotFound(x.topic, int32(p.Partition), int(partitions))
+			return nil, change.PartitionNotFound(x.topic, int32(p.Partition), int(partitions))
 		}
 		if at := d.ConsumerPosition(id, p.Partition); at != p.Offset {
 			e := refused(CodePositionConflict, "consumer %q of topic %q is at offset %d of partition %d, not at %d: another commit or reset has moved it", x.name, x.topic, at, p.Partition, p.Offset)
@@ -113,9 +114,9 @@ func (x *moveConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
 	for _, p := range x.to {
 		switch end, ok := d.End(topic, p.Partition); {
 		case !ok:
-			return nil, partitionNotFound(x.topic, int32(p.Partition), int(partitions))
+			return nil, change.PartitionNotFound(x.topic, int32(p.Partition), int(partitions))
 		case p.Offset > end:
-			e := outOfRange(x.topic, int32(p.Partition), p.Offset, d.Start(topic, p.Partition), end)
+			e := change.OutOfRange(x.topic, int32(p.Partition), p.Offset, d.Start(topic, p.Partition), end)
 			e.Hint = "commit the offset behind the last record that is done: the next one to read"
 			return nil, e
 		}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -124,9 +125,9 @@ func (c QueueConfig) check() error {
 		return bad("backoff is %v to %v; both must be 0s to 24h in whole milliseconds, the shorter first", c.BackoffMin, c.BackoffMax)
 	case c.Order != OrderNone && c.Order != OrderKey:
 		return bad("unknown order %q; use none or key", c.Order)
-	case c.DeadLetterTopic != "" && checkTopicName(c.DeadLetterTopic) != nil:
+	case c.DeadLetterTopic != "" && change.CheckTopicName(c.DeadLetterTopic) != nil:
 		e := bad("invalid dead-letter topic name %.300q", c.DeadLetterTopic)
-		e.Hint = namesHint
+		e.Hint = change.NamesHint
 		return e
 	}
 	return nil
@@ -152,12 +153,12 @@ func queueConfigOf(c format.QueueConfig) QueueConfig {
 }
 
 func (q namedQueue) check() error {
-	if err := checkTopicName(q.topic); err != nil {
+	if err := change.CheckTopicName(q.topic); err != nil {
 		return err
 	}
-	if checkTopicName(q.name) != nil {
+	if change.CheckTopicName(q.name) != nil {
 		e := refused(CodeInvalidRequest, "invalid queue name %.300q", q.name)
-		e.Hint = namesHint
+		e.Hint = change.NamesHint
 		return e
 	}
 	return nil
@@ -211,7 +212,7 @@ type setQueue struct {
 func (x *setQueue) Apply(d *state.Draft) ([]format.Entry, error) {
 	topic, partitions, ok := d.TopicID(x.topic)
 	if !ok {
-		return nil, topicNotFound(x.topic)
+		return nil, change.TopicNotFound(x.topic)
 	}
 	id, exists := d.QueueID(topic, x.name)
 	x.creates = !exists
@@ -262,7 +263,7 @@ func (q namedQueue) checkDeadLetters(d *state.Draft, c QueueConfig) error {
 		return e
 	}
 	if _, _, ok := d.TopicID(c.DeadLetterTopic); !ok {
-		e := topicNotFound(c.DeadLetterTopic)
+		e := change.TopicNotFound(c.DeadLetterTopic)
 		e.Hint = "create the dead-letter topic first"
 		return e
 	}
@@ -290,7 +291,7 @@ func (x *setQueue) created(d *state.Draft, topic uint64, partitions uint32) ([]f
 		end, _ := d.End(topic, p)
 		at := from.between(start, end)
 		if at < start || at > end {
-			return nil, outOfRange(x.topic, int32(p), at, start, end)
+			return nil, change.OutOfRange(x.topic, int32(p), at, start, end)
 		}
 		if at > 0 {
 			entries = append(entries, &format.QueuePurged{Queue: id, Partition: p, Before: at})
@@ -325,7 +326,7 @@ func (x deleteQueue) Apply(d *state.Draft) ([]format.Entry, error) {
 func (q namedQueue) find(d *state.Draft) (topic, id uint64, _ error) {
 	topic, _, ok := d.TopicID(q.topic)
 	if !ok {
-		return 0, 0, topicNotFound(q.topic)
+		return 0, 0, change.TopicNotFound(q.topic)
 	}
 	id, ok = d.QueueID(topic, q.name)
 	if !ok {
@@ -438,7 +439,7 @@ func (q *Queue) view(f func(s *state.State, t *state.Topic, found *state.Queue))
 	q.b.engine.View(func(s *state.State) {
 		t := s.Topic(q.topic)
 		if t == nil {
-			err = topicNotFound(q.topic)
+			err = change.TopicNotFound(q.topic)
 		} else if found := s.Queue(t.ID, q.name); found == nil {
 			err = queueNotFound(q.topic, q.name)
 		} else {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -74,7 +75,7 @@ func (r *round) stepIn(s *state.State, f *Follower, k int) (found, count int, _ 
 		p, at := &t.Partitions[i], r.offset(c, i)
 		switch {
 		case at < p.Start || at > p.End:
-			return -1, 0, outOfRange(f.topic, int32(i), at, p.Start, p.End)
+			return -1, 0, change.OutOfRange(f.topic, int32(i), at, p.Start, p.End)
 		case found < 0 && at < p.End:
 			found = i
 		}
@@ -87,7 +88,7 @@ func (r *round) stepIn(s *state.State, f *Follower, k int) (found, count int, _ 
 func (r *round) inState(s *state.State, f *Follower) (*state.Topic, *state.Consumer, error) {
 	t := s.TopicByID(f.id)
 	if t == nil {
-		return nil, nil, topicDeleted(f.topic)
+		return nil, nil, change.TopicDeleted(f.topic)
 	}
 	c := s.Consumer(f.id, r.consumer)
 	if c == nil || r.id != 0 && r.id != c.ID {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -206,11 +207,11 @@ func (o *Options) checkSize(appends ...*engine.Append) error {
 
 func checkPartitions(topic string, o appendOptions, count int) error {
 	if o.partition < -1 || int(o.partition) >= count {
-		return partitionNotFound(topic, o.partition, count)
+		return change.PartitionNotFound(topic, o.partition, count)
 	}
 	for _, p := range o.partitions {
 		if p < -1 || int(p) >= count {
-			return partitionNotFound(topic, p, count)
+			return change.PartitionNotFound(topic, p, count)
 		}
 	}
 	return nil

@@ -3,12 +3,11 @@ package seb
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"iter"
-	"strings"
 	"time"
 	"unsafe"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -33,21 +32,6 @@ type TopicConfig struct {
 	RetentionBytes int64
 }
 
-// kept says how long records are kept.
-func (c TopicConfig) kept() string {
-	var limits []string
-	if c.Retention > 0 {
-		limits = append(limits, fmt.Sprintf("a retention of %v", c.Retention))
-	}
-	if c.RetentionBytes > 0 {
-		limits = append(limits, fmt.Sprintf("a retention of %d bytes", c.RetentionBytes))
-	}
-	if len(limits) == 0 {
-		return "no retention limit"
-	}
-	return strings.Join(limits, " and ")
-}
-
 func (c TopicConfig) check() error {
 	if c.Retention < 0 || c.RetentionBytes < 0 || c.Retention%time.Millisecond != 0 {
 		e := refused(CodeInvalidRequest, "invalid retention: %v, %d bytes", c.Retention, c.RetentionBytes)
@@ -57,10 +41,8 @@ func (c TopicConfig) check() error {
 	return nil
 }
 
-func (c TopicConfig) entry(topic uint64) *format.TopicConfigured {
-	return &format.TopicConfigured{Topic: topic, Config: format.TopicConfig{
-		RetentionMS: c.Retention.Milliseconds(), RetentionBytes: c.RetentionBytes,
-	}}
+func (c TopicConfig) stored() format.TopicConfig {
+	return format.TopicConfig{RetentionMS: c.Retention.Milliseconds(), RetentionBytes: c.RetentionBytes}
 }
 
 func configOf(c format.TopicConfig) TopicConfig {
@@ -97,39 +79,11 @@ type TopicUpdate struct {
 	RetentionBytes *int64
 }
 
-func (u TopicUpdate) apply(c TopicConfig) TopicConfig {
-	if u.Retention != nil {
-		c.Retention = *u.Retention
-	}
-	if u.RetentionBytes != nil {
-		c.RetentionBytes = *u.RetentionBytes
-	}
-	return c
-}
-
-const (
-	topicNameBytesMax = 249
-	namesHint         = "use 1 to 249 of a-z, A-Z, 0-9, ., _ and -, but not . or .."
-)
-
 // CheckTopicName returns an error unless a topic may have that name.
 // Names are Kafka's: 1 to 249 of a-z, A-Z, 0-9, ".", "_" and "-", but not "." and "..".
 func CheckTopicName(name string) (err error) {
 	defer writes(&err)
-	return checkTopicName(name)
-}
-
-func checkTopicName(name string) error {
-	ok := name != "" && name != "." && name != ".." && len(name) <= topicNameBytesMax
-	for _, c := range []byte(name) {
-		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-')
-	}
-	if !ok {
-		e := refused(CodeInvalidTopicName, "%.300q is not a valid topic name", name)
-		e.Hint = namesHint
-		return e
-	}
-	return nil
+	return change.CheckTopicName(name)
 }
 
 // CreateTopic creates a topic. created is false if a topic of that name exists with
@@ -138,60 +92,21 @@ func checkTopicName(name string) error {
 func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions) (_ Topic, created bool, err error) {
 	defer writes(&err)
 	def(&opts.Partitions, 1)
-	if err := checkTopicName(name); err != nil {
+	if err := change.CheckTopicName(name); err != nil {
 		return Topic{}, false, err
 	}
 	if err := cmp.Or(b.checkPartitionCount(opts.Partitions), opts.Config.check()); err != nil {
 		return Topic{}, false, err
 	}
-	entries, err := b.change(ctx, createTopic{name: name, opts: opts, topicsMax: b.opts.Limits.Topics})
+	entries, err := b.change(ctx, change.CreateTopic{
+		Name: name, Partitions: uint32(opts.Partitions), Config: opts.Config.stored(), TopicsMax: b.opts.Limits.Topics,
+	})
 	if err != nil {
 		return Topic{}, false, err
 	}
 	_, created = entryOf[*format.TopicCreated](entries)
 	t, err := b.describeChanged(name)
 	return t, created, err
-}
-
-// createTopic is the change of [Broker.CreateTopic].
-type createTopic struct {
-	name      string
-	opts      TopicOptions
-	topicsMax int
-}
-
-// Apply implements engine.Change.
-func (x createTopic) Apply(d *state.Draft) ([]format.Entry, error) {
-	if id, n, ok := d.TopicID(x.name); ok {
-		return nil, x.differs(n, configOf(d.TopicConfig(id)))
-	}
-	if d.TopicCount() >= x.topicsMax {
-		return nil, limited(CodeTooManyTopics, x.topicsMax, "there are %d topics already", x.topicsMax)
-	}
-	id := d.NextTopicID()
-	entries := []format.Entry{&format.TopicCreated{ID: id, Partitions: uint32(x.opts.Partitions), Name: x.name}}
-	if x.opts.Config != (TopicConfig{}) {
-		entries = append(entries, x.opts.Config.entry(id))
-	}
-	return entries, nil
-}
-
-// differs refuses to create a topic that exists with other options.
-func (x createTopic) differs(partitions uint32, config TopicConfig) error {
-	want := x.opts.Config
-	def(&want.Retention, config.Retention)
-	def(&want.RetentionBytes, config.RetentionBytes)
-	if partitions == uint32(x.opts.Partitions) && want == config {
-		return nil
-	}
-	has := fmt.Sprintf("topic %q exists with one partition", x.name)
-	if partitions > 1 {
-		has = fmt.Sprintf("topic %q exists with %d partitions", x.name, partitions)
-	}
-	if want.Retention != config.Retention || want.RetentionBytes != config.RetentionBytes {
-		has += ", " + config.kept()
-	}
-	return refused(CodeTopicExists, "%s", has)
 }
 
 func (b *Broker) checkPartitionCount(n int32) error {
@@ -205,23 +120,11 @@ func (b *Broker) checkPartitionCount(n int32) error {
 // it is the dead-letter topic of.
 func (b *Broker) DeleteTopic(ctx context.Context, name string) (err error) {
 	defer writes(&err)
-	if err := checkTopicName(name); err != nil {
+	if err := change.CheckTopicName(name); err != nil {
 		return err
 	}
-	_, err = b.change(ctx, deleteTopic{name})
+	_, err = b.change(ctx, change.DeleteTopic{Name: name})
 	return err
-}
-
-// deleteTopic is the change of [Broker.DeleteTopic].
-type deleteTopic struct{ name string }
-
-// Apply implements engine.Change.
-func (x deleteTopic) Apply(d *state.Draft) ([]format.Entry, error) {
-	id, _, ok := d.TopicID(x.name)
-	if !ok {
-		return nil, topicNotFound(x.name)
-	}
-	return []format.Entry{&format.TopicDeleted{ID: id}}, nil
 }
 
 // QueueName names a queue.
@@ -242,44 +145,29 @@ func (b *Broker) DeadLetteredTo(topic string) (names []QueueName) {
 // UpdateTopic makes all changes of u to a topic, or none.
 func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (_ Topic, err error) {
 	defer writes(&err)
+	x := change.UpdateTopic{Name: name}
+	var config TopicConfig
 	if u.Partitions != nil {
 		if err := b.checkPartitionCount(*u.Partitions); err != nil {
 			return Topic{}, err
 		}
+		x.Partitions = uint32(*u.Partitions)
 	}
-	if err := cmp.Or(u.apply(TopicConfig{}).check(), checkTopicName(name)); err != nil {
+	if u.Retention != nil {
+		config.Retention = *u.Retention
+		x.RetentionMS = new(u.Retention.Milliseconds())
+	}
+	if u.RetentionBytes != nil {
+		config.RetentionBytes = *u.RetentionBytes
+		x.RetentionBytes = new(*u.RetentionBytes)
+	}
+	if err := cmp.Or(config.check(), change.CheckTopicName(name)); err != nil {
 		return Topic{}, err
 	}
-	if _, err := b.change(ctx, updateTopic{name, u}); err != nil {
+	if _, err := b.change(ctx, x); err != nil {
 		return Topic{}, err
 	}
 	return b.describeChanged(name)
-}
-
-// updateTopic is the change of [Broker.UpdateTopic].
-type updateTopic struct {
-	name   string
-	update TopicUpdate
-}
-
-// Apply implements engine.Change.
-func (x updateTopic) Apply(d *state.Draft) (entries []format.Entry, _ error) {
-	id, n, ok := d.TopicID(x.name)
-	if !ok {
-		return nil, topicNotFound(x.name)
-	}
-	if to := x.update.Partitions; to != nil && uint32(*to) != n {
-		if uint32(*to) < n {
-			e := refused(CodeInvalidRequest, "topic %q has %d partitions; their number can't be reduced to %d", x.name, n, *to)
-			e.Hint = "keep the number, or copy the records to a new topic that has fewer partitions"
-			return nil, e
-		}
-		entries = append(entries, &format.PartitionsAdded{Topic: id, Partitions: uint32(*to)})
-	}
-	if was := configOf(d.TopicConfig(id)); x.update.apply(was) != was {
-		entries = append(entries, x.update.apply(was).entry(id))
-	}
-	return entries, nil
 }
 
 // DeleteRecords moves the start of a partition up to before: readers no longer see
@@ -287,10 +175,10 @@ func (x updateTopic) Apply(d *state.Draft) (entries []format.Entry, _ error) {
 // the end of the partition.
 func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int32, before Offset) (_ Partition, err error) {
 	defer writes(&err)
-	if err := checkTopicName(topic); err != nil {
+	if err := change.CheckTopicName(topic); err != nil {
 		return Partition{}, err
 	}
-	if _, err := b.change(ctx, deleteRecords{topic, partition, before}); err != nil {
+	if _, err := b.change(ctx, change.DeleteRecords{Topic: topic, Partition: partition, Before: int64(before)}); err != nil {
 		return Partition{}, err
 	}
 	t, err := b.describeChanged(topic)
@@ -298,38 +186,9 @@ func (b *Broker) DeleteRecords(ctx context.Context, topic string, partition int3
 		return Partition{}, err
 	}
 	if int(partition) >= len(t.Partitions) {
-		return Partition{}, topicNotFound(topic).with(Unknown) // deleted, and created again with fewer
+		return Partition{}, maybeCommitted(change.TopicNotFound(topic)) // deleted, and created again with fewer
 	}
 	return t.Partitions[partition], nil
-}
-
-// deleteRecords is the change of [Broker.DeleteRecords].
-type deleteRecords struct {
-	topic     string
-	partition int32
-	before    Offset
-}
-
-// Apply implements engine.Change.
-func (x deleteRecords) Apply(d *state.Draft) ([]format.Entry, error) {
-	id, n, ok := d.TopicID(x.topic)
-	if !ok {
-		return nil, topicNotFound(x.topic)
-	}
-	if x.partition < 0 || uint32(x.partition) >= n {
-		return nil, partitionNotFound(x.topic, x.partition, int(n))
-	}
-	start := d.Start(id, uint32(x.partition))
-	end, _ := d.End(id, uint32(x.partition))
-	if x.before < 0 || int64(x.before) > end {
-		e := outOfRange(x.topic, x.partition, int64(x.before), start, end)
-		e.Hint = fmt.Sprintf("give the first offset to keep: %d keeps all records, %d keeps none", start, end)
-		return nil, e
-	}
-	if int64(x.before) <= start {
-		return nil, nil
-	}
-	return []format.Entry{&format.StartMoved{Topic: id, Partition: uint32(x.partition), Start: int64(x.before)}}, nil
 }
 
 // current makes what the broker knows recent enough to tell, unless it has been
@@ -418,7 +277,7 @@ func (b *Broker) hasTopic(id uint64) (has bool) {
 
 // findTopic finds a topic, after a sync if this broker does not know it.
 func (b *Broker) findTopic(ctx context.Context, name string) (id uint64, partitions int, err error) {
-	if err := checkTopicName(name); err != nil {
+	if err := change.CheckTopicName(name); err != nil {
 		return 0, 0, err
 	}
 	for synced := false; ; synced = true {
@@ -432,7 +291,7 @@ func (b *Broker) findTopic(ctx context.Context, name string) (id uint64, partiti
 			return id, partitions, nil
 		}
 		if synced {
-			return 0, 0, topicNotFound(name)
+			return 0, 0, change.TopicNotFound(name)
 		}
 		if err := b.engine.Sync(ctx); err != nil {
 			return 0, 0, err
@@ -481,7 +340,7 @@ func (b *Broker) describe(name string) (described Topic, err error) {
 		if t := s.Topic(name); t != nil {
 			described = describe(t)
 		} else {
-			err = topicNotFound(name)
+			err = change.TopicNotFound(name)
 		}
 	})
 	return described, err
@@ -492,7 +351,7 @@ func (b *Broker) describe(name string) (described Topic, err error) {
 func (b *Broker) describeChanged(name string) (Topic, error) {
 	t, err := b.describe(name)
 	if err != nil {
-		err = topicNotFound(name).with(Unknown)
+		err = maybeCommitted(change.TopicNotFound(name))
 	}
 	return t, err
 }

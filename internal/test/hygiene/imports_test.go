@@ -117,6 +117,10 @@ var layers = []layer{
 		why: "it decides who gets which record next: committing that and reading records is the broker's business",
 	},
 	{
+		pkg: "internal/change", may: []string{"internal/format", "internal/state"},
+		why: "a change is data that checks itself against the state: who asks for it and who commits it is the broker's business",
+	},
+	{
 		pkg: "internal/engine", may: []string{
 			"objstore", "internal/record", "internal/format", "internal/commitlog", "internal/state", "internal/budget", "internal/cache",
 			"internal/histogram", "internal/wait", "metric",
@@ -125,7 +129,7 @@ var layers = []layer{
 	},
 	{
 		pkg: ".", may: []string{
-			"objstore", "internal/record", "internal/format", "internal/state", "internal/auth", "internal/budget", "internal/dispatch",
+			"objstore", "internal/record", "internal/format", "internal/state", "internal/auth", "internal/budget", "internal/change", "internal/dispatch",
 			"internal/engine", "internal/leases", "internal/push", "internal/wait", "metric",
 		},
 		why: "the broker must not depend on who speaks to it or on where its objects lie",

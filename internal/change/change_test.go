@@ -1,0 +1,106 @@
+package change_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/simple-event-broker/seb/internal/change"
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// entries are what a change yields.
+type entries []format.Entry
+
+// cases are changes of the log that logState returns, with their entries or the text of their refusal.
+type cases []struct {
+	name   string
+	change interface {
+		Apply(d *state.Draft) ([]format.Entry, error)
+	}
+	want entries
+	err  string
+}
+
+func (cs cases) run(t *testing.T) {
+	t.Helper()
+	for _, c := range cs {
+		t.Run(c.name, func(t *testing.T) {
+			d := logState(t).Draft(logTime)
+			for range 2 { // as after a lost race
+				got, err := c.change.Apply(d)
+				if text := textOf(err); text != c.err {
+					t.Errorf("the error is %q, want %q", text, c.err)
+				}
+				if diff := cmp.Diff([]format.Entry(c.want), got); diff != "" {
+					t.Error(diff)
+				}
+			}
+			for _, e := range c.want {
+				if err := d.Take(e); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+const logTime = 1_000_000
+
+// logState is the state of a small log: topic t has 10 records in partition 0, from offset 2 on, and
+// none in partition 1.
+func logState(t *testing.T) *state.State {
+	t.Helper()
+	s := state.New()
+	err := s.Apply(&format.Commit{Seq: 1, Time: logTime, Entries: []format.Entry{
+		&format.TopicCreated{ID: 1, Partitions: 2, Name: "t"},
+		&format.TopicConfigured{Topic: 1, Config: format.TopicConfig{RetentionMS: 60_000}},
+		&format.Batch{Topic: 1, Count: 12, Size: 1},
+		&format.StartMoved{Topic: 1, Start: 2},
+		&format.TopicCreated{ID: 2, Partitions: 1, Name: "dead"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestTopics(t *testing.T) {
+	const keep = "invalid_request: topic \"t\" has 2 partitions; their number can't be reduced to 1; " +
+		"keep the number, or copy the records to a new topic that has fewer partitions"
+	config := format.TopicConfig{RetentionBytes: 5}
+	cases{
+		{"create", change.CreateTopic{Name: "u", Partitions: 3, Config: config, TopicsMax: 3}, entries{
+			&format.TopicCreated{ID: 3, Partitions: 3, Name: "u"}, &format.TopicConfigured{Topic: 3, Config: config},
+		}, ""},
+		{"create again", change.CreateTopic{Name: "t", Partitions: 2, Config: format.TopicConfig{RetentionMS: 60_000}}, nil, ""},
+		{"create again with other partitions", change.CreateTopic{Name: "t", Partitions: 1}, nil,
+			`topic_exists: topic "t" exists with 2 partitions`},
+		{"create again with another config", change.CreateTopic{Name: "t", Partitions: 2, Config: config}, nil,
+			`topic_exists: topic "t" exists with 2 partitions, a retention of 1m0s`},
+		{"create too many", change.CreateTopic{Name: "u", Partitions: 1, TopicsMax: 2}, nil, "too_many_topics: there are 2 topics already"},
+		{"delete", change.DeleteTopic{Name: "t"}, entries{&format.TopicDeleted{ID: 1}}, ""},
+		{"delete nothing", change.DeleteTopic{Name: "u"}, nil, `topic_not_found: there is no topic "u"`},
+		{"update", change.UpdateTopic{Name: "t", Partitions: 3, RetentionBytes: new(int64(5))}, entries{
+			&format.PartitionsAdded{Topic: 1, Partitions: 3},
+			&format.TopicConfigured{Topic: 1, Config: format.TopicConfig{RetentionMS: 60_000, RetentionBytes: 5}},
+		}, ""},
+		{"update to the same", change.UpdateTopic{Name: "t", Partitions: 2, RetentionMS: new(int64(60_000))}, nil, ""},
+		{"update to fewer partitions", change.UpdateTopic{Name: "t", Partitions: 1}, nil, keep},
+		{"delete records", change.DeleteRecords{Topic: "t", Before: 12}, entries{&format.StartMoved{Topic: 1, Start: 12}}, ""},
+		{"delete deleted records", change.DeleteRecords{Topic: "t", Before: 2}, nil, ""},
+		{"delete records to come", change.DeleteRecords{Topic: "t", Before: 13}, nil,
+			`offset_out_of_range: partition 0 of topic "t" holds offsets 2 to 11, and 12 comes next: 13 is outside; ` +
+				"give the first offset to keep: 2 keeps all records, 12 keeps none"},
+		{"delete records of no partition", change.DeleteRecords{Topic: "t", Partition: 2}, nil,
+			`partition_not_found: topic "t" has no partition 2, only 0 to 1`},
+	}.run(t)
+}

@@ -1,0 +1,84 @@
+package change
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The codes of refusals. They are codes of the public API.
+const (
+	CodeInvalidRequest    = "invalid_request"
+	CodeInvalidTopicName  = "invalid_topic_name"
+	CodeTopicNotFound     = "topic_not_found"
+	CodeTopicExists       = "topic_exists"
+	CodePartitionNotFound = "partition_not_found"
+	CodeOffsetOutOfRange  = "offset_out_of_range"
+	CodeTooManyTopics     = "too_many_topics"
+)
+
+// Refusal says why a change, or another request, is refused: the caller has to send another one.
+type Refusal struct {
+	Code   string
+	Detail string // one sentence: what was wrong
+	Hint   string // what to do next; may be empty
+	Part   string // the part of a [Commit] that is refused; may be empty
+	Limit  int64  // the limit that the request exceeds; 0 on other refusals
+	// Start and End bound the partition when Code is CodeOffsetOutOfRange.
+	Start, End int64
+}
+
+// Error returns code, part, detail and hint in one line.
+func (r *Refusal) Error() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s: ", r.Code)
+	if r.Part != "" {
+		fmt.Fprintf(&s, "%s: ", r.Part)
+	}
+	s.WriteString(r.Detail)
+	if r.Hint != "" {
+		fmt.Fprintf(&s, "; %s", r.Hint)
+	}
+	return s.String()
+}
+
+// The following never return nil.
+
+func refused(code, hint, format string, args ...any) *Refusal {
+	return &Refusal{Code: code, Detail: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// limited refuses what exceeds a limit.
+func limited(code string, limit int, format string, args ...any) *Refusal {
+	return &Refusal{Code: code, Detail: fmt.Sprintf(format, args...), Limit: int64(limit)}
+}
+
+// TopicNotFound refuses a topic that does not exist.
+func TopicNotFound(name string) *Refusal {
+	return refused(CodeTopicNotFound, "", "there is no topic %q", name)
+}
+
+// TopicDeleted refuses a topic that existed when the caller began.
+func TopicDeleted(name string) *Refusal {
+	return refused(CodeTopicNotFound, "", "topic %q was deleted", name)
+}
+
+// PartitionNotFound refuses a partition of a topic that has count of them.
+func PartitionNotFound(topic string, partition int32, count int) *Refusal {
+	has := "only 0"
+	if count > 1 {
+		has = fmt.Sprintf("only 0 to %d", count-1)
+	}
+	return refused(CodePartitionNotFound, "", "topic %q has no partition %d, %s", topic, partition, has)
+}
+
+// OutOfRange refuses an offset outside of a partition that holds those from start to before end.
+func OutOfRange(topic string, partition int32, offset, start, end int64) *Refusal {
+	holds := fmt.Sprintf("holds offsets %d to %d, and %d comes next", start, end-1, end)
+	if start == end {
+		holds = fmt.Sprintf("is empty, and %d comes next", end)
+	}
+	r := refused(CodeOffsetOutOfRange, "use earliest, latest, or an offset in between",
+		"partition %d of topic %q %s: %d is outside", partition, topic, holds, offset)
+	r.Start, r.End = start, end
+	return r
+}

@@ -1,0 +1,169 @@
+package change
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// NamesHint says which names there are.
+const NamesHint = "use 1 to 249 of a-z, A-Z, 0-9, ., _ and -, but not . or .."
+
+const topicNameBytesMax = 249
+
+// CheckTopicName refuses what can't be the name of a topic. The names of queues and consumers have
+// the same rules.
+func CheckTopicName(name string) error {
+	ok := name != "" && name != "." && name != ".." && len(name) <= topicNameBytesMax
+	for _, c := range []byte(name) {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-')
+	}
+	if !ok {
+		return refused(CodeInvalidTopicName, NamesHint, "%.300q is not a valid topic name", name)
+	}
+	return nil
+}
+
+// CreateTopic creates a topic. It changes nothing if a topic of that name exists with as many
+// partitions, and with the same config where Config has values.
+type CreateTopic struct {
+	Name       string
+	Partitions uint32
+	Config     format.TopicConfig
+	TopicsMax  int // how many topics the log may have
+}
+
+// Apply implements engine.Change.
+func (x CreateTopic) Apply(d *state.Draft) ([]format.Entry, error) {
+	if id, n, ok := d.TopicID(x.Name); ok {
+		return nil, x.differs(n, d.TopicConfig(id))
+	}
+	if d.TopicCount() >= x.TopicsMax {
+		return nil, limited(CodeTooManyTopics, x.TopicsMax, "there are %d topics already", x.TopicsMax)
+	}
+	id := d.NextTopicID()
+	entries := []format.Entry{&format.TopicCreated{ID: id, Partitions: x.Partitions, Name: x.Name}}
+	if x.Config != (format.TopicConfig{}) {
+		entries = append(entries, &format.TopicConfigured{Topic: id, Config: x.Config})
+	}
+	return entries, nil
+}
+
+// differs refuses to create a topic that exists with other options.
+func (x CreateTopic) differs(partitions uint32, has format.TopicConfig) error {
+	want := has
+	if x.Config.RetentionMS != 0 {
+		want.RetentionMS = x.Config.RetentionMS
+	}
+	if x.Config.RetentionBytes != 0 {
+		want.RetentionBytes = x.Config.RetentionBytes
+	}
+	if partitions == x.Partitions && want == has {
+		return nil
+	}
+	exists := fmt.Sprintf("topic %q exists with one partition", x.Name)
+	if partitions > 1 {
+		exists = fmt.Sprintf("topic %q exists with %d partitions", x.Name, partitions)
+	}
+	if want != has {
+		exists += ", " + kept(has)
+	}
+	return refused(CodeTopicExists, "", "%s", exists)
+}
+
+// kept says how long records are kept.
+func kept(c format.TopicConfig) string {
+	var limits []string
+	if c.RetentionMS > 0 {
+		limits = append(limits, fmt.Sprintf("a retention of %v", time.Duration(c.RetentionMS)*time.Millisecond))
+	}
+	if c.RetentionBytes > 0 {
+		limits = append(limits, fmt.Sprintf("a retention of %d bytes", c.RetentionBytes))
+	}
+	if len(limits) == 0 {
+		return "no retention limit"
+	}
+	return strings.Join(limits, " and ")
+}
+
+// DeleteTopic deletes a topic.
+type DeleteTopic struct{ Name string }
+
+// Apply implements engine.Change.
+func (x DeleteTopic) Apply(d *state.Draft) ([]format.Entry, error) {
+	id, _, ok := d.TopicID(x.Name)
+	if !ok {
+		return nil, TopicNotFound(x.Name)
+	}
+	return []format.Entry{&format.TopicDeleted{ID: id}}, nil
+}
+
+// UpdateTopic changes the values of a topic that it has.
+type UpdateTopic struct {
+	Name           string
+	Partitions     uint32 // 0 leaves the number as it is
+	RetentionMS    *int64 // nil leaves it as it is
+	RetentionBytes *int64
+}
+
+// Apply implements engine.Change.
+func (x UpdateTopic) Apply(d *state.Draft) (entries []format.Entry, _ error) {
+	id, n, ok := d.TopicID(x.Name)
+	if !ok {
+		return nil, TopicNotFound(x.Name)
+	}
+	if x.Partitions != 0 && x.Partitions != n {
+		if x.Partitions < n {
+			return nil, refused(CodeInvalidRequest, "keep the number, or copy the records to a new topic that has fewer partitions",
+				"topic %q has %d partitions; their number can't be reduced to %d", x.Name, n, x.Partitions)
+		}
+		entries = append(entries, &format.PartitionsAdded{Topic: id, Partitions: x.Partitions})
+	}
+	was := d.TopicConfig(id)
+	config := was
+	set(&config.RetentionMS, x.RetentionMS)
+	set(&config.RetentionBytes, x.RetentionBytes)
+	if config != was {
+		entries = append(entries, &format.TopicConfigured{Topic: id, Config: config})
+	}
+	return entries, nil
+}
+
+// set changes a value unless from is nil.
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// DeleteRecords moves the start of a partition up to Before.
+type DeleteRecords struct {
+	Topic     string
+	Partition int32
+	Before    int64
+}
+
+// Apply implements engine.Change.
+func (x DeleteRecords) Apply(d *state.Draft) ([]format.Entry, error) {
+	id, n, ok := d.TopicID(x.Topic)
+	if !ok {
+		return nil, TopicNotFound(x.Topic)
+	}
+	if x.Partition < 0 || uint32(x.Partition) >= n {
+		return nil, PartitionNotFound(x.Topic, x.Partition, int(n))
+	}
+	start := d.Start(id, uint32(x.Partition))
+	end, _ := d.End(id, uint32(x.Partition))
+	if x.Before < 0 || x.Before > end {
+		r := OutOfRange(x.Topic, x.Partition, x.Before, start, end)
+		r.Hint = fmt.Sprintf("give the first offset to keep: %d keeps all records, %d keeps none", start, end)
+		return nil, r
+	}
+	if x.Before <= start {
+		return nil, nil
+	}
+	return []format.Entry{&format.StartMoved{Topic: id, Partition: uint32(x.Partition), Start: x.Before}}, nil
+}
