@@ -58,7 +58,9 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 	s, entry := auth.NewSecret(), opts.entry()
 	rand.Read(entry.Salt[:])
 	entry.Hash, entry.Public = s.Hash(entry.Salt), s.Public()
-	entries, err := b.change(ctx, createKey{key: entry, keysMax: min(b.opts.Limits.Keys, state.KeysMax)})
+	entries, err := b.change(ctx, change.CreateKey{
+		Key: entry, AdminForAll: opts.Scopes&ScopeAdmin != 0 && slices.Contains(opts.Topics, "*"), KeysMax: min(b.opts.Limits.Keys, state.KeysMax),
+	})
 	if err != nil {
 		return Key{}, "", err
 	}
@@ -71,36 +73,9 @@ func (b *Broker) CreateKey(ctx context.Context, opts KeyOptions) (_ Key, _ strin
 		}
 	})
 	if created.ID == 0 {
-		return Key{}, "", keyNotFound(s.ID).with(Unknown) // revoked since
+		return Key{}, "", maybeCommitted(change.KeyNotFound(s.ID)) // revoked since
 	}
 	return created, s.Text(), nil
-}
-
-// createKey is the change of [Broker.CreateKey].
-type createKey struct {
-	key     format.KeyCreated // without an id
-	keysMax int
-}
-
-// Apply implements engine.Change.
-func (x createKey) Apply(d *state.Draft) ([]format.Entry, error) {
-	if id, taken := d.KeyID(x.key.Name); taken {
-		e := refused(CodeKeyExists, "API key %q already exists, with id %d", x.key.Name, id)
-		e.Hint = "choose another name, or revoke that key first"
-		return nil, e
-	}
-	if d.KeyCount() >= x.keysMax {
-		e := limited(CodeTooManyKeys, x.keysMax, "there are %d API keys already", d.KeyCount())
-		e.Hint = "revoke those that are no longer needed"
-		return nil, e
-	}
-	if d.NextKeyID() == 1 && (Scopes(x.key.Scopes)&ScopeAdmin == 0 || !slices.Contains(x.key.Topics, "*")) {
-		e := refused(CodeInvalidRequest, "the first API key must have the scope admin, for all topics")
-		e.Hint = "once a key exists, every request needs one, even to create another key: create an admin key first"
-		return nil, e
-	}
-	x.key.ID = d.NextKeyID() // of a copy: a commit that lost its slot still uses the entry of the call before
-	return []format.Entry{&x.key}, nil
 }
 
 func (o KeyOptions) check(now time.Time) error {
@@ -170,32 +145,11 @@ func (b *Broker) Keys(ctx context.Context, after uint64) iter.Seq2[Key, error] {
 // [ScopeAdmin] locks everyone out: the log does not become open again.
 func (b *Broker) RevokeKey(ctx context.Context, id uint64) (_ Key, err error) {
 	defer writes(&err)
-	x := &revokeKey{id: id}
-	if _, err := b.change(ctx, x); err != nil || x.key == nil {
+	x := &change.RevokeKey{ID: id}
+	if _, err := b.change(ctx, x); err != nil || x.Key.ID == 0 {
 		return Key{}, err
 	}
-	return describeKey(x.key), nil
-}
-
-// revokeKey is the change of [Broker.RevokeKey].
-type revokeKey struct {
-	id  uint64
-	key *state.Key // a result: nil if the same commit creates it
-}
-
-// Apply implements engine.Change.
-func (x *revokeKey) Apply(d *state.Draft) ([]format.Entry, error) {
-	if !d.HasKey(x.id) {
-		return nil, keyNotFound(x.id)
-	}
-	x.key = d.Key(x.id)
-	return []format.Entry{&format.KeyRevoked{ID: x.id}}, nil
-}
-
-func keyNotFound(id uint64) *Error {
-	e := refused(CodeKeyNotFound, "there is no API key %d", id)
-	e.Hint = "it was revoked or never created; list the keys to see which exist"
-	return e
+	return describeKey(&x.Key), nil
 }
 
 func describeKey(k *state.Key) Key {

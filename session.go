@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -80,7 +81,7 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 		return err
 	}
 	named := b.session.naming.DoChan("", func() (any, error) {
-		return nil, b.engine.Commit(b.engine.Life(), &engine.Request{Synced: true, Change: nameSession{b.session.public}})
+		return nil, b.engine.Commit(b.engine.Life(), &engine.Request{Synced: true, Change: change.NameSession{Session: b.session.public}})
 	})
 	timer := time.NewTimer(b.opts.AppendTimeout)
 	defer timer.Stop()
@@ -95,14 +96,6 @@ func (b *Broker) NameSession(ctx context.Context) (err error) {
 	case <-ctx.Done():
 		return canceled(ctx.Err()).with(Unknown)
 	}
-}
-
-// nameSession is the change of [Broker.NameSession].
-type nameSession struct{ session format.SessionKey }
-
-// Apply implements engine.Change.
-func (x nameSession) Apply(*state.Draft) ([]format.Entry, error) {
-	return []format.Entry{&format.SessionNamed{Session: x.session}}, nil
 }
 
 // KnowOwner returns when this broker knows the queue's owner of that epoch or a later one, or has

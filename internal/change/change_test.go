@@ -56,7 +56,7 @@ func textOf(err error) string {
 const logTime = 1_000_000
 
 // logState is the state of a small log: topic t has 10 records in partition 0, from offset 2 on, and
-// none in partition 1.
+// none in partition 1; topic dead has none.
 func logState(t *testing.T) *state.State {
 	t.Helper()
 	s := state.New()
@@ -66,6 +66,7 @@ func logState(t *testing.T) *state.State {
 		&format.Batch{Topic: 1, Count: 12, Size: 1},
 		&format.StartMoved{Topic: 1, Start: 2},
 		&format.TopicCreated{ID: 2, Partitions: 1, Name: "dead"},
+		&format.KeyCreated{ID: 1, Scopes: 1, Name: "ops", Topics: []string{"*"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -102,5 +103,50 @@ func TestTopics(t *testing.T) {
 				"give the first offset to keep: 2 keeps all records, 12 keeps none"},
 		{"delete records of no partition", change.DeleteRecords{Topic: "t", Partition: 2}, nil,
 			`partition_not_found: topic "t" has no partition 2, only 0 to 1`},
+	}.run(t)
+}
+
+func TestKeys(t *testing.T) {
+	key := format.KeyCreated{Scopes: 1, Name: "new", Topics: []string{"t"}}
+	created := key
+	created.ID = 2
+	cases{
+		{"create", change.CreateKey{Key: key, KeysMax: 2}, entries{&created}, ""},
+		{"create another of that name", change.CreateKey{Key: format.KeyCreated{Name: "ops"}, KeysMax: 2}, nil,
+			`key_exists: API key "ops" already exists, with id 1; choose another name, or revoke that key first`},
+		{"create too many", change.CreateKey{Key: key, KeysMax: 1}, nil,
+			"too_many_keys: there are 1 API keys already; revoke those that are no longer needed"},
+		{"revoke", &change.RevokeKey{ID: 1}, entries{&format.KeyRevoked{ID: 1}}, ""},
+		{"revoke nothing", &change.RevokeKey{ID: 2}, nil,
+			"key_not_found: there is no API key 2; it was revoked or never created; list the keys to see which exist"},
+	}.run(t)
+
+	x := &change.RevokeKey{ID: 1}
+	if _, err := x.Apply(logState(t).Draft(logTime)); err != nil || x.Key.Name != "ops" {
+		t.Errorf("revoked %+v, %v", x.Key, err)
+	}
+	x.ID = 2
+	if _, err := x.Apply(logState(t).Draft(logTime)); err == nil || x.Key.ID != 0 {
+		t.Errorf("revoked %+v", x.Key)
+	}
+}
+
+func TestFirstKeyIsForAdmin(t *testing.T) {
+	x := change.CreateKey{Key: format.KeyCreated{Scopes: 1, Name: "new", Topics: []string{"t"}}, KeysMax: 1}
+	_, err := x.Apply(state.New().Draft(logTime))
+	const want = "invalid_request: the first API key must have the scope admin, for all topics; " +
+		"once a key exists, every request needs one, even to create another key: create an admin key first"
+	if textOf(err) != want {
+		t.Error(err)
+	}
+	x.AdminForAll = true
+	if got, err := x.Apply(state.New().Draft(logTime)); err != nil || len(got) != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestSessions(t *testing.T) {
+	cases{
+		{"name", change.NameSession{Session: format.SessionKey{1}}, entries{&format.SessionNamed{Session: format.SessionKey{1}}}, ""},
 	}.run(t)
 }

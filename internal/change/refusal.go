@@ -14,6 +14,9 @@ const (
 	CodePartitionNotFound = "partition_not_found"
 	CodeOffsetOutOfRange  = "offset_out_of_range"
 	CodeTooManyTopics     = "too_many_topics"
+	CodeKeyNotFound       = "key_not_found"
+	CodeKeyExists         = "key_exists"
+	CodeTooManyKeys       = "too_many_keys"
 )
 
 // Refusal says why a change, or another request, is refused: the caller has to send another one.
@@ -81,4 +84,9 @@ func OutOfRange(topic string, partition int32, offset, start, end int64) *Refusa
 		"partition %d of topic %q %s: %d is outside", partition, topic, holds, offset)
 	r.Start, r.End = start, end
 	return r
+}
+
+// KeyNotFound refuses an API key that does not exist.
+func KeyNotFound(id uint64) *Refusal {
+	return refused(CodeKeyNotFound, "it was revoked or never created; list the keys to see which exist", "there is no API key %d", id)
 }
