@@ -106,7 +106,7 @@ func (c *PendingCommit) Wait(ctx context.Context) (_ Committed, err error) {
 	}
 	if !done.Replayed {
 		for _, m := range c.moves {
-			done.Versions = append(done.Versions, m.moved)
+			done.Versions = append(done.Versions, m.Version)
 		}
 	}
 	return done, nil
@@ -133,7 +133,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	}
 	r := newRequest(ctx, appends...)
 	for _, m := range moves {
-		r.ExtraBytes += int64(len(m.to)+len(m.expect)) * moveBytes
+		r.ExtraBytes += int64(len(m.To)+len(m.Expect)) * moveBytes
 	}
 	for _, a := range acks {
 		r.ExtraBytes += int64(len(a.answers)) * ackBytes

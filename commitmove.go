@@ -1,13 +1,17 @@
 package seb
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/simple-event-broker/seb/internal/change"
+)
 
 const moveBytes = 32 // about what a position of a commit takes while it waits
 
 // consumerMove is one part of a [Commit].
 type consumerMove struct {
 	part string // its name
-	moveConsumer
+	change.MoveConsumer
 }
 
 // moves returns the commit's moves of consumers, checked.
@@ -16,19 +20,20 @@ func (c Commit) moves() ([]consumerMove, error) {
 	first := map[namedConsumer]string{}
 	for i, p := range c.Positions {
 		m := consumerMove{part: fmt.Sprintf("positions/%d", i)}
-		m.namedConsumer, m.version = namedConsumer{p.Topic, p.Consumer}, p.Version
-		if before, twice := first[m.namedConsumer]; twice {
+		named := namedConsumer{p.Topic, p.Consumer}
+		if before, twice := first[named]; twice {
 			e := refused(CodeInvalidRequest, "%s names the same consumer", before)
 			e.Hint = "name each consumer once, with all of its offsets"
 			return nil, e.of(m.part)
 		}
-		first[m.namedConsumer] = m.part
-		err := m.check()
+		first[named] = m.part
+		m.ConsumerName, m.IfVersion = named.names(), p.Version
+		err := named.check()
 		if err == nil {
-			m.to, err = p.Offsets.positions()
+			m.To, err = p.Offsets.positions()
 		}
 		if err == nil && len(p.Expect) > 0 {
-			m.expect, err = p.Expect.positions()
+			m.Expect, err = p.Expect.positions()
 		}
 		if err != nil {
 			return nil, ofPart(m.part, err)

@@ -2,7 +2,6 @@ package seb
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"time"
 	"unsafe"
@@ -134,7 +133,7 @@ func (c *Consumer) view(f func(t *state.Topic, found *state.Consumer)) (err erro
 		if t == nil {
 			err = change.TopicNotFound(c.topic)
 		} else if found := s.Consumer(t.ID, c.name); found == nil {
-			err = consumerNotFound(c.topic, c.name)
+			err = change.ConsumerNotFound(c.topic, c.name)
 		} else {
 			f(t, found)
 		}
@@ -144,7 +143,7 @@ func (c *Consumer) view(f func(t *state.Topic, found *state.Consumer)) (err erro
 
 func describeConsumer(t *state.Topic, c *state.Consumer) ConsumerInfo {
 	info := ConsumerInfo{
-		Topic: t.Name, Name: c.Name, Version: versionOf(c.ID, c.Version),
+		Topic: t.Name, Name: c.Name, Version: change.ConsumerVersion(c.ID, c.Version),
 		Created: time.UnixMicro(c.Created).UTC(), Moved: time.UnixMicro(c.Moved).UTC(),
 		Positions: make([]ConsumerPosition, len(t.Partitions)),
 	}
@@ -160,43 +159,18 @@ func positionOf(t *state.Topic, c *state.Consumer, i int) ConsumerPosition {
 	return ConsumerPosition{Partition: int32(i), Next: Offset(c.Position(int32(i))), Start: Offset(p.Start), End: Offset(p.End)}
 }
 
-// versionOf returns a consumer's version. It has the id, so that it differs from every
-// version of an earlier consumer of that name.
-func versionOf(id, count uint64) string { return fmt.Sprintf("%d.%d", id, count) }
-
 // Delete deletes the consumer. One that is created later under its name begins at the start.
 func (c *Consumer) Delete(ctx context.Context) (err error) {
 	defer writes(&err)
 	if err := c.check(); err != nil {
 		return err
 	}
-	_, err = c.b.change(ctx, deleteConsumer{c.namedConsumer})
+	_, err = c.b.change(ctx, change.DeleteConsumer{ConsumerName: c.names()})
 	return err
 }
 
-// deleteConsumer is the change of [Consumer.Delete].
-type deleteConsumer struct{ namedConsumer }
-
-// Apply implements engine.Change.
-func (x deleteConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
-	_, id, err := x.find(d)
-	if err != nil {
-		return nil, err
-	}
-	return []format.Entry{&format.ConsumerDeleted{ID: id}}, nil
-}
-
-// find returns the ids of the topic and the consumer.
-func (c namedConsumer) find(d *state.Draft) (topic, id uint64, _ error) {
-	topic, _, ok := d.TopicID(c.topic)
-	if !ok {
-		return 0, 0, change.TopicNotFound(c.topic)
-	}
-	id, ok = d.ConsumerID(topic, c.name)
-	if !ok {
-		return 0, 0, consumerNotFound(c.topic, c.name)
-	}
-	return topic, id, nil
+func (c namedConsumer) names() change.ConsumerName {
+	return change.ConsumerName{Topic: c.topic, Consumer: c.name}
 }
 
 func (c namedConsumer) check() error {
@@ -215,62 +189,11 @@ func (c namedConsumer) check() error {
 // consumer exists.
 func (c *Consumer) Create(ctx context.Context) (_ ConsumerInfo, created bool, err error) {
 	defer writes(&err)
-	return c.set(ctx, createConsumer{c.setting()})
+	return c.set(ctx, change.CreateConsumer{ConsumerSetting: c.setting()})
 }
 
-// setConsumer is what changes have in common that set a consumer to positions, and create it if
-// it does not exist.
-type setConsumer struct {
-	namedConsumer
-	consumersMax int
-}
-
-func (c *Consumer) setting() setConsumer {
-	return setConsumer{c.namedConsumer, min(c.b.opts.Limits.Consumers, state.ConsumersMax)}
-}
-
-// topicIn returns the topic; exists tells whether it has the consumer.
-func (x setConsumer) topicIn(d *state.Draft) (topic uint64, partitions uint32, exists bool, _ error) {
-	topic, partitions, ok := d.TopicID(x.topic)
-	if !ok {
-		return 0, 0, false, change.TopicNotFound(x.topic)
-	}
-	_, exists = d.ConsumerID(topic, x.name)
-	return topic, partitions, exists, nil
-}
-
-// to returns the entries that set the consumer to positions.
-func (x setConsumer) to(d *state.Draft, topic uint64, ps []format.Position) (entries []format.Entry, _ error) {
-	id, exists := d.ConsumerID(topic, x.name)
-	if !exists {
-		if d.ConsumerCount() >= x.consumersMax {
-			return nil, limited(CodeTooManyConsumers, x.consumersMax, "there are %d consumers already", d.ConsumerCount())
-		}
-		id = d.NextConsumerID()
-		entries = append(entries, &format.ConsumerCreated{ID: id, Topic: topic, Name: x.name})
-	}
-	return append(entries, &format.PositionsMoved{Consumer: id, Positions: ps}), nil
-}
-
-// createConsumer is the change of [Consumer.Create].
-type createConsumer struct{ setConsumer }
-
-// Apply implements engine.Change.
-func (x createConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
-	topic, partitions, exists, err := x.topicIn(d)
-	if err != nil || exists {
-		return nil, err
-	}
-	return x.to(d, topic, starts(d, topic, partitions))
-}
-
-// starts returns the start of every partition.
-func starts(d *state.Draft, topic uint64, partitions uint32) []format.Position {
-	ps := make([]format.Position, partitions)
-	for p := range partitions {
-		ps[p] = format.Position{Partition: p, Offset: d.Start(topic, p)}
-	}
-	return ps
+func (c *Consumer) setting() change.ConsumerSetting {
+	return change.ConsumerSetting{ConsumerName: c.names(), ConsumersMax: min(c.b.opts.Limits.Consumers, state.ConsumersMax)}
 }
 
 // Reset sets the consumer to a position in every partition, and creates it if it does not
@@ -280,7 +203,7 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 	if err := c.check(); err != nil {
 		return ConsumerInfo{}, false, err
 	}
-	x := resetConsumer{setConsumer: c.setting(), from: from}
+	x := change.ResetConsumer{ConsumerSetting: c.setting(), From: from.stored()}
 	if from.kind == fromTime {
 		sought, err := c.b.NewFollower(ctx, c.topic, AllPartitions, from)
 		if err != nil {
@@ -289,46 +212,9 @@ func (c *Consumer) Reset(ctx context.Context, from Position) (_ ConsumerInfo, cr
 			}
 			return ConsumerInfo{}, false, err
 		}
-		x.topicID, x.next = sought.id, sought.next
+		x.TopicID, x.Next = sought.id, sought.next
 	}
 	return c.set(ctx, x)
-}
-
-// resetConsumer is the change of [Consumer.Reset].
-type resetConsumer struct {
-	setConsumer
-	from    Position
-	topicID uint64  // that from was sought in; 0 if it is no time
-	next    []int64 // the offsets of from in that topic
-}
-
-// Apply implements engine.Change.
-func (x resetConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
-	topic, partitions, _, err := x.topicIn(d)
-	if err != nil {
-		return nil, err
-	}
-	if x.from.kind == fromOffset && partitions > 1 {
-		e := refused(CodeInvalidRequest, "can't begin at offset %d in each of %d partitions", x.from.n, partitions)
-		e.Hint = "name the partitions and their offsets"
-		return nil, e
-	}
-	ps := starts(d, topic, partitions)
-	for i := range ps {
-		end, _ := d.End(topic, uint32(i))
-		switch {
-		case x.topicID == 0:
-			ps[i].Offset = x.from.between(ps[i].Offset, end)
-		case x.topicID != topic:
-			return nil, change.TopicDeleted(x.topic) // another topic has the name now
-		case i < len(x.next): // else the partition was added since
-			ps[i].Offset = max(ps[i].Offset, x.next[i])
-		}
-	}
-	if err := x.checkPositions(d, topic, ps); err != nil {
-		return nil, err
-	}
-	return x.to(d, topic, ps)
 }
 
 // ResetTo sets the consumer to the given offsets. In partitions that are not given it stays
@@ -343,32 +229,7 @@ func (c *Consumer) ResetTo(ctx context.Context, offsets Offsets) (_ ConsumerInfo
 	if err != nil {
 		return ConsumerInfo{}, false, err
 	}
-	return c.set(ctx, resetConsumerTo{c.setting(), ps})
-}
-
-// resetConsumerTo is the change of [Consumer.ResetTo].
-type resetConsumerTo struct {
-	setConsumer
-	positions []format.Position
-}
-
-// Apply implements engine.Change.
-func (x resetConsumerTo) Apply(d *state.Draft) ([]format.Entry, error) {
-	topic, partitions, exists, err := x.topicIn(d)
-	if err != nil {
-		return nil, err
-	}
-	if err := x.checkPositions(d, topic, x.positions); err != nil {
-		return nil, err
-	}
-	if exists {
-		return x.to(d, topic, x.positions)
-	}
-	all := starts(d, topic, partitions)
-	for _, p := range x.positions {
-		all[p.Partition] = p
-	}
-	return x.to(d, topic, all)
+	return c.set(ctx, change.ResetConsumerTo{ConsumerSetting: c.setting(), Positions: ps})
 }
 
 // set commits a change that sets the consumer.
@@ -383,22 +244,7 @@ func (c *Consumer) set(ctx context.Context, x engine.Change) (_ ConsumerInfo, cr
 	_, created = entryOf[*format.ConsumerCreated](entries)
 	info, err := c.describe()
 	if err != nil { // deleted since, perhaps by the same commit: this call has succeeded
-		return ConsumerInfo{}, false, consumerNotFound(c.topic, c.name).with(Unknown)
+		return ConsumerInfo{}, false, maybeCommitted(change.ConsumerNotFound(c.topic, c.name))
 	}
 	return info, created, nil
-}
-
-// checkPositions refuses positions outside of their partitions.
-func (c namedConsumer) checkPositions(d *state.Draft, topic uint64, ps []format.Position) error {
-	_, partitions, _ := d.TopicID(c.topic)
-	for _, p := range ps {
-		end, ok := d.End(topic, p.Partition)
-		if !ok {
-			return change.PartitionNotFound(c.topic, int32(p.Partition), int(partitions))
-		}
-		if start := d.Start(topic, p.Partition); p.Offset < start || p.Offset > end {
-			return change.OutOfRange(c.topic, int32(p.Partition), p.Offset, start, end)
-		}
-	}
-	return nil
 }

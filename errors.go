@@ -371,10 +371,6 @@ func offsetConflict(topic string, partition int32, end, insisted int64) *Error {
 	return e
 }
 
-func consumerNotFound(topic, name string) *Error {
-	return refused(CodeConsumerNotFound, "topic %q has no consumer %q", topic, name)
-}
-
 func queueNotFound(topic, name string) *Error {
 	return refused(CodeQueueNotFound, "topic %q has no queue %q", topic, name)
 }

@@ -49,7 +49,6 @@ type CommitOption func(*commitOptions)
 
 type commitOptions struct {
 	version string // "" means any
-	expect  []format.Position
 }
 
 // IfVersion makes the commit fail with CodePositionConflict unless the consumer's
@@ -73,56 +72,11 @@ func (c *Consumer) Commit(ctx context.Context, offsets Offsets, opts ...CommitOp
 	if err := cmp.Or(c.check(), err, c.b.engine.Usable()); err != nil {
 		return "", err
 	}
-	x := &moveConsumer{namedConsumer: c.namedConsumer, commitOptions: o, to: ps}
+	x := &change.MoveConsumer{ConsumerName: c.names(), IfVersion: o.version, To: ps}
 	if err := c.b.engine.Commit(ctx, &engine.Request{Change: x, Callers: callersOf(ctx)}); err != nil {
 		return "", err
 	}
-	return x.moved, nil
-}
-
-// moveConsumer is the change of [Consumer.Commit].
-type moveConsumer struct {
-	namedConsumer
-	commitOptions
-	to    []format.Position
-	moved string // a result: the consumer's version after the commit
-}
-
-// Apply implements engine.Change.
-func (x *moveConsumer) Apply(d *state.Draft) ([]format.Entry, error) {
-	topic, id, err := x.find(d)
-	if err != nil {
-		return nil, err
-	}
-	_, partitions, _ := d.TopicID(x.topic)
-	count := d.ConsumerVersion(id)
-	if version := versionOf(id, count); x.version != "" && x.version != version {
-		e := refused(CodePositionConflict, "consumer %q of topic %q has version %s, not %s: another commit or reset has moved it", x.name, x.topic, version, x.version)
-		e.Hint = "read the consumer's version again; perhaps another reader uses the same consumer"
-		return nil, e
-	}
-	for _, p := range x.expect {
-		if p.Partition >= partitions {
-			return nil, change.PartitionNotFound(x.topic, int32(p.Partition), int(partitions))
-		}
-		if at := d.ConsumerPosition(id, p.Partition); at != p.Offset {
-			e := refused(CodePositionConflict, "consumer %q of topic %q is at offset %d of partition %d, not at %d: another commit or reset has moved it", x.name, x.topic, at, p.Partition, p.Offset)
-			e.Hint = "go on from the consumer's position; perhaps another reader uses the same consumer"
-			return nil, e
-		}
-	}
-	for _, p := range x.to {
-		switch end, ok := d.End(topic, p.Partition); {
-		case !ok:
-			return nil, change.PartitionNotFound(x.topic, int32(p.Partition), int(partitions))
-		case p.Offset > end:
-			e := change.OutOfRange(x.topic, int32(p.Partition), p.Offset, d.Start(topic, p.Partition), end)
-			e.Hint = "commit the offset behind the last record that is done: the next one to read"
-			return nil, e
-		}
-	}
-	x.moved = versionOf(id, count+1)
-	return []format.Entry{&format.PositionsMoved{Consumer: id, Positions: x.to}}, nil
+	return x.Version, nil
 }
 
 // Follower returns a follower of a partition, or of AllPartitions, that begins at the
@@ -176,7 +130,7 @@ func (c *Consumer) follower(ctx context.Context, partition int32) (*Follower, er
 			return nil, err // with the outcome of that
 		}
 		if m, ok = c.bookmark(partition); !ok {
-			return nil, consumerNotFound(c.topic, c.name) // deleted since
+			return nil, change.ConsumerNotFound(c.topic, c.name) // deleted since
 		}
 	}
 	f, err := c.b.ResumeFollower(ctx, c.topic, m)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
@@ -88,6 +89,22 @@ func At(o Offset) Position { return Position{fromOffset, int64(o)} }
 // AtOrAfter is the record at offset o, or, if the partition no longer holds it, the
 // first record that it holds.
 func AtOrAfter(o Offset) Position { return Position{fromOffsetOn, int64(o)} }
+
+// stored returns the position as changes have it; a time is the start.
+func (p Position) stored() change.Position {
+	switch p.kind {
+	case fromLatest:
+		return change.Position{FromEnd: true}
+	case fromLast:
+		return change.Position{Offset: -max(p.n, 0), FromEnd: true}
+	case fromOffset:
+		return change.Position{Offset: p.n, Exact: true}
+	case fromOffsetOn:
+		return change.Position{Offset: p.n}
+	default:
+		return change.Position{}
+	}
+}
 
 // Offset returns the offset of a position made by [At]; ok is false for all others.
 func (p Position) Offset() (o Offset, ok bool) { return Offset(p.n), p.kind == fromOffset }

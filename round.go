@@ -92,7 +92,7 @@ func (r *round) inState(s *state.State, f *Follower) (*state.Topic, *state.Consu
 	}
 	c := s.Consumer(f.id, r.consumer)
 	if c == nil || r.id != 0 && r.id != c.ID {
-		return nil, nil, consumerNotFound(f.topic, r.consumer)
+		return nil, nil, change.ConsumerNotFound(f.topic, r.consumer)
 	}
 	r.id = c.ID
 	return t, c, nil

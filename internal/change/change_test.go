@@ -57,6 +57,7 @@ const logTime = 1_000_000
 
 // logState is the state of a small log: topic t has 10 records in partition 0, from offset 2 on, and
 // none in partition 1; topic dead has none.
+// Consumer c of t is at offset 4.
 func logState(t *testing.T) *state.State {
 	t.Helper()
 	s := state.New()
@@ -67,6 +68,8 @@ func logState(t *testing.T) *state.State {
 		&format.StartMoved{Topic: 1, Start: 2},
 		&format.TopicCreated{ID: 2, Partitions: 1, Name: "dead"},
 		&format.KeyCreated{ID: 1, Scopes: 1, Name: "ops", Topics: []string{"*"}},
+		&format.ConsumerCreated{ID: 1, Topic: 1, Name: "c"},
+		&format.PositionsMoved{Consumer: 1, Positions: []format.Position{{Offset: 4}}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -149,4 +152,70 @@ func TestSessions(t *testing.T) {
 	cases{
 		{"name", change.NameSession{Session: format.SessionKey{1}}, entries{&format.SessionNamed{Session: format.SessionKey{1}}}, ""},
 	}.run(t)
+}
+
+func TestConsumers(t *testing.T) {
+	setting := func(name string, most int) change.ConsumerSetting {
+		return change.ConsumerSetting{ConsumerName: change.ConsumerName{Topic: "t", Consumer: name}, ConsumersMax: most}
+	}
+	move := func(x change.MoveConsumer) *change.MoveConsumer {
+		x.ConsumerName = change.ConsumerName{Topic: "t", Consumer: "c"}
+		return &x
+	}
+	at := func(offsets ...int64) (ps []format.Position) {
+		for p, offset := range offsets {
+			ps = append(ps, format.Position{Partition: uint32(p), Offset: offset})
+		}
+		return ps
+	}
+	moved := func(offsets ...int64) entries {
+		return entries{&format.PositionsMoved{Consumer: 1, Positions: at(offsets...)}}
+	}
+	created := func(offsets ...int64) entries {
+		return entries{&format.ConsumerCreated{ID: 2, Topic: 1, Name: "new"}, &format.PositionsMoved{Consumer: 2, Positions: at(offsets...)}}
+	}
+	const outside = `offset_out_of_range: partition 0 of topic "t" holds offsets 2 to 11, and 12 comes next: `
+	cases{
+		{"create", change.CreateConsumer{ConsumerSetting: setting("new", 2)}, created(2, 0), ""},
+		{"create again", change.CreateConsumer{ConsumerSetting: setting("c", 0)}, nil, ""},
+		{"create too many", change.CreateConsumer{ConsumerSetting: setting("new", 1)}, nil, "too_many_consumers: there are 1 consumers already"},
+		{"delete", change.DeleteConsumer{ConsumerName: setting("c", 0).ConsumerName}, entries{&format.ConsumerDeleted{ID: 1}}, ""},
+		{"delete nothing", change.DeleteConsumer{ConsumerName: setting("new", 0).ConsumerName}, nil,
+			`consumer_not_found: topic "t" has no consumer "new"`},
+		{"delete in no topic", change.DeleteConsumer{ConsumerName: change.ConsumerName{Topic: "u"}}, nil, `topic_not_found: there is no topic "u"`},
+
+		{"reset to the start", change.ResetConsumer{ConsumerSetting: setting("c", 0)}, moved(2, 0), ""},
+		{"reset to the end", change.ResetConsumer{ConsumerSetting: setting("new", 2), From: change.Position{FromEnd: true}}, created(12, 0), ""},
+		{"reset before the end", change.ResetConsumer{ConsumerSetting: setting("c", 0), From: change.Position{Offset: -3, FromEnd: true}}, moved(9, 0), ""},
+		{"reset far before the end", change.ResetConsumer{ConsumerSetting: setting("c", 0), From: change.Position{Offset: -30, FromEnd: true}}, moved(2, 0), ""},
+		{"reset behind the end", change.ResetConsumer{ConsumerSetting: setting("c", 0), From: change.Position{Offset: 13}}, nil,
+			outside + "13 is outside; use earliest, latest, or an offset in between"},
+		{"reset to an offset", change.ResetConsumer{ConsumerSetting: setting("c", 0), From: change.Position{Offset: 5, Exact: true}}, nil,
+			"invalid_request: can't begin at offset 5 in each of 2 partitions; name the partitions and their offsets"},
+		{"reset to a time", change.ResetConsumer{ConsumerSetting: setting("c", 0), TopicID: 1, Next: []int64{7}}, moved(7, 0), ""},
+		{"reset to a time in another topic", change.ResetConsumer{ConsumerSetting: setting("c", 0), TopicID: 2, Next: []int64{7}}, nil,
+			`topic_not_found: topic "t" was deleted`},
+		{"reset to offsets", change.ResetConsumerTo{ConsumerSetting: setting("c", 0), Positions: at(3)}, moved(3), ""},
+		{"create at offsets", change.ResetConsumerTo{ConsumerSetting: setting("new", 2), Positions: at(3)}, created(3, 0), ""},
+		{"reset to deleted offsets", change.ResetConsumerTo{ConsumerSetting: setting("c", 0), Positions: at(1)}, nil,
+			outside + "1 is outside; use earliest, latest, or an offset in between"},
+
+		{"move", move(change.MoveConsumer{IfVersion: "1.1", Expect: at(4), To: at(1)}), moved(1), ""},
+		{"move another version", move(change.MoveConsumer{IfVersion: "1.2", To: at(5)}), nil,
+			`position_conflict: consumer "c" of topic "t" has version 1.1, not 1.2: another commit or reset has moved it; ` +
+				"read the consumer's version again; perhaps another reader uses the same consumer"},
+		{"move from elsewhere", move(change.MoveConsumer{Expect: at(5), To: at(5)}), nil,
+			`position_conflict: consumer "c" of topic "t" is at offset 4 of partition 0, not at 5: another commit or reset has moved it; ` +
+				"go on from the consumer's position; perhaps another reader uses the same consumer"},
+		{"move from no partition", move(change.MoveConsumer{Expect: at(4, 0, 0), To: at(5)}), nil,
+			`partition_not_found: topic "t" has no partition 2, only 0 to 1`},
+		{"move in no partition", move(change.MoveConsumer{To: at(5, 0, 0)}), nil, `partition_not_found: topic "t" has no partition 2, only 0 to 1`},
+		{"move behind the end", move(change.MoveConsumer{To: at(13)}), nil,
+			outside + "13 is outside; commit the offset behind the last record that is done: the next one to read"},
+	}.run(t)
+
+	x := move(change.MoveConsumer{To: at(5)})
+	if _, err := x.Apply(logState(t).Draft(logTime)); err != nil || x.Version != "1.2" {
+		t.Errorf("version %s, %v", x.Version, err)
+	}
 }

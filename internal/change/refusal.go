@@ -14,6 +14,9 @@ const (
 	CodePartitionNotFound = "partition_not_found"
 	CodeOffsetOutOfRange  = "offset_out_of_range"
 	CodeTooManyTopics     = "too_many_topics"
+	CodeConsumerNotFound  = "consumer_not_found"
+	CodePositionConflict  = "position_conflict"
+	CodeTooManyConsumers  = "too_many_consumers"
 	CodeKeyNotFound       = "key_not_found"
 	CodeKeyExists         = "key_exists"
 	CodeTooManyKeys       = "too_many_keys"
@@ -89,4 +92,9 @@ func OutOfRange(topic string, partition int32, offset, start, end int64) *Refusa
 // KeyNotFound refuses an API key that does not exist.
 func KeyNotFound(id uint64) *Refusal {
 	return refused(CodeKeyNotFound, "it was revoked or never created; list the keys to see which exist", "there is no API key %d", id)
+}
+
+// ConsumerNotFound refuses a consumer that does not exist.
+func ConsumerNotFound(topic, name string) *Refusal {
+	return refused(CodeConsumerNotFound, "", "topic %q has no consumer %q", topic, name)
 }
