@@ -371,10 +371,6 @@ func offsetConflict(topic string, partition int32, end, insisted int64) *Error {
 	return e
 }
 
-func queueNotFound(topic, name string) *Error {
-	return refused(CodeQueueNotFound, "topic %q has no queue %q", topic, name)
-}
-
 func leaseLost(t dispatch.Token, why string) *Error {
 	e := refused(CodeLeaseLost, "token %q %s", t, why)
 	e.Hint = "another worker may have the record, or has done it: leave it"

@@ -71,15 +71,13 @@ const (
 )
 
 const (
-	queueLeaseMin    = time.Second
-	queueLeaseMax    = 12 * time.Hour
-	queueAttemptsMax = 1000
-	queueBackoffMax  = 24 * time.Hour
+	queueLeaseMin = change.LeaseMin
+	queueLeaseMax = change.LeaseMax
 )
 
-var queueDefaults = QueueConfig{
+var queueDefaults = change.QueueConfig{
 	Lease: QueueLeaseDefault, MaxAttempts: QueueMaxAttemptsDefault,
-	BackoffMin: QueueBackoffMinDefault, BackoffMax: QueueBackoffMaxDefault, Order: OrderNone,
+	BackoffMin: QueueBackoffMinDefault, BackoffMax: QueueBackoffMaxDefault, Order: change.OrderNone,
 }
 
 // QueueUpdate says what to change about a queue. A nil field stays as it is, or has its
@@ -99,58 +97,31 @@ func set[T any](to *T, from *T) {
 	}
 }
 
-func (u QueueUpdate) apply(c QueueConfig) QueueConfig {
-	set(&c.Lease, u.Lease)
-	set(&c.MaxAttempts, u.MaxAttempts)
-	set(&c.BackoffMin, u.BackoffMin)
-	set(&c.BackoffMax, u.BackoffMax)
-	set(&c.DeadLetterTopic, u.DeadLetterTopic)
-	set(&c.Order, u.Order)
-	set(&c.Paused, u.Paused)
-	if u.BackoffMin != nil && u.BackoffMax == nil {
-		c.BackoffMax = max(c.BackoffMax, c.BackoffMin)
+// copied returns a pointer to a copy, or nil.
+func copied[T any](p *T) *T {
+	if p == nil {
+		return nil
 	}
-	return c
+	return new(*p)
 }
 
-func (c QueueConfig) check() error {
-	bad := func(format string, args ...any) *Error { return refused(CodeInvalidRequest, format, args...) }
-	whole := func(d time.Duration) bool { return d%time.Millisecond == 0 }
-	switch {
-	case c.Lease < queueLeaseMin || c.Lease > queueLeaseMax || !whole(c.Lease):
-		return bad("lease is %v; it must be 1s to 12h, in whole milliseconds", c.Lease)
-	case c.MaxAttempts < 1 || c.MaxAttempts > queueAttemptsMax:
-		return bad("max_attempts is %d; it must be 1 to %d", c.MaxAttempts, queueAttemptsMax)
-	case c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin || c.BackoffMax > queueBackoffMax || !whole(c.BackoffMin) || !whole(c.BackoffMax):
-		return bad("backoff is %v to %v; both must be 0s to 24h in whole milliseconds, the shorter first", c.BackoffMin, c.BackoffMax)
-	case c.Order != OrderNone && c.Order != OrderKey:
-		return bad("unknown order %q; use none or key", c.Order)
-	case c.DeadLetterTopic != "" && change.CheckTopicName(c.DeadLetterTopic) != nil:
-		e := bad("invalid dead-letter topic name %.300q", c.DeadLetterTopic)
-		e.Hint = change.NamesHint
-		return e
-	}
-	return nil
-}
-
-func (c QueueConfig) entry() format.QueueConfig {
-	return format.QueueConfig{
-		LeaseMS: c.Lease.Milliseconds(), BackoffMinMS: c.BackoffMin.Milliseconds(), BackoffMaxMS: c.BackoffMax.Milliseconds(),
-		Attempts: uint32(c.MaxAttempts), Ordered: c.Order == OrderKey, Paused: c.Paused, DeadLetterTopic: c.DeadLetterTopic,
+// copied returns the update as the change has it.
+func (u QueueUpdate) copied() change.QueueUpdate {
+	return change.QueueUpdate{
+		Lease: copied(u.Lease), MaxAttempts: copied(u.MaxAttempts), BackoffMin: copied(u.BackoffMin), BackoffMax: copied(u.BackoffMax),
+		DeadLetterTopic: copied(u.DeadLetterTopic), Order: (*string)(copied(u.Order)), Paused: copied(u.Paused),
 	}
 }
 
-func queueConfigOf(c format.QueueConfig) QueueConfig {
-	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
-	config := QueueConfig{
-		Lease: ms(c.LeaseMS), MaxAttempts: int(c.Attempts), BackoffMin: ms(c.BackoffMinMS), BackoffMax: ms(c.BackoffMaxMS),
-		DeadLetterTopic: c.DeadLetterTopic, Order: OrderNone, Paused: c.Paused,
+func queueConfigOf(stored format.QueueConfig) QueueConfig {
+	c := change.QueueConfigOf(stored)
+	return QueueConfig{
+		Lease: c.Lease, MaxAttempts: c.MaxAttempts, BackoffMin: c.BackoffMin, BackoffMax: c.BackoffMax,
+		DeadLetterTopic: c.DeadLetterTopic, Order: QueueOrder(c.Order), Paused: c.Paused,
 	}
-	if c.Ordered {
-		config.Order = OrderKey
-	}
-	return config
 }
+
+func (q namedQueue) names() change.QueueName { return change.QueueName{Topic: q.topic, Queue: q.name} }
 
 func (q namedQueue) check() error {
 	if err := change.CheckTopicName(q.topic); err != nil {
@@ -188,59 +159,19 @@ func (q *Queue) Update(ctx context.Context, u QueueUpdate) (_ QueueInfo, err err
 
 // set changes the queue. If the queue does not exist, set creates it, unless from is nil.
 func (q *Queue) set(ctx context.Context, u QueueUpdate, from *Position) (_ QueueInfo, created bool, _ error) {
-	x := &setQueue{namedQueue: q.namedQueue, update: u, from: from, queuesMax: min(q.b.opts.Limits.Queues, state.QueuesMax)}
+	x := &change.SetQueue{QueueName: q.names(), Update: u.copied()}
+	if from != nil {
+		x.Create, x.From = true, from.stored()
+		x.Defaults, x.QueuesMax = queueDefaults, min(q.b.opts.Limits.Queues, state.QueuesMax)
+	}
 	if _, err := q.b.change(ctx, x); err != nil {
 		return QueueInfo{}, false, err
 	}
 	info, err := q.describe()
 	if err != nil { // deleted since, perhaps by the same commit: this call has succeeded
-		return QueueInfo{}, false, queueNotFound(q.topic, q.name).with(Unknown)
+		return QueueInfo{}, false, maybeCommitted(change.QueueNotFound(q.topic, q.name))
 	}
-	return info, x.creates, nil
-}
-
-// setQueue is the change of [Queue.Set] and [Queue.Update].
-type setQueue struct {
-	namedQueue
-	update    QueueUpdate
-	from      *Position // where a new queue begins; nil if none may be created
-	queuesMax int
-	creates   bool // a result
-}
-
-// Apply implements engine.Change.
-func (x *setQueue) Apply(d *state.Draft) ([]format.Entry, error) {
-	topic, partitions, ok := d.TopicID(x.topic)
-	if !ok {
-		return nil, change.TopicNotFound(x.topic)
-	}
-	id, exists := d.QueueID(topic, x.name)
-	x.creates = !exists
-	switch {
-	case !exists && x.from == nil:
-		return nil, queueNotFound(x.topic, x.name)
-	case !exists:
-		return x.created(d, topic, partitions)
-	}
-	old := queueConfigOf(d.QueueConfig(id))
-	config := x.update.apply(old)
-	if err := config.check(); err != nil {
-		return nil, err
-	}
-	if config.Order != old.Order {
-		e := refused(CodeInvalidRequest, "queue %q of topic %q has the order %s, which can't change", x.name, x.topic, old.Order)
-		e.Hint = "create another queue with that order"
-		return nil, e
-	}
-	if config == old {
-		return nil, nil
-	}
-	if config.DeadLetterTopic != old.DeadLetterTopic { // unless it changes: a queue whose dead-letter topic was deleted can still be paused
-		if err := x.checkDeadLetters(d, config); err != nil {
-			return nil, err
-		}
-	}
-	return []format.Entry{&format.QueueSet{ID: id, Topic: topic, Name: x.name, Config: config.entry()}}, nil
+	return info, x.Created, nil
 }
 
 func checkQueueFrom(from Position) error {
@@ -252,74 +183,14 @@ func checkQueueFrom(from Position) error {
 	return nil
 }
 
-// checkDeadLetters refuses a dead-letter topic that does not exist or is the queue's own topic.
-func (q namedQueue) checkDeadLetters(d *state.Draft, c QueueConfig) error {
-	if c.DeadLetterTopic == "" {
-		return nil
-	}
-	if c.DeadLetterTopic == q.topic {
-		e := refused(CodeInvalidRequest, "topic %q can't be its own dead-letter topic", q.topic)
-		e.Hint = "name another topic: else the queue would receive its own dead letters again"
-		return e
-	}
-	if _, _, ok := d.TopicID(c.DeadLetterTopic); !ok {
-		e := change.TopicNotFound(c.DeadLetterTopic)
-		e.Hint = "create the dead-letter topic first"
-		return e
-	}
-	return nil
-}
-
-// created returns the entries that create the queue.
-func (x *setQueue) created(d *state.Draft, topic uint64, partitions uint32) ([]format.Entry, error) {
-	if d.QueueCount() >= x.queuesMax {
-		return nil, limited(CodeTooManyQueues, x.queuesMax, "there are %d queues already", d.QueueCount())
-	}
-	from, config := *x.from, x.update.apply(queueDefaults)
-	if err := cmp.Or(config.check(), x.checkDeadLetters(d, config)); err != nil {
-		return nil, err
-	}
-	if from.kind == fromOffset && partitions > 1 {
-		e := refused(CodeInvalidRequest, "can't begin at offset %d in each of %d partitions", from.n, partitions)
-		e.Hint = "begin at earliest or latest"
-		return nil, e
-	}
-	id := d.NextQueueID()
-	entries := []format.Entry{&format.QueueSet{ID: id, Topic: topic, Name: x.name, Config: config.entry()}}
-	for p := range partitions {
-		start := d.Start(topic, p)
-		end, _ := d.End(topic, p)
-		at := from.between(start, end)
-		if at < start || at > end {
-			return nil, change.OutOfRange(x.topic, int32(p), at, start, end)
-		}
-		if at > 0 {
-			entries = append(entries, &format.QueuePurged{Queue: id, Partition: p, Before: at})
-		}
-	}
-	return entries, nil
-}
-
 // Delete deletes the queue, with its knowledge of which records are done. The records stay.
 func (q *Queue) Delete(ctx context.Context) (err error) {
 	defer writes(&err)
 	if err := q.check(); err != nil {
 		return err
 	}
-	_, err = q.b.change(ctx, deleteQueue{q.namedQueue})
+	_, err = q.b.change(ctx, change.DeleteQueue{QueueName: q.names()})
 	return err
-}
-
-// deleteQueue is the change of [Queue.Delete].
-type deleteQueue struct{ namedQueue }
-
-// Apply implements engine.Change.
-func (x deleteQueue) Apply(d *state.Draft) ([]format.Entry, error) {
-	_, id, err := x.find(d)
-	if err != nil {
-		return nil, err
-	}
-	return []format.Entry{&format.QueueDeleted{ID: id}}, nil
 }
 
 // find returns the ids of the topic and the queue.
@@ -330,7 +201,7 @@ func (q namedQueue) find(d *state.Draft) (topic, id uint64, _ error) {
 	}
 	id, ok = d.QueueID(topic, q.name)
 	if !ok {
-		return 0, 0, queueNotFound(q.topic, q.name)
+		return 0, 0, change.QueueNotFound(q.topic, q.name)
 	}
 	return topic, id, nil
 }
@@ -342,35 +213,11 @@ func (q *Queue) Purge(ctx context.Context) (n int64, err error) {
 	if err := q.check(); err != nil {
 		return 0, err
 	}
-	x := &purgeQueue{namedQueue: q.namedQueue}
+	x := &change.PurgeQueue{QueueName: q.names()}
 	if _, err := q.b.change(ctx, x); err != nil {
 		return 0, err
 	}
-	return x.purged, nil
-}
-
-// purgeQueue is the change of [Queue.Purge].
-type purgeQueue struct {
-	namedQueue
-	purged int64 // a result: how many records were not done before
-}
-
-// Apply implements engine.Change.
-func (x *purgeQueue) Apply(d *state.Draft) (entries []format.Entry, _ error) {
-	x.purged = 0
-	topic, id, err := x.find(d)
-	if err != nil {
-		return nil, err
-	}
-	_, partitions, _ := d.TopicID(x.topic)
-	for p := range partitions {
-		end, _ := d.End(topic, p)
-		if left := d.QueueLeft(id, p); left > 0 {
-			x.purged += left
-			entries = append(entries, &format.QueuePurged{Queue: id, Partition: p, Before: end})
-		}
-	}
-	return entries, nil
+	return x.Purged, nil
 }
 
 // QueueInfo is a queue as it is at one moment.
@@ -441,7 +288,7 @@ func (q *Queue) view(f func(s *state.State, t *state.Topic, found *state.Queue))
 		if t == nil {
 			err = change.TopicNotFound(q.topic)
 		} else if found := s.Queue(t.ID, q.name); found == nil {
-			err = queueNotFound(q.topic, q.name)
+			err = change.QueueNotFound(q.topic, q.name)
 		} else {
 			f(s, t, found)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -93,7 +94,7 @@ func (q *Queue) readDead(ctx context.Context, topic uint64, run []DeadMessage, b
 		FetchOptions{Limit: len(run), MaxBytes: max(1, bytes), TopicTag: q.b.TopicTag(topic)})
 	switch {
 	case CodeOf(err) == CodeTopicRecreated: // the queue was deleted with its topic
-		return 0, queueNotFound(q.topic, q.name)
+		return 0, change.QueueNotFound(q.topic, q.name)
 	case CodeOf(err) == CodeDataLost || CodeOf(err) == CodeOffsetOutOfRange:
 		return 1, nil
 	case err != nil:

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
@@ -90,7 +91,7 @@ func (p deadLettering) Apply(d *state.Draft) ([]format.Entry, error) {
 		}
 	}
 	if !d.QueueExists(p.queueID) {
-		return nil, queueNotFound(p.topic, p.queue)
+		return nil, change.QueueNotFound(p.topic, p.queue)
 	}
 	if !d.IsLast(p.queueID, uint32(p.last.Partition), p.last.Offset, p.last.Attempt) {
 		return nil, refused(CodeLeaseLost, "delivery %d of offset %d is no longer the last", p.last.Attempt, p.last.Offset)

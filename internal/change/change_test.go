@@ -2,6 +2,7 @@ package change_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -53,11 +54,17 @@ func textOf(err error) string {
 	return err.Error()
 }
 
+func queueConfig() format.QueueConfig {
+	return format.QueueConfig{LeaseMS: 1000, Attempts: 2, BackoffMaxMS: 2000, DeadLetterTopic: "gone"}
+}
+
 const logTime = 1_000_000
 
 // logState is the state of a small log: topic t has 10 records in partition 0, from offset 2 on, and
 // none in partition 1; topic dead has none.
-// Consumer c of t is at offset 4.
+// Consumer c of t is at offset 4. In queue q of t, offset 3 is
+// done, the first attempts of 4 and 5 failed, 5 is with a worker for the second and last time, and 6
+// is a dead letter.
 func logState(t *testing.T) *state.State {
 	t.Helper()
 	s := state.New()
@@ -70,6 +77,13 @@ func logState(t *testing.T) *state.State {
 		&format.KeyCreated{ID: 1, Scopes: 1, Name: "ops", Topics: []string{"*"}},
 		&format.ConsumerCreated{ID: 1, Topic: 1, Name: "c"},
 		&format.PositionsMoved{Consumer: 1, Positions: []format.Position{{Offset: 4}}},
+		&format.QueueSet{ID: 1, Topic: 1, Name: "q", Config: queueConfig()},
+		&format.QueueOwned{Queue: 1, Epoch: 1, Windows: []int64{12, 0}},
+		&format.RecordsDone{Queue: 1, Runs: []format.Run{{Offset: 3, Count: 1, Number: 1}}},
+		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 4, Number: 1}, NotBefore: logTime},
+		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 5, Number: 1}, NotBefore: logTime},
+		&format.RecordsAttempted{Queue: 1, Epoch: 1, Attempts: []format.Attempt{{Offset: 5, Number: 2}}},
+		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 6, Number: 1}, NotBefore: logTime, DeadLetter: true, Reason: "why"},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -217,5 +231,74 @@ func TestConsumers(t *testing.T) {
 	x := move(change.MoveConsumer{To: at(5)})
 	if _, err := x.Apply(logState(t).Draft(logTime)); err != nil || x.Version != "1.2" {
 		t.Errorf("version %s, %v", x.Version, err)
+	}
+}
+
+func TestQueues(t *testing.T) {
+	set := func(name string, x change.SetQueue) *change.SetQueue {
+		x.QueueName = change.QueueName{Topic: "t", Queue: name}
+		x.Defaults = change.QueueConfig{Lease: time.Second, MaxAttempts: 2, BackoffMax: 2 * time.Second, Order: change.OrderNone}
+		return &x
+	}
+	entry := func(id uint64, name string, with func(c *format.QueueConfig)) *format.QueueSet {
+		e := &format.QueueSet{ID: id, Topic: 1, Name: name, Config: queueConfig()}
+		with(&e.Config)
+		return e
+	}
+	fresh := entry(2, "new", func(c *format.QueueConfig) { c.DeadLetterTopic = "" })
+	q := change.QueueName{Topic: "t", Queue: "q"}
+	inDead := set("new", change.SetQueue{Create: true, QueuesMax: 2, From: change.Position{Offset: 1, Exact: true}})
+	inDead.Topic = "dead"
+	cases{
+		{"create", set("new", change.SetQueue{Create: true, QueuesMax: 2}), entries{fresh, &format.QueuePurged{Queue: 2, Before: 2}}, ""},
+		{"create at the end", set("new", change.SetQueue{Create: true, QueuesMax: 2, From: change.Position{FromEnd: true}}),
+			entries{fresh, &format.QueuePurged{Queue: 2, Before: 12}}, ""},
+		{"create at an offset", set("new", change.SetQueue{Create: true, QueuesMax: 2, From: change.Position{Offset: 5, Exact: true}}), nil,
+			"invalid_request: can't begin at offset 5 in each of 2 partitions; begin at earliest or latest"},
+		{"create behind the end", inDead, nil, `offset_out_of_range: partition 0 of topic "dead" is empty, and 0 comes next: 1 is outside; ` +
+			"use earliest, latest, or an offset in between"},
+		{"create too many", set("new", change.SetQueue{Create: true, QueuesMax: 1}), nil, "too_many_queues: there are 1 queues already"},
+		{"create without leave", set("new", change.SetQueue{}), nil, `queue_not_found: topic "t" has no queue "new"`},
+		{"change nothing", set("q", change.SetQueue{Update: change.QueueUpdate{Lease: new(time.Second), Order: new("none")}}), nil, ""},
+		{"pause", set("q", change.SetQueue{Update: change.QueueUpdate{Paused: new(true)}}),
+			entries{entry(1, "q", func(c *format.QueueConfig) { c.Paused = true })}, ""},
+		{"backoff", set("q", change.SetQueue{Update: change.QueueUpdate{BackoffMin: new(3 * time.Second)}}),
+			entries{entry(1, "q", func(c *format.QueueConfig) { c.BackoffMinMS, c.BackoffMaxMS = 3000, 3000 })}, ""},
+		{"all values", set("q", change.SetQueue{Update: change.QueueUpdate{
+			Lease: new(5 * time.Second), MaxAttempts: new(7), BackoffMin: new(time.Millisecond), BackoffMax: new(time.Minute), DeadLetterTopic: new("dead"),
+		}}), entries{entry(1, "q", func(c *format.QueueConfig) {
+			*c = format.QueueConfig{LeaseMS: 5000, Attempts: 7, BackoffMinMS: 1, BackoffMaxMS: 60_000, DeadLetterTopic: "dead"}
+		})}, ""},
+		{"short lease", set("q", change.SetQueue{Update: change.QueueUpdate{Lease: new(time.Millisecond)}}), nil,
+			"invalid_request: lease is 1ms; it must be 1s to 12h, in whole milliseconds"},
+		{"no attempts", set("q", change.SetQueue{Update: change.QueueUpdate{MaxAttempts: new(0)}}), nil,
+			"invalid_request: max_attempts is 0; it must be 1 to 1000"},
+		{"long backoff", set("q", change.SetQueue{Update: change.QueueUpdate{BackoffMax: new(25 * time.Hour)}}), nil,
+			"invalid_request: backoff is 0s to 25h0m0s; both must be 0s to 24h in whole milliseconds, the shorter first"},
+		{"order", set("q", change.SetQueue{Update: change.QueueUpdate{Order: new("key")}}), nil,
+			`invalid_request: queue "q" of topic "t" has the order none, which can't change; create another queue with that order`},
+		{"unknown order", set("q", change.SetQueue{Update: change.QueueUpdate{Order: new("any")}}), nil,
+			`invalid_request: unknown order "any"; use none or key`},
+		{"name of a dead-letter topic", set("q", change.SetQueue{Update: change.QueueUpdate{DeadLetterTopic: new("..")}}), nil,
+			`invalid_request: invalid dead-letter topic name ".."; ` + change.NamesHint},
+		{"own dead-letter topic", set("q", change.SetQueue{Update: change.QueueUpdate{DeadLetterTopic: new("t")}}), nil,
+			`invalid_request: topic "t" can't be its own dead-letter topic; name another topic: else the queue would receive its own dead letters again`},
+		{"unknown dead-letter topic", set("q", change.SetQueue{Update: change.QueueUpdate{DeadLetterTopic: new("u")}}), nil,
+			`topic_not_found: there is no topic "u"; create the dead-letter topic first`},
+		{"delete", change.DeleteQueue{QueueName: q}, entries{&format.QueueDeleted{ID: 1}}, ""},
+		{"delete nothing", change.DeleteQueue{QueueName: change.QueueName{Topic: "t", Queue: "new"}}, nil, `queue_not_found: topic "t" has no queue "new"`},
+		{"purge", &change.PurgeQueue{QueueName: q}, entries{&format.QueuePurged{Queue: 1, Before: 12}}, ""},
+	}.run(t)
+
+	created, changed, purge := set("new", change.SetQueue{Create: true, QueuesMax: 2}), set("q", change.SetQueue{}), &change.PurgeQueue{QueueName: q}
+	for _, x := range []interface {
+		Apply(d *state.Draft) ([]format.Entry, error)
+	}{created, changed, purge} {
+		if _, err := x.Apply(logState(t).Draft(logTime)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !created.Created || changed.Created || purge.Purged != 9 {
+		t.Errorf("created %v and %v, purged %d", created.Created, changed.Created, purge.Purged)
 	}
 }

@@ -17,6 +17,8 @@ const (
 	CodeConsumerNotFound  = "consumer_not_found"
 	CodePositionConflict  = "position_conflict"
 	CodeTooManyConsumers  = "too_many_consumers"
+	CodeQueueNotFound     = "queue_not_found"
+	CodeTooManyQueues     = "too_many_queues"
 	CodeKeyNotFound       = "key_not_found"
 	CodeKeyExists         = "key_exists"
 	CodeTooManyKeys       = "too_many_keys"
@@ -97,4 +99,9 @@ func KeyNotFound(id uint64) *Refusal {
 // ConsumerNotFound refuses a consumer that does not exist.
 func ConsumerNotFound(topic, name string) *Refusal {
 	return refused(CodeConsumerNotFound, "", "topic %q has no consumer %q", topic, name)
+}
+
+// QueueNotFound refuses a queue that does not exist.
+func QueueNotFound(topic, name string) *Refusal {
+	return refused(CodeQueueNotFound, "", "topic %q has no queue %q", topic, name)
 }
