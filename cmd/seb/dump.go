@@ -68,6 +68,8 @@ func (c *dumpCmd) Run(ctx context.Context, std streams) (err error) {
 	return d.err
 }
 
+const dumpHint = "name a file, or with --store the key of an object, such as seb.json or log/00000000000000000001"
+
 // read returns the bytes of the file, or of the store's object.
 func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 	b, err := readRegular(c.Object, format.ObjectBytesMax, c.judge)
@@ -76,7 +78,7 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 	}
 	if isDirectory(c.Store) {
 		if _, err := os.Stat(c.Store); err != nil {
-			return nil, codedError{fmt.Errorf("neither a file %s nor a store %s exists", c.Object, c.Store), exitRefused}
+			return nil, codedError{hinted(fmt.Errorf("neither a file %s nor a store %s exists", c.Object, c.Store), dumpHint), exitRefused}
 		}
 	}
 	store, err := c.openExisting(ctx)
@@ -88,7 +90,11 @@ func (c *dumpCmd) read(ctx context.Context) ([]byte, error) {
 		return nil, codedError{fmt.Errorf("get %s from %s: %w", c.Object, c.Store, err), exitDamage}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("get %s from %s: %w", c.Object, c.Store, err)
+		err = fmt.Errorf("get %s from %s: %w", c.Object, c.Store, err)
+		if errors.Is(err, objstore.ErrNotFound) {
+			err = hinted(err, dumpHint)
+		}
+		return nil, err
 	}
 	return o.Body, nil
 }

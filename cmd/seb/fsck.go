@@ -46,6 +46,9 @@ func (c *fsckCmd) Run(ctx context.Context, std streams) error {
 	if c.json() && c.Quiet {
 		return usage(errors.New("use --output json or --quiet, not both"))
 	}
+	if err := c.mustBeThere(); err != nil {
+		return err
+	}
 	store, err := c.openExisting(ctx)
 	if err != nil {
 		return err

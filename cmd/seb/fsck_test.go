@@ -78,7 +78,7 @@ func TestFsckExitCodes(t *testing.T) {
 	if r := runSeb(t, nil, "fsck", "--store", t.TempDir()); r.out != "" || !strings.Contains(r.err, "--store") {
 		t.Errorf("of no log it tells %q, %q", r.out, r.err)
 	}
-	runSeb(t, nil, "fsck", "--store", filepath.Join(t.TempDir(), "nowhere")).want(t, exitRefused, "no such file")
+	runSeb(t, nil, "fsck", "--store", filepath.Join(t.TempDir(), "nowhere")).want(t, exitRefused, "there is no directory ", "`seb serve`")
 }
 
 // readDirectory returns all files, also those that are no objects.

@@ -209,7 +209,7 @@ func TestServeRefusesAnUnsafeCacheDirectoryAsWrongUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := runSeb(t, nil, "serve", "--store", store, "--http", "127.0.0.1:0", "--cache-dir", dir)
-	r.want(t, exitUsage, "CacheDir: the cache directory is not safe: the mode of "+dir+" is 0777", "chmod it to 0700")
+	r.want(t, exitUsage, "seb: --cache-dir: the cache directory is not safe: the mode of "+dir+" is 0777", "chmod it to 0700")
 	if strings.Count(r.err, "open") > 1 {
 		t.Errorf("it says: %s", r.err)
 	}

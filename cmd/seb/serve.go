@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -139,11 +140,13 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	options.Address = c.advertised(listener.Addr())
 	broker, err := seb.Open(ctx, store, options)
 	if err != nil {
-		err = fmt.Errorf("open the log in %s: %w", c.Store, err)
-		if seb.CodeOf(err) == seb.CodeInvalidRequest { // what the flags ask for, which no restart changes
-			return codedError{err, exitUsage}
+		if e := (*seb.Error)(nil); errors.As(err, &e) && e.Code == seb.CodeInvalidRequest { // what the flags ask for, which no restart changes
+			if e.Err != nil {
+				return usage(fmt.Errorf("%s: %w", strings.Replace(e.Detail, "CacheDir", "--cache-dir", 1), e.Err))
+			}
+			return usage(errors.New(e.Detail))
 		}
-		return err
+		return fmt.Errorf("open the log in %s: %w", c.Store, err)
 	}
 	if c.needsKeys() && !broker.KeysExist() {
 		return errors.Join(c.noKeys(true), broker.Close())
@@ -339,7 +342,7 @@ func (c *serveCmd) checkAddresses(ctx context.Context) error {
 			_, err = net.DefaultResolver.LookupPort(ctx, "tcp", port)
 		}
 		if err != nil {
-			return usage(fmt.Errorf("%s: %w", flag.name, err))
+			return usage(hinted(fmt.Errorf("%s: %w", flag.name, err), "give an address and a port, such as 127.0.0.1:51313"))
 		}
 	}
 	if c.DebugAddr != "" && othersReach(c.DebugAddr) && !c.Insecure {
@@ -426,11 +429,16 @@ func (c *serveCmd) checkPositive() error {
 			return usage(fmt.Errorf("%s must be greater than 0", flag.name))
 		}
 	}
+	if c.Memory < memoryMin {
+		return usage(fmt.Errorf("--memory is %v; it must be at least %v", c.Memory, memoryMin))
+	}
 	if c.StateMemory < stateMemoryMin {
 		return usage(fmt.Errorf("--state-memory is %v; it must be at least %v", c.StateMemory, stateMemoryMin))
 	}
 	return nil
 }
+
+const memoryMin size = 8 << 20 // as in seb.Options
 
 // stateMemoryMin leaves a reserve of 64 KiB: enough to lock a log that is full, and to work
 // off its queues. An empty log takes nothing of the rest, which has room for some 17,000 commits.

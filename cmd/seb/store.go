@@ -104,7 +104,7 @@ func (f storeFlag) open(ctx context.Context) (objstore.Store, storeKind, error) 
 	}
 	store, err := objstore.OpenDir(f.Store)
 	if err != nil {
-		return nil, kindDirectory, err
+		return nil, kindDirectory, hinted(err, "name a directory that this user may make, or write to, with --store")
 	}
 	return store, kindDirectory, nil
 }
