@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -282,6 +283,9 @@ func TestInterruptedWorkerFinishesWhatItHas(t *testing.T) {
 // nohup wants to hear nothing of it.
 func TestHangupIsAnInterruptUnlessItIsIgnored(t *testing.T) {
 	t.Parallel()
+	caught := make(chan os.Signal, 1) // else a worker would ignore what this process ignores, such as under nohup
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
 	broker, dir := queueWith(t, nil, "0", "1"), t.TempDir()
 	w := work(t, dir, broker.url, "--exec", slowly)
 	untilLines(t, filepath.Join(dir, "begun"), 1, w)
