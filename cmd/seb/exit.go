@@ -106,6 +106,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitUnreachable
 	case errors.As(err, &broker):
 		return brokerExitCode(broker)
+	case errors.Is(err, objstore.ErrNotRegular):
+		return exitDamage
 	case errors.Is(err, objstore.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return exitRefused
 	case isUnreachable(err):
