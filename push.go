@@ -3,13 +3,12 @@ package seb
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/push"
 	"github.com/simple-event-broker/seb/internal/state"
@@ -57,62 +56,17 @@ func (q *Queue) SetPush(ctx context.Context, u PushUpdate) (_ PushInfo, secret s
 	if err := cmp.Or(q.check(), u.check()); err != nil {
 		return PushInfo{}, "", false, err
 	}
-	x := &setPush{namedQueue: q.namedQueue, update: u, networks: q.b.opts.pushNetworks(), secret: push.NewSecret()}
+	x := &change.SetPush{
+		QueueName: q.names(), Update: u.copied(), Secret: push.NewSecret(),
+		Allowed: slices.Clone(q.b.opts.PushNetworks), Denied: slices.Clone(q.b.opts.PushDenied),
+	}
 	if _, err := q.b.change(ctx, x); err != nil {
 		return PushInfo{}, "", false, err
 	}
-	if x.drawn {
-		secret = x.secret
+	if x.SecretIsUsed {
+		secret = x.Secret
 	}
-	return pushInfo(x.target), secret, x.creates, nil
-}
-
-// setPush is the change of [Queue.SetPush].
-type setPush struct {
-	namedQueue
-	update   PushUpdate
-	networks push.Networks
-	secret   string // of a new target that is given none
-
-	// Results.
-	target  *format.QueuePush
-	creates bool
-	drawn   bool // the target has that secret
-}
-
-// Apply implements engine.Change.
-func (x *setPush) Apply(d *state.Draft) ([]format.Entry, error) {
-	id, old, err := x.findPush(d)
-	if err != nil {
-		return nil, err
-	}
-	t := x.update.apply(targetOf(old))
-	x.creates, x.drawn = old == nil, t.Secret == "" && x.update.Secret == nil
-	if x.drawn {
-		t.Secret = x.secret
-	}
-	if err := checkTarget(t, x.networks); err != nil {
-		return nil, err
-	}
-	x.target = pushEntry(t.OrDefaults())
-	return pushChanged(id, old, x.target), nil
-}
-
-// findPush returns the id of the queue and its push target, nil if it has none.
-func (q namedQueue) findPush(d *state.Draft) (id uint64, old *format.QueuePush, _ error) {
-	_, id, err := q.find(d)
-	if err != nil {
-		return 0, nil, err
-	}
-	return id, d.QueuePush(id), nil
-}
-
-// pushChanged returns the entries that replace a queue's push target; nil stands for no target.
-func pushChanged(queue uint64, old, next *format.QueuePush) []format.Entry {
-	if samePush(old, next) {
-		return nil
-	}
-	return []format.Entry{&format.QueuePushSet{Queue: queue, Push: next}}
+	return pushInfo(&x.Target), secret, x.Created, nil
 }
 
 // Push describes the queue's push target. It fails with CodePushNotFound if the queue has
@@ -126,7 +80,7 @@ func (q *Queue) Push(ctx context.Context) (_ PushInfo, err error) {
 	var missing error
 	err = q.view(func(_ *state.State, _ *state.Topic, found *state.Queue) {
 		if found.Push == nil {
-			missing = q.pushNotFound()
+			missing = change.PushNotFound(q.topic, q.name)
 			return
 		}
 		info = pushInfo(found.Push)
@@ -141,23 +95,8 @@ func (q *Queue) RemovePush(ctx context.Context) (err error) {
 	if err := q.check(); err != nil {
 		return err
 	}
-	_, err = q.b.change(ctx, removePush{q.namedQueue})
+	_, err = q.b.change(ctx, change.RemovePush{QueueName: q.names()})
 	return err
-}
-
-// removePush is the change of [Queue.RemovePush].
-type removePush struct{ namedQueue }
-
-// Apply implements engine.Change.
-func (x removePush) Apply(d *state.Draft) ([]format.Entry, error) {
-	id, old, err := x.findPush(d)
-	if err != nil {
-		return nil, err
-	}
-	if old == nil {
-		return nil, x.pushNotFound()
-	}
-	return pushChanged(id, old, nil), nil
 }
 
 // ResumePush resumes a push that was stopped because the target answered 410 (Gone).
@@ -166,52 +105,11 @@ func (q *Queue) ResumePush(ctx context.Context) (_ PushInfo, err error) {
 	if err := q.check(); err != nil {
 		return PushInfo{}, err
 	}
-	x := &resumePush{namedQueue: q.namedQueue}
+	x := &change.ResumePush{QueueName: q.names()}
 	if _, err := q.b.change(ctx, x); err != nil {
 		return PushInfo{}, err
 	}
-	return pushInfo(&x.target), nil
-}
-
-// resumePush is the change of [Queue.ResumePush].
-type resumePush struct {
-	namedQueue
-	target format.QueuePush // a result
-}
-
-// Apply implements engine.Change.
-func (x *resumePush) Apply(d *state.Draft) ([]format.Entry, error) {
-	id, old, err := x.findPush(d)
-	if err != nil {
-		return nil, err
-	}
-	if old == nil {
-		return nil, x.pushNotFound()
-	}
-	next := *old
-	next.Stopped = ""
-	x.target = next
-	return pushChanged(id, old, &next), nil
-}
-
-func (q namedQueue) pushNotFound() error {
-	return refused(CodePushNotFound, "queue %q of topic %q has no push target", q.name, q.topic)
-}
-
-// checkTarget refuses targets that a broker with these networks can't push to.
-func checkTarget(t push.Target, networks push.Networks) error {
-	err := t.Check()
-	if err == nil {
-		err = networks.CheckTarget(t)
-	}
-	if err == nil {
-		return nil
-	}
-	e := refused(CodeInvalidRequest, "%v", err)
-	if invalid := (*push.InvalidError)(nil); errors.As(err, &invalid) {
-		e.Detail, e.Hint = fmt.Sprintf("%s: %s", invalid.Field, invalid.Detail), invalid.Hint
-	}
-	return e
+	return pushInfo(&x.Target), nil
 }
 
 func (o Options) pushNetworks() push.Networks {
@@ -229,47 +127,11 @@ func (u PushUpdate) check() error {
 	return nil
 }
 
-func (u PushUpdate) apply(t push.Target) push.Target {
-	set(&t.URL, u.URL)
-	set(&t.Secret, u.Secret)
-	set(&t.MaxInFlight, u.MaxInFlight)
-	set(&t.Timeout, u.Timeout)
-	if u.Headers != nil {
-		t.Headers = u.Headers
+// copied returns the update as the change has it.
+func (u PushUpdate) copied() change.PushUpdate {
+	return change.PushUpdate{
+		URL: copied(u.URL), Headers: maps.Clone(u.Headers), Secret: copied(u.Secret), MaxInFlight: copied(u.MaxInFlight), Timeout: copied(u.Timeout),
 	}
-	return t
-}
-
-func samePush(a, b *format.QueuePush) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.URL == b.URL && a.Secret == b.Secret && a.Stopped == b.Stopped &&
-		a.TimeoutMS == b.TimeoutMS && a.InFlight == b.InFlight && slices.Equal(a.Headers, b.Headers)
-}
-
-// targetOf returns the target of a log entry; nil stands for no target.
-func targetOf(p *format.QueuePush) push.Target {
-	if p == nil {
-		return push.Target{}
-	}
-	t := push.Target{
-		URL: p.URL, Secret: p.Secret, MaxInFlight: int(p.InFlight), Timeout: time.Duration(p.TimeoutMS) * time.Millisecond,
-		Headers: map[string]string{},
-	}
-	for _, h := range p.Headers {
-		t.Headers[h.Name] = h.Value
-	}
-	return t
-}
-
-// pushEntry returns the log entry of a target whose defaults are filled in.
-func pushEntry(t push.Target) *format.QueuePush {
-	p := &format.QueuePush{URL: t.URL, Secret: t.Secret, TimeoutMS: t.Timeout.Milliseconds(), InFlight: uint32(t.MaxInFlight)}
-	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
-		p.Headers = append(p.Headers, format.PushHeader{Name: name, Value: t.Headers[name]})
-	}
-	return p
 }
 
 func pushInfo(p *format.QueuePush) PushInfo {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/push"
@@ -77,7 +78,7 @@ func (x pushBroker) Pushed() map[uint64]push.Pushed {
 			}
 			d, o := x.b.dispatchers.Owner(q)
 			found[q.ID] = push.Pushed{
-				ID: q.ID, Topic: s.TopicByID(q.Topic).Name, Name: q.Name, TopicID: x.b.TopicTag(q.Topic), Target: targetOf(q.Push),
+				ID: q.ID, Topic: s.TopicByID(q.Topic).Name, Name: q.Name, TopicID: x.b.TopicTag(q.Topic), Target: change.TargetOf(q.Push),
 				Epoch: o.Epoch, Owned: o.Owned, Owner: o.Address, Seen: o.Seen,
 				Here: d != nil,
 				Mine: o.Address != "" && o.Address == x.b.opts.Address && !x.b.dispatchers.HasLost(o.Queue),
@@ -114,26 +115,10 @@ func (x pushBroker) Show(ctx context.Context, q push.Pushed) error {
 
 // Stop implements push.Broker.
 func (x pushBroker) Stop(ctx context.Context, q push.Pushed, why string) error {
-	_, err := x.b.change(ctx, stopPush{namedQueue{q.Topic, q.Name}, q.Target, why})
+	_, err := x.b.change(ctx, change.StopPush{
+		QueueName: change.QueueName{Topic: q.Topic, Queue: q.Name}, Target: q.Target, Why: why,
+	})
 	return ifNoQueue(err)
-}
-
-// stopPush stops the push of a queue to a target.
-type stopPush struct {
-	namedQueue
-	target push.Target
-	why    string
-}
-
-// Apply implements engine.Change.
-func (x stopPush) Apply(d *state.Draft) ([]format.Entry, error) {
-	id, old, err := x.findPush(d)
-	if err != nil || !isPushedTo(old, x.target) { // the queue may have another target by now
-		return nil, err
-	}
-	stopped := *old
-	stopped.Stopped = x.why
-	return pushChanged(id, old, &stopped), nil
 }
 
 // Follow implements push.Broker.
@@ -158,13 +143,9 @@ func ifNoQueue(err error) error {
 func stillPushed(e *engine.Engine, q push.Pushed) (still bool) {
 	e.View(func(s *state.State) {
 		now := s.QueueByID(q.ID)
-		still = now != nil && !now.Config.Paused && isPushedTo(now.Push, q.Target)
+		still = now != nil && !now.Config.Paused && change.PushesTo(now.Push, q.Target)
 	})
 	return still
-}
-
-func isPushedTo(p *format.QueuePush, t push.Target) bool {
-	return p != nil && p.Stopped == "" && targetOf(p).Equal(t)
 }
 
 // pushing has the supervisor of pushed queues observe the log.

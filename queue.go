@@ -91,12 +91,6 @@ type QueueUpdate struct {
 	Paused                 *bool
 }
 
-func set[T any](to *T, from *T) {
-	if from != nil {
-		*to = *from
-	}
-}
-
 // copied returns a pointer to a copy, or nil.
 func copied[T any](p *T) *T {
 	if p == nil {

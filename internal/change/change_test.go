@@ -1,6 +1,7 @@
 package change_test
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -58,13 +59,19 @@ func queueConfig() format.QueueConfig {
 	return format.QueueConfig{LeaseMS: 1000, Attempts: 2, BackoffMaxMS: 2000, DeadLetterTopic: "gone"}
 }
 
+func target(url string) *format.QueuePush {
+	return &format.QueuePush{URL: url, Secret: secret, TimeoutMS: 30_000, InFlight: 64, Headers: []format.PushHeader{{Name: "A", Value: "1"}}}
+}
+
+const secret = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
 const logTime = 1_000_000
 
 // logState is the state of a small log: topic t has 10 records in partition 0, from offset 2 on, and
 // none in partition 1; topic dead has none.
 // Consumer c of t is at offset 4. In queue q of t, offset 3 is
 // done, the first attempts of 4 and 5 failed, 5 is with a worker for the second and last time, and 6
-// is a dead letter.
+// is a dead letter. Queue pushed of t is pushed.
 func logState(t *testing.T) *state.State {
 	t.Helper()
 	s := state.New()
@@ -84,6 +91,8 @@ func logState(t *testing.T) *state.State {
 		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 5, Number: 1}, NotBefore: logTime},
 		&format.RecordsAttempted{Queue: 1, Epoch: 1, Attempts: []format.Attempt{{Offset: 5, Number: 2}}},
 		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 6, Number: 1}, NotBefore: logTime, DeadLetter: true, Reason: "why"},
+		&format.QueueSet{ID: 2, Topic: 1, Name: "pushed", Config: queueConfig()},
+		&format.QueuePushSet{Queue: 2, Push: target("https://a.example/")},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -245,19 +254,19 @@ func TestQueues(t *testing.T) {
 		with(&e.Config)
 		return e
 	}
-	fresh := entry(2, "new", func(c *format.QueueConfig) { c.DeadLetterTopic = "" })
+	fresh := entry(3, "new", func(c *format.QueueConfig) { c.DeadLetterTopic = "" })
 	q := change.QueueName{Topic: "t", Queue: "q"}
-	inDead := set("new", change.SetQueue{Create: true, QueuesMax: 2, From: change.Position{Offset: 1, Exact: true}})
+	inDead := set("new", change.SetQueue{Create: true, QueuesMax: 3, From: change.Position{Offset: 1, Exact: true}})
 	inDead.Topic = "dead"
 	cases{
-		{"create", set("new", change.SetQueue{Create: true, QueuesMax: 2}), entries{fresh, &format.QueuePurged{Queue: 2, Before: 2}}, ""},
-		{"create at the end", set("new", change.SetQueue{Create: true, QueuesMax: 2, From: change.Position{FromEnd: true}}),
-			entries{fresh, &format.QueuePurged{Queue: 2, Before: 12}}, ""},
-		{"create at an offset", set("new", change.SetQueue{Create: true, QueuesMax: 2, From: change.Position{Offset: 5, Exact: true}}), nil,
+		{"create", set("new", change.SetQueue{Create: true, QueuesMax: 3}), entries{fresh, &format.QueuePurged{Queue: 3, Before: 2}}, ""},
+		{"create at the end", set("new", change.SetQueue{Create: true, QueuesMax: 3, From: change.Position{FromEnd: true}}),
+			entries{fresh, &format.QueuePurged{Queue: 3, Before: 12}}, ""},
+		{"create at an offset", set("new", change.SetQueue{Create: true, QueuesMax: 3, From: change.Position{Offset: 5, Exact: true}}), nil,
 			"invalid_request: can't begin at offset 5 in each of 2 partitions; begin at earliest or latest"},
 		{"create behind the end", inDead, nil, `offset_out_of_range: partition 0 of topic "dead" is empty, and 0 comes next: 1 is outside; ` +
 			"use earliest, latest, or an offset in between"},
-		{"create too many", set("new", change.SetQueue{Create: true, QueuesMax: 1}), nil, "too_many_queues: there are 1 queues already"},
+		{"create too many", set("new", change.SetQueue{Create: true, QueuesMax: 2}), nil, "too_many_queues: there are 2 queues already"},
 		{"create without leave", set("new", change.SetQueue{}), nil, `queue_not_found: topic "t" has no queue "new"`},
 		{"change nothing", set("q", change.SetQueue{Update: change.QueueUpdate{Lease: new(time.Second), Order: new("none")}}), nil, ""},
 		{"pause", set("q", change.SetQueue{Update: change.QueueUpdate{Paused: new(true)}}),
@@ -290,7 +299,7 @@ func TestQueues(t *testing.T) {
 		{"purge", &change.PurgeQueue{QueueName: q}, entries{&format.QueuePurged{Queue: 1, Before: 12}}, ""},
 	}.run(t)
 
-	created, changed, purge := set("new", change.SetQueue{Create: true, QueuesMax: 2}), set("q", change.SetQueue{}), &change.PurgeQueue{QueueName: q}
+	created, changed, purge := set("new", change.SetQueue{Create: true, QueuesMax: 3}), set("q", change.SetQueue{}), &change.PurgeQueue{QueueName: q}
 	for _, x := range []interface {
 		Apply(d *state.Draft) ([]format.Entry, error)
 	}{created, changed, purge} {
@@ -300,5 +309,53 @@ func TestQueues(t *testing.T) {
 	}
 	if !created.Created || changed.Created || purge.Purged != 9 {
 		t.Errorf("created %v and %v, purged %d", created.Created, changed.Created, purge.Purged)
+	}
+}
+
+func TestPush(t *testing.T) {
+	set := func(queue string, x change.SetPush) *change.SetPush {
+		x.QueueName, x.Secret = change.QueueName{Topic: "t", Queue: queue}, secret
+		return &x
+	}
+	url, queue, pushed := new("https://a.example/"), change.QueueName{Topic: "t", Queue: "q"}, change.QueueName{Topic: "t", Queue: "pushed"}
+	headers := map[string]string{"A": "1"}
+	stopped := target(*url)
+	stopped.Stopped = "gone"
+	cases{
+		{"set", set("q", change.SetPush{Update: change.PushUpdate{URL: url, Headers: headers}}),
+			entries{&format.QueuePushSet{Queue: 1, Push: target(*url)}}, ""},
+		{"set to the same", set("pushed", change.SetPush{Update: change.PushUpdate{URL: url, Headers: headers, MaxInFlight: new(64)}}), nil, ""},
+		{"set to another", set("pushed", change.SetPush{Update: change.PushUpdate{URL: new("https://b.example/"), Timeout: new(30 * time.Second)}}),
+			entries{&format.QueuePushSet{Queue: 2, Push: target("https://b.example/")}}, ""},
+		{"set to no URL", set("q", change.SetPush{}), nil,
+			`invalid_request: url: "" is no URL of https or http; use one such as https://example.com/hooks`},
+		{"set to a private network", set("q", change.SetPush{Update: change.PushUpdate{URL: new("https://10.1.2.3/"), Headers: headers},
+			Allowed: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}), entries{&format.QueuePushSet{Queue: 1, Push: target("https://10.1.2.3/")}}, ""},
+		{"set to a network that is not allowed", set("q", change.SetPush{Update: change.PushUpdate{URL: new("https://10.1.2.3/")}}), nil,
+			"invalid_request: url: the URL's address 10.1.2.3 is not public; use a public one, or have its network allowed with --push-allow of seb serve"},
+		{"remove", change.RemovePush{QueueName: pushed}, entries{&format.QueuePushSet{Queue: 2}}, ""},
+		{"remove nothing", change.RemovePush{QueueName: queue}, nil, `push_not_found: queue "q" of topic "t" has no push target`},
+		{"resume", &change.ResumePush{QueueName: pushed}, nil, ""},
+		{"resume nothing", &change.ResumePush{QueueName: queue}, nil, `push_not_found: queue "q" of topic "t" has no push target`},
+		{"stop", change.StopPush{QueueName: pushed, Target: change.TargetOf(target(*url)), Why: "gone"},
+			entries{&format.QueuePushSet{Queue: 2, Push: stopped}}, ""},
+		{"stop another", change.StopPush{QueueName: pushed, Target: change.TargetOf(target("https://b.example/")), Why: "gone"}, nil, ""},
+	}.run(t)
+
+	for name, want := range map[string]bool{"q": true, "pushed": false} {
+		x := set(name, change.SetPush{Update: change.PushUpdate{URL: url}})
+		if _, err := x.Apply(logState(t).Draft(logTime)); err != nil || x.Created != want || x.SecretIsUsed != want || x.Target.Secret != secret {
+			t.Errorf("queue %s: %+v, %v", name, x, err)
+		}
+	}
+	s := logState(t)
+	if err := s.Apply(&format.Commit{Seq: 2, Time: logTime, Entries: []format.Entry{&format.QueuePushSet{Queue: 2, Push: stopped}}}); err != nil {
+		t.Fatal(err)
+	}
+	x := &change.ResumePush{QueueName: pushed}
+	got, err := x.Apply(s.Draft(logTime))
+	want := []format.Entry{&format.QueuePushSet{Queue: 2, Push: target(*url)}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil || x.Target.Stopped != "" || x.Target.URL != *url {
+		t.Errorf("%v, %+v, %s", err, x.Target, diff)
 	}
 }

@@ -19,6 +19,7 @@ const (
 	CodeTooManyConsumers  = "too_many_consumers"
 	CodeQueueNotFound     = "queue_not_found"
 	CodeTooManyQueues     = "too_many_queues"
+	CodePushNotFound      = "push_not_found"
 	CodeKeyNotFound       = "key_not_found"
 	CodeKeyExists         = "key_exists"
 	CodeTooManyKeys       = "too_many_keys"
@@ -104,4 +105,9 @@ func ConsumerNotFound(topic, name string) *Refusal {
 // QueueNotFound refuses a queue that does not exist.
 func QueueNotFound(topic, name string) *Refusal {
 	return refused(CodeQueueNotFound, "", "topic %q has no queue %q", topic, name)
+}
+
+// PushNotFound refuses to change the push target of a queue that has none.
+func PushNotFound(topic, queue string) *Refusal {
+	return refused(CodePushNotFound, "", "queue %q of topic %q has no push target", queue, topic)
 }

@@ -1,0 +1,195 @@
+package change
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/push"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// findPush returns the id of the queue and its push target, nil if it has none.
+func (q QueueName) findPush(d *state.Draft) (id uint64, old *format.QueuePush, _ error) {
+	_, id, err := q.find(d)
+	if err != nil {
+		return 0, nil, err
+	}
+	return id, d.QueuePush(id), nil
+}
+
+// pushChanged returns the entries that replace a queue's push target; nil stands for no target.
+func pushChanged(queue uint64, old, next *format.QueuePush) []format.Entry {
+	if samePush(old, next) {
+		return nil
+	}
+	return []format.Entry{&format.QueuePushSet{Queue: queue, Push: next}}
+}
+
+func samePush(a, b *format.QueuePush) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.URL == b.URL && a.Secret == b.Secret && a.Stopped == b.Stopped &&
+		a.TimeoutMS == b.TimeoutMS && a.InFlight == b.InFlight && slices.Equal(a.Headers, b.Headers)
+}
+
+// TargetOf returns the target of a log entry; nil stands for no target.
+func TargetOf(p *format.QueuePush) push.Target {
+	if p == nil {
+		return push.Target{}
+	}
+	t := push.Target{
+		URL: p.URL, Secret: p.Secret, MaxInFlight: int(p.InFlight), Timeout: milliseconds(p.TimeoutMS), Headers: map[string]string{},
+	}
+	for _, h := range p.Headers {
+		t.Headers[h.Name] = h.Value
+	}
+	return t
+}
+
+// pushEntry returns the log entry of a target whose defaults are filled in.
+func pushEntry(t push.Target) *format.QueuePush {
+	p := &format.QueuePush{URL: t.URL, Secret: t.Secret, TimeoutMS: t.Timeout.Milliseconds(), InFlight: uint32(t.MaxInFlight)}
+	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
+		p.Headers = append(p.Headers, format.PushHeader{Name: name, Value: t.Headers[name]})
+	}
+	return p
+}
+
+// PushesTo tells whether a queue with that entry is pushed to a target.
+func PushesTo(p *format.QueuePush, t push.Target) bool {
+	return p != nil && p.Stopped == "" && TargetOf(p).Equal(t)
+}
+
+// PushUpdate says what to change about a push target; nil leaves a value as it is. It shares no
+// memory with the caller.
+type PushUpdate struct {
+	URL         *string
+	Headers     map[string]string
+	Secret      *string
+	MaxInFlight *int
+	Timeout     *time.Duration
+}
+
+func (u PushUpdate) apply(t push.Target) push.Target {
+	set(&t.URL, u.URL)
+	set(&t.Secret, u.Secret)
+	set(&t.MaxInFlight, u.MaxInFlight)
+	set(&t.Timeout, u.Timeout)
+	if u.Headers != nil {
+		t.Headers = u.Headers
+	}
+	return t
+}
+
+// SetPush sets a queue's push target.
+type SetPush struct {
+	QueueName
+	Update PushUpdate
+	Secret string // of a new target that is given none
+	// Allowed and Denied are the networks of push targets: see [push.Networks].
+	Allowed, Denied []netip.Prefix
+
+	// Results: the target, whether the queue had none before, and whether the target has Secret.
+	Target       format.QueuePush
+	Created      bool
+	SecretIsUsed bool
+}
+
+// Apply implements engine.Change.
+func (x *SetPush) Apply(d *state.Draft) ([]format.Entry, error) {
+	x.Target, x.Created, x.SecretIsUsed = format.QueuePush{}, false, false
+	id, old, err := x.findPush(d)
+	if err != nil {
+		return nil, err
+	}
+	t := x.Update.apply(TargetOf(old))
+	draws := t.Secret == "" && x.Update.Secret == nil
+	if draws {
+		t.Secret = x.Secret
+	}
+	if err := checkTarget(t, push.Networks{Allowed: x.Allowed, Denied: x.Denied}); err != nil {
+		return nil, err
+	}
+	next := pushEntry(t.OrDefaults())
+	x.Target, x.Created, x.SecretIsUsed = *next, old == nil, draws
+	return pushChanged(id, old, next), nil
+}
+
+// checkTarget refuses targets that a broker with these networks can't push to.
+func checkTarget(t push.Target, networks push.Networks) error {
+	err := t.Check()
+	if err == nil {
+		err = networks.CheckTarget(t)
+	}
+	if err == nil {
+		return nil
+	}
+	r := refused(CodeInvalidRequest, "", "%v", err)
+	if invalid := (*push.InvalidError)(nil); errors.As(err, &invalid) {
+		r.Detail, r.Hint = fmt.Sprintf("%s: %s", invalid.Field, invalid.Detail), invalid.Hint
+	}
+	return r
+}
+
+// RemovePush removes a queue's push target.
+type RemovePush struct{ QueueName }
+
+// Apply implements engine.Change.
+func (x RemovePush) Apply(d *state.Draft) ([]format.Entry, error) {
+	id, old, err := x.findPush(d)
+	if err != nil {
+		return nil, err
+	}
+	if old == nil {
+		return nil, PushNotFound(x.Topic, x.Queue)
+	}
+	return pushChanged(id, old, nil), nil
+}
+
+// ResumePush resumes the push of a queue that was stopped.
+type ResumePush struct {
+	QueueName
+
+	// Target is a result.
+	Target format.QueuePush
+}
+
+// Apply implements engine.Change.
+func (x *ResumePush) Apply(d *state.Draft) ([]format.Entry, error) {
+	x.Target = format.QueuePush{}
+	id, old, err := x.findPush(d)
+	if err != nil {
+		return nil, err
+	}
+	if old == nil {
+		return nil, PushNotFound(x.Topic, x.Queue)
+	}
+	next := *old
+	next.Stopped = ""
+	x.Target = next
+	return pushChanged(id, old, &next), nil
+}
+
+// StopPush stops the push of a queue to a target, unless the queue has another one by now.
+type StopPush struct {
+	QueueName
+	Target push.Target
+	Why    string
+}
+
+// Apply implements engine.Change.
+func (x StopPush) Apply(d *state.Draft) ([]format.Entry, error) {
+	id, old, err := x.findPush(d)
+	if err != nil || !PushesTo(old, x.Target) {
+		return nil, err
+	}
+	stopped := *old
+	stopped.Stopped = x.Why
+	return pushChanged(id, old, &stopped), nil
+}
