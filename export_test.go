@@ -71,13 +71,13 @@ func InVirtualTime(o Options) Options {
 
 // WithBootClock returns o with a boot-time clock of the test's own.
 func WithBootClock(o Options, boot func() time.Duration) Options {
-	o.boot = boot
+	o.BootClock = boot
 	return o
 }
 
 // WithWallClock returns o with a wall clock of the test's own.
 func WithWallClock(o Options, wall func() time.Time) Options {
-	o.wall = wall
+	o.WallClock = wall
 	return o
 }
 

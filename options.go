@@ -64,14 +64,16 @@ type Options struct {
 	// that exists keeps the ones it has.
 	Cluster ClusterOptions
 
+	// BootClock is the clock since boot, suspended time included. Default: the machine's. A
+	// program that tests with testing/synctest sets it to a clock that follows package time,
+	// because the kernel's does not know of the bubble.
+	BootClock func() time.Duration
+	// WallClock dates records that came without a timestamp, and decides nothing. Default:
+	// time.Now.
+	WallClock func() time.Time
+
 	// checkpointLarge is the size in bytes from which on a checkpoint may have to wait.
 	checkpointLarge int
-	// boot is the clock since boot, suspended time included; nil means the
-	// machine's. Tests in virtual time set it.
-	boot func() time.Duration
-	// wall is the machine's wall clock, which dates records that came without a timestamp, and
-	// decides nothing; nil means the machine's. Tests set it wrong.
-	wall func() time.Time
 }
 
 // ClusterOptions are the constants of a bucket, the same for all its brokers for ever.
@@ -166,11 +168,11 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Batching == nil {
 		o.Batching = Timed(defaultLinger, defaultCommitBytes)
 	}
-	if o.boot == nil {
-		o.boot = engine.BootClock()
+	if o.BootClock == nil {
+		o.BootClock = engine.BootClock()
 	}
-	if o.wall == nil {
-		o.wall = time.Now
+	if o.WallClock == nil {
+		o.WallClock = time.Now
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -184,7 +186,7 @@ func (o *Options) engine() engine.Options {
 		Batching: batching{o.Batching}, AppendTimeout: o.AppendTimeout, StaleMax: o.StaleMax,
 		CheckpointCommits: o.CheckpointCommits, CheckpointLarge: o.checkpointLarge, IdempotencyKeys: o.Limits.IdempotencyKeys,
 		Memory: o.Memory, StateMemory: o.StateMemory, CacheDir: o.CacheDir, CacheBytes: o.CacheBytes,
-		DeleteDelay: o.Cluster.DeleteDelay, Margin: o.Cluster.Margin, Logger: o.Logger, Boot: o.boot, Wall: o.wall,
+		DeleteDelay: o.Cluster.DeleteDelay, Margin: o.Cluster.Margin, Logger: o.Logger, Boot: o.BootClock, Wall: o.WallClock,
 	}
 }
 
