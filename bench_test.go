@@ -13,19 +13,6 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// batchOf returns count records of size bytes each.
-func batchOf(count, size int) []seb.Record {
-	rs := make([]seb.Record, count)
-	for i := range rs {
-		v := make([]byte, size)
-		for j := range v {
-			v[j] = byte(i + j)
-		}
-		rs[i].Value = v
-	}
-	return rs
-}
-
 // appendAll has callers append batches until count of them are acknowledged.
 func appendAll(b *testing.B, br *seb.Broker, callers, count int, records []seb.Record) {
 	var (

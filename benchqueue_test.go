@@ -2,7 +2,6 @@ package seb_test
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -103,13 +102,4 @@ func BenchmarkQueueBacklog(b *testing.B) {
 			}
 		})
 	}
-}
-
-// heap returns the bytes of what is reachable.
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }

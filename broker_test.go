@@ -11,47 +11,6 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// open returns a broker that is closed when the test ends.
-func open(t testing.TB, store objstore.Store, opts seb.Options) *seb.Broker {
-	t.Helper()
-	b, err := seb.Open(t.Context(), store, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return b
-}
-
-func values(vs ...string) []seb.Record {
-	rs := make([]seb.Record, len(vs))
-	for i, v := range vs {
-		rs[i].Value = []byte(v)
-	}
-	return rs
-}
-
-// readAll returns the values of a partition, and fails unless offsets are dense from 0.
-func readAll(t testing.TB, b *seb.Broker, topic string, partition int32) []string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var got []string
-	for r, err := range b.Read(ctx, topic, partition, seb.Earliest) {
-		if err != nil {
-			t.Fatalf("read %s/%d at %d: %v", topic, partition, len(got), err)
-		}
-		if int(r.Offset) != len(got) {
-			t.Fatalf("offset %d where %d should be", r.Offset, len(got))
-		}
-		got = append(got, string(r.Value))
-	}
-	return got
-}
-
 func TestAppendedRecordsAreReadBackInOrderAlsoAfterReopening(t *testing.T) {
 	store := objstore.NewMemory()
 	b := open(t, store, seb.Options{Batching: seb.Immediate()})

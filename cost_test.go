@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -97,7 +98,7 @@ func TestRequestsOfQueues(t *testing.T) {
 		_, faulty := newFaulty()
 		// Appends come each 10 ms, so no batch ends at the instant when one comes, which would be
 		// in either: a batch of six appends takes 60 ms, and acknowledgements come 15 ms into it.
-		opts := seb.InVirtualTime(seb.Options{Batching: seb.Timed(55*time.Millisecond, 1<<20)})
+		opts := kit.InVirtualTime(seb.Options{Batching: seb.Timed(55*time.Millisecond, 1<<20)})
 		b := open(t, storetest.Slow(faulty, 20*time.Millisecond), opts)
 		mustCreateTopic(t, b, "t", 1)
 		q := b.Queue("t", "work")

@@ -62,33 +62,11 @@ func DialTargets(o PushOptions, dial func(ctx context.Context, network, address 
 	return o
 }
 
-// InVirtualTime returns o with a boot-time clock that follows package time, and
-// so the bubble of a testing/synctest test. The kernel's does not.
-func InVirtualTime(o Options) Options {
-	before := time.Date(1999, 12, 1, 0, 0, 0, 0, time.UTC) // bubbles begin in 2000
-	return WithBootClock(o, func() time.Duration { return time.Since(before) })
-}
-
-// WithBootClock returns o with a boot-time clock of the test's own.
-func WithBootClock(o Options, boot func() time.Duration) Options {
-	o.BootClock = boot
-	return o
-}
-
-// WithWallClock returns o with a wall clock of the test's own.
-func WithWallClock(o Options, wall func() time.Time) Options {
-	o.WallClock = wall
-	return o
-}
-
 // WithLargeCheckpoints returns o with every checkpoint being a large one.
 func WithLargeCheckpoints(o Options) Options {
 	o.checkpointLarge = 1
 	return o
 }
-
-// MemoryInUse returns what is taken from the memory budget, in bytes.
-func (b *Broker) MemoryInUse() int64 { return b.engine.Budget().InUse() }
 
 // Kill ends b without giving it time to commit or save anything, like kill -9,
 // but for its goroutines, which it waits for.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -299,7 +300,7 @@ func TestDataObjectBelowTheFloorIsUploadedAgain(t *testing.T) {
 			t.Errorf("commits referred to %d data objects", referred())
 		}
 		wantValues(t, open(t, memory, immediate()), "t", want...)
-		if used := b.MemoryInUse(); used != 0 {
+		if used := kit.MemoryInUse(b); used != 0 {
 			t.Errorf("%d bytes are still taken", used)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -271,7 +272,7 @@ func (m *model) check() {
 		if err := b.Close(); err != nil {
 			failf("close: %v", err)
 		}
-		if used := b.MemoryInUse(); used != 0 {
+		if used := kit.MemoryInUse(b); used != 0 {
 			failf("%d bytes are still taken", used)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -37,7 +38,7 @@ func TestLockDoesNotOutliveItsWorker(t *testing.T) {
 		t.Run(broker, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory := objstore.NewMemory()
-				opts := seb.InVirtualTime(immediate())
+				opts := kit.InVirtualTime(immediate())
 				b := openOnly(t, memory, opts)
 				mustCreateTopic(t, b, "t", 1)
 				q := b.Queue("t", "work")
@@ -77,7 +78,7 @@ func TestWorkerThatOutlivesItsLockCompletesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory := objstore.NewMemory()
 				_, q := openQueueOn(t, memory, 1, seb.QueueUpdate{})
-				other := open(t, memory, seb.InVirtualTime(immediate()))
+				other := open(t, memory, kit.InVirtualTime(immediate()))
 				late := mustReceive(t, q, 1, 0)
 				again := mustReceive(t, q, 1, time.Minute)
 				wantHanded(t, again, "[0#2]")
@@ -112,7 +113,7 @@ func TestExpiredOwnerCommitsNothing(t *testing.T) {
 		_, q := openQueueOn(t, memory, 3, seb.QueueUpdate{Lease: ptr(10 * time.Second)})
 		held := mustReceive(t, q, 1, 0)
 		wantHanded(t, held, "[0#1]")
-		next := open(t, memory, seb.InVirtualTime(immediate()))
+		next := open(t, memory, kit.InVirtualTime(immediate()))
 		took := next.Queue("t", "work")
 		wantHanded(t, mustReceive(t, took, 3, 0), "[]") // all of it may be out: it waits for a lease
 		// What the old owner believes to own is, within a second, not its own any more.
@@ -144,7 +145,7 @@ func TestExpiredOwnerParksNothing(t *testing.T) {
 		if n := faulty.Count(objstore.VerbCreate, "log/"); n == before {
 			t.Fatal("the owner parks nothing")
 		}
-		next := open(t, memory, seb.InVirtualTime(immediate())).Queue("t", "work")
+		next := open(t, memory, kit.InVirtualTime(immediate())).Queue("t", "work")
 		if _, err := next.Extend(t.Context(), time.Hour, ms[0].Token); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +165,7 @@ func TestExpiredOwnerParksNothing(t *testing.T) {
 func TestRestartResetsNoAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
-		opts := seb.InVirtualTime(immediate())
+		opts := kit.InVirtualTime(immediate())
 		opts.CheckpointCommits = 3
 		b := openOnly(t, memory, opts)
 		mustCreateTopic(t, b, "t", 1)
@@ -193,7 +194,7 @@ func TestRestartResetsNoAttempts(t *testing.T) {
 func TestAcknowledgingSkipsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
-		opts := seb.InVirtualTime(immediate())
+		opts := kit.InVirtualTime(immediate())
 		b := openOnly(t, memory, opts)
 		mustCreateTopic(t, b, "t", 1)
 		q := b.Queue("t", "work")
@@ -269,7 +270,7 @@ func TestReceiveWaitsAsLongAsItWasAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
 		b, q := openQueueOn(t, memory, 0, seb.QueueUpdate{})
-		other := open(t, memory, seb.InVirtualTime(immediate()))
+		other := open(t, memory, kit.InVirtualTime(immediate()))
 		mustReceive(t, q, 1, 0)
 		for _, wait := range []time.Duration{0, 1500 * time.Millisecond, 20 * time.Second, 5 * time.Minute} {
 			began := time.Now()
@@ -310,7 +311,7 @@ func TestLeaseIsExtendedRightAfterATakeover(t *testing.T) {
 	for _, order := range []seb.QueueOrder{seb.OrderNone, seb.OrderKey} {
 		synctest.Test(t, func(t *testing.T) {
 			memory := objstore.NewMemory()
-			opts := seb.InVirtualTime(immediate())
+			opts := kit.InVirtualTime(immediate())
 			b := openOnly(t, memory, opts)
 			mustCreateTopic(t, b, "t", 1)
 			q := b.Queue("t", "work")
@@ -339,7 +340,7 @@ func TestLeaseIsExtendedRightAfterATakeover(t *testing.T) {
 func TestOnlyLeasesAreExtendedRightAfterATakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
-		opts := seb.InVirtualTime(immediate())
+		opts := kit.InVirtualTime(immediate())
 		b := openOnly(t, memory, opts)
 		mustCreateTopic(t, b, "t", 1)
 		q := b.Queue("t", "work")
@@ -396,7 +397,7 @@ func TestIdleWorkersCostNoCommits(t *testing.T) {
 		if n := idle(time.Hour); n > 0 {
 			t.Errorf("%d creates in an hour", n)
 		}
-		other := open(t, memory, seb.InVirtualTime(immediate()))
+		other := open(t, memory, kit.InVirtualTime(immediate()))
 		mustReceive(t, other.Queue("t", "work"), 1, 0)
 		time.Sleep(time.Minute) // the other is silent for so long that this one may have the queue back
 		if n := idle(20 * time.Minute); n < 50 || n > 61 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -246,7 +247,7 @@ func runPlant(t *testing.T, seed uint64) {
 	_, faulty := newFaulty()
 	p := &plant{
 		t: t, store: storetest.Slow(faulty, 5*time.Millisecond), flaky: &flaky{rng: rand.New(rand.NewPCG(seed, 0))},
-		opts: seb.InVirtualTime(immediate()),
+		opts: kit.InVirtualTime(immediate()),
 		rules: queueRules{
 			most: []int{8, 3, 2, 5}[seed/2%4], handed: map[string]time.Time{}, last: map[seb.Offset]int{}, done: map[seb.Offset]string{},
 			ending: map[seb.Offset]bool{}, doubtful: map[seb.Offset]bool{}, passed: map[seb.Offset]seb.Offset{},

@@ -225,7 +225,7 @@ func TestIdleBrokerThatWakesAfterItsSlotWasDeletedGoesOnAtTheEnd(t *testing.T) {
 				opts := forgetful()
 				stopped := opts
 				if clock == "stood still" {
-					stopped = seb.WithBootClock(opts, func() time.Duration { return time.Hour })
+					stopped.BootClock = func() time.Duration { return time.Hour }
 				}
 				sleeper := open(t, memory, stopped)
 				mustAppend(t, sleeper, "t", "first")

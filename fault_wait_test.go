@@ -9,6 +9,7 @@ import (
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -160,7 +161,7 @@ func TestWaitingReaderHearsThatTheBrokerStopped(t *testing.T) {
 // Whoever waits for something that will not come learns that it won't.
 func TestShutdownWakesEveryWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts := seb.InVirtualTime(seb.Options{Batching: seb.Timed(time.Hour, 64<<20), Memory: 8 << 20})
+		opts := kit.InVirtualTime(seb.Options{Batching: seb.Timed(time.Hour, 64<<20), Memory: 8 << 20})
 		b := openOnly(t, objstore.NewMemory(), opts)
 		mustCreateTopic(t, b, "t", 1)
 		woken := map[string]chan error{}
@@ -359,7 +360,7 @@ func TestTopicDeletedWhileAppendsAreQueued(t *testing.T) {
 				t.Errorf("%+v, %v has the id of the deleted topic", topic, err)
 			}
 		}
-		if used := b.MemoryInUse(); used != 0 {
+		if used := kit.MemoryInUse(b); used != 0 {
 			t.Errorf("%d bytes are still taken", used)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -203,7 +204,7 @@ func TestRetriesJoinTheAppendThatIsUnderWay(t *testing.T) {
 		}
 		wantValues(t, b, "t", "first", "x", "y anew")
 		wantReplay(t, mustAppendKeyed(t, b, "x", "x"), a)
-		if n := b.MemoryInUse(); n != 0 {
+		if n := kit.MemoryInUse(b); n != 0 {
 			t.Errorf("%d bytes are still taken", n)
 		}
 	})
@@ -261,7 +262,7 @@ func TestAppendWhoseRetryWasFasterElsewhereIsAnsweredAsThat(t *testing.T) {
 				if size > 1 && referred() == 0 {
 					t.Error("no data object was used")
 				}
-				if n := b.MemoryInUse(); n != 0 {
+				if n := kit.MemoryInUse(b); n != 0 {
 					t.Errorf("%d bytes are still taken", n)
 				}
 			})

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/metric"
 	"github.com/simple-event-broker/seb/objstore"
 )
@@ -27,7 +28,7 @@ func TestMetricsHaveTheSameFamiliesAlways(t *testing.T) {
 			}
 			return without
 		}
-		b := openOnly(t, objstore.NewMemory(), seb.InVirtualTime(immediate()))
+		b := openOnly(t, objstore.NewMemory(), kit.InVirtualTime(immediate()))
 		first := families(b)
 		mustCreateTopic(t, b, "t", 1)
 		mustReset(t, b.Consumer("t", "reader"), seb.Earliest)

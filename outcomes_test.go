@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -523,7 +524,7 @@ func TestRefusedTokensTellTheirOutcomes(t *testing.T) {
 func TestRefusedInACommitThatIsNotConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, store := newFaulty()
-		b := openOnly(t, store, seb.InVirtualTime(seb.Options{Batching: seb.Timed(time.Second, 1<<20)}))
+		b := openOnly(t, store, kit.InVirtualTime(seb.Options{Batching: seb.Timed(time.Second, 1<<20)}))
 		defer kill(t, b)
 		mustCreateTopic(t, b, "t", 1)
 		taken, err := b.AppendAsync(t.Context(), "t", values("a"))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 )
 
@@ -42,13 +43,13 @@ func TestPushedRecordsUnderWayAreWithinTheMemoryBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	idle := b.MemoryInUse()
+	idle := kit.MemoryInUse(b)
 	stop := pushing(t, b, q, server.URL)
 	defer func() {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if left := b.MemoryInUse() - idle; left != 0 {
+		if left := kit.MemoryInUse(b) - idle; left != 0 {
 			t.Errorf("%d bytes are held for nothing", left)
 		}
 	}()
@@ -62,7 +63,7 @@ func TestPushedRecordsUnderWayAreWithinTheMemoryBudget(t *testing.T) {
 			waits = false
 		}
 	}
-	held := b.MemoryInUse() - idle
+	held := kit.MemoryInUse(b) - idle
 	if most != share/size-1 || held > share || held < int64(most)*size {
 		t.Errorf("%d requests are under way, with %d bytes of %d", most, held, share)
 	}

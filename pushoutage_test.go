@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 )
 
 // The store is away for longer than the lease of a record lasts that is with its target, or
@@ -17,7 +18,7 @@ func TestPushedRecordOutlivesAnOutageOfTheStore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				target := newPipes(t, func(http.ResponseWriter, *http.Request) { time.Sleep(work) })
 				_, faulty := newFaulty()
-				b := open(t, faulty, seb.InVirtualTime(immediate()))
+				b := open(t, faulty, kit.InVirtualTime(immediate()))
 				target.deliver(t, b)
 				q := pushedQueue(t, b, seb.QueueUpdate{}, pipesURL)
 				if _, _, _, err := q.SetPush(t.Context(), seb.PushUpdate{Timeout: ptr(5 * time.Minute)}); err != nil {

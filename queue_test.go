@@ -12,57 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/sebprom"
 )
-
-func mustSet(t testing.TB, q *seb.Queue, u seb.QueueUpdate) seb.QueueInfo {
-	t.Helper()
-	info, _, err := q.Set(t.Context(), u, seb.Earliest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info
-}
-
-func mustReceive(t testing.TB, q *seb.Queue, most int, wait time.Duration) []seb.Message {
-	t.Helper()
-	got, err := q.Receive(t.Context(), seb.ReceiveOptions{Max: most, Wait: wait})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got
-}
-
-// handed returns "offset#attempt" of messages.
-func handed(ms []seb.Message) string {
-	var s []string
-	for _, m := range ms {
-		s = append(s, fmt.Sprintf("%d#%d", m.Offset, m.Attempt))
-	}
-	return fmt.Sprint(s)
-}
-
-func wantHanded(t testing.TB, ms []seb.Message, want string) {
-	t.Helper()
-	if got := handed(ms); got != want {
-		t.Fatalf("handed out %s, want %s", got, want)
-	}
-}
-
-func mustAck(t testing.TB, q *seb.Queue, ms ...seb.Message) {
-	t.Helper()
-	if err := q.Ack(t.Context(), tokens(ms)...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func tokens(ms []seb.Message) (list []string) {
-	for _, m := range ms {
-		list = append(list, m.Token)
-	}
-	return list
-}
 
 func TestQueueHandsEachRecordToOneWorkerUntilItIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +42,7 @@ func TestQueueHandsEachRecordToOneWorkerUntilItIsDone(t *testing.T) {
 
 func TestDelayedRecordsAreHandedOutWhenTheyAreDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := open(t, objstore.NewMemory(), seb.InVirtualTime(immediate()))
+		b := open(t, objstore.NewMemory(), kit.InVirtualTime(immediate()))
 		mustCreateTopic(t, b, "t", 1)
 		q := b.Queue("t", "work")
 		mustSet(t, q, seb.QueueUpdate{})
@@ -115,7 +68,7 @@ func TestDelayedRecordsAreHandedOutWhenTheyAreDue(t *testing.T) {
 
 func TestRecordThatKeepsFailingIsParkedAndRedriven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := open(t, objstore.NewMemory(), seb.InVirtualTime(immediate()))
+		b := open(t, objstore.NewMemory(), kit.InVirtualTime(immediate()))
 		mustCreateTopic(t, b, "t", 1)
 		q := b.Queue("t", "work")
 		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(3)})
@@ -148,7 +101,7 @@ func TestRecordThatKeepsFailingIsParkedAndRedriven(t *testing.T) {
 
 func TestRedrivenRecordHasAllItsAttemptsAndNoneOfItsTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := open(t, objstore.NewMemory(), seb.InVirtualTime(immediate()))
+		b := open(t, objstore.NewMemory(), kit.InVirtualTime(immediate()))
 		mustCreateTopic(t, b, "t", 1)
 		q := b.Queue("t", "work")
 		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(2)})
@@ -188,7 +141,7 @@ func ptr[T any](v T) *T { return &v }
 
 func TestParkedRecordIsCopiedToTheDeadLetterTopicInTheSameCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := open(t, objstore.NewMemory(), seb.InVirtualTime(immediate()))
+		b := open(t, objstore.NewMemory(), kit.InVirtualTime(immediate()))
 		mustCreateTopic(t, b, "t", 1)
 		mustCreateTopic(t, b, "dead", 1)
 		q := b.Queue("t", "work")
@@ -236,7 +189,7 @@ func TestParkedRecordIsCopiedToTheDeadLetterTopicInTheSameCommit(t *testing.T) {
 func TestMetricsTellHowQueuesAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
-		b := open(t, objstore.NewMemory(), seb.InVirtualTime(immediate()))
+		b := open(t, objstore.NewMemory(), kit.InVirtualTime(immediate()))
 		registry.MustRegister(sebprom.NewCollector(b.Metrics))
 		mustCreateTopic(t, b, "t", 1)
 		q := b.Queue("t", "work")
@@ -290,7 +243,7 @@ seb_queues 1
 func TestParkingWaitsForTheRoomThatACopyNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := objstore.NewMemory()
-		opts := seb.InVirtualTime(immediate())
+		opts := kit.InVirtualTime(immediate())
 		b := openOnly(t, memory, opts)
 		mustCreateTopic(t, b, "t", 1)
 		mustCreateTopic(t, b, "dead", 1)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -20,7 +21,7 @@ func TestRecordThatIsPutBackWhileItsNextAttemptIsCountedHasOneNextAttempt(t *tes
 	for at := 29500 * time.Millisecond; at < 31*time.Second; at += 100 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			store := objstore.NewMemory()
-			owner := open(t, storetest.Slow(store, 50*time.Millisecond), seb.InVirtualTime(seb.Options{Batching: seb.Timed(time.Second, 1<<20)}))
+			owner := open(t, storetest.Slow(store, 50*time.Millisecond), kit.InVirtualTime(seb.Options{Batching: seb.Timed(time.Second, 1<<20)}))
 			other := open(t, store, immediate())
 			mustCreateTopic(t, owner, "t", 1)
 			q := owner.Queue("t", "work")
@@ -49,7 +50,7 @@ func TestRecordThatIsPutBackWhileItsNextAttemptIsCountedRests(t *testing.T) {
 		at, through := 29500*time.Millisecond+time.Duration(i/2)*100*time.Millisecond, i%2
 		synctest.Test(t, func(t *testing.T) {
 			store := objstore.NewMemory()
-			owner := open(t, storetest.Slow(store, 50*time.Millisecond), seb.InVirtualTime(seb.Options{Batching: seb.Timed(time.Second, 1<<20)}))
+			owner := open(t, storetest.Slow(store, 50*time.Millisecond), kit.InVirtualTime(seb.Options{Batching: seb.Timed(time.Second, 1<<20)}))
 			brokers := []*seb.Broker{owner, open(t, store, immediate())}
 			mustCreateTopic(t, owner, "t", 1)
 			q := owner.Queue("t", "work")
@@ -136,7 +137,7 @@ func TestEveryReceiverGetsItsNextAttemptCounted(t *testing.T) {
 func TestRecordThatWasPutBackIsNotExtended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
-		b := openOnly(t, store, seb.InVirtualTime(immediate()))
+		b := openOnly(t, store, kit.InVirtualTime(immediate()))
 		q := queueOf(t, b, 2, 1)
 		ms := mustReceive(t, q, 2, 0)
 		if err := q.Nack(t.Context(), seb.NackOptions{Delay: ptr(time.Minute)}, tokens(ms)...); err != nil {
@@ -145,7 +146,7 @@ func TestRecordThatWasPutBackIsNotExtended(t *testing.T) {
 		_, err := q.Extend(t.Context(), time.Hour, ms[0].Token)
 		wantCode(t, err, seb.CodeLeaseLost)
 		kill(t, b)
-		q = open(t, store, seb.InVirtualTime(immediate())).Queue("t", "work")
+		q = open(t, store, kit.InVirtualTime(immediate())).Queue("t", "work")
 		mustReceive(t, q, 2, 0)
 		_, err = q.Extend(t.Context(), time.Hour, ms[1].Token) // the next owner knows it from the log
 		wantCode(t, err, seb.CodeLeaseLost)

@@ -7,25 +7,9 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
-	"github.com/simple-event-broker/seb/objstore/storetest"
 )
-
-// shifted returns a view of a store whose dates are off by what offset returns.
-func shifted(store objstore.Store, offset func() time.Duration) *storetest.Faulty {
-	f := storetest.NewFaulty(store)
-	for _, verb := range []objstore.Verb{objstore.VerbCreate, objstore.VerbGet, objstore.VerbList} {
-		f.On(verb, "", storetest.ShiftTime(offset))
-	}
-	return f
-}
-
-func offBy(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
-
-// wallOff returns options with a wall clock that is off by d.
-func wallOff(d time.Duration) seb.Options {
-	return seb.WithWallClock(immediate(), func() time.Time { return time.Now().Add(d) })
-}
 
 func appendDelayed(t *testing.T, b *seb.Broker, o seb.AppendOption) {
 	t.Helper()
@@ -234,7 +218,7 @@ func TestSilenceOfAnOwnerIsNotToldByTheStoresClock(t *testing.T) {
 		var ahead atomic.Int64
 		ahead.Store(int64(30 * time.Minute))
 		store := shifted(objstore.NewMemory(), func() time.Duration { return time.Duration(ahead.Load()) })
-		first, second := open(t, store, seb.InVirtualTime(immediate())), openOnly(t, store, seb.InVirtualTime(immediate()))
+		first, second := open(t, store, kit.InVirtualTime(immediate())), openOnly(t, store, kit.InVirtualTime(immediate()))
 		q := queueOf(t, first, 0, 0)
 		appendDelayed(t, first, seb.Delay(0))
 		appendDelayed(t, first, seb.Delay(0))
@@ -278,7 +262,7 @@ func TestNewOwnerWaitsForTheDelaysOfItsFirstCommit(t *testing.T) {
 			}
 			opts := immediate()
 			opts.Batching = seb.Timed(time.Second, 1<<20)
-			b := open(t, shifted(objstore.NewMemory(), jump), seb.InVirtualTime(opts))
+			b := open(t, shifted(objstore.NewMemory(), jump), kit.InVirtualTime(opts))
 			q := queueOf(t, b, 0, 0)
 			if right%2 == 0 {
 				mustCreateTopic(t, b, "more", 1)

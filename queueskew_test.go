@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -26,7 +27,7 @@ func TestDelayedRecordThatWasHandedOutAlreadyIsNotFresh(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := objstore.NewMemory()
-				b := openOnly(t, store, seb.InVirtualTime(immediate()))
+				b := openOnly(t, store, kit.InVirtualTime(immediate()))
 				mustCreateTopic(t, b, "t", 1)
 				q := b.Queue("t", "work")
 				mustSet(t, q, seb.QueueUpdate{MaxAttempts: &test.attempts, Order: ptr(seb.OrderKey)})
@@ -44,7 +45,7 @@ func TestDelayedRecordThatWasHandedOutAlreadyIsNotFresh(t *testing.T) {
 				if err := b.Kill(); err != nil {
 					t.Fatal(err)
 				}
-				next := open(t, store, seb.InVirtualTime(immediate())).Queue("t", "work")
+				next := open(t, store, kit.InVirtualTime(immediate())).Queue("t", "work")
 				wantHanded(t, mustReceive(t, next, 10, 59*time.Second), "[]")
 				wantHanded(t, mustReceive(t, next, 10, 10*time.Minute), test.want)
 			})
@@ -64,7 +65,7 @@ func TestClocksAheadOfTheStoresTakeNoQueuesInTurn(t *testing.T) {
 			for _, verb := range []objstore.Verb{objstore.VerbCreate, objstore.VerbGet, objstore.VerbList} {
 				store.On(verb, "", storetest.ShiftTime(func() time.Duration { return -time.Minute }))
 			}
-			b := open(t, store, seb.InVirtualTime(immediate()))
+			b := open(t, store, kit.InVirtualTime(immediate()))
 			if queues == nil {
 				queueOf(t, b, 0, 0)
 			}

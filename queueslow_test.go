@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -16,12 +17,12 @@ func TestMessagesAreHandedOutWithTimeLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const records = 200
 		store := objstore.NewMemory()
-		b := openOnly(t, store, seb.InVirtualTime(immediate()))
+		b := openOnly(t, store, kit.InVirtualTime(immediate()))
 		q := queueOf(t, b, records, 20_000) // too much to come along with the log
 		mustSet(t, q, seb.QueueUpdate{MaxAttempts: ptr(2)})
 		mustReceive(t, q, 1, 0)
 		kill(t, b)
-		q = open(t, storetest.Slow(store, 200*time.Millisecond), seb.InVirtualTime(immediate())).Queue("t", "work")
+		q = open(t, storetest.Slow(store, 200*time.Millisecond), kit.InVirtualTime(immediate())).Queue("t", "work")
 		mustReceive(t, q, 1, 0)
 		time.Sleep(31 * time.Second) // all of them may have been out
 		seen := 0

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -15,7 +16,7 @@ import (
 func freshAfterKill(t *testing.T, b *seb.Broker, store objstore.Store) (n int) {
 	t.Helper()
 	kill(t, b)
-	next := open(t, store, seb.InVirtualTime(immediate())).Queue("t", "work")
+	next := open(t, store, kit.InVirtualTime(immediate())).Queue("t", "work")
 	for {
 		ms := mustReceive(t, next, 1000, 0)
 		if len(ms) == 0 {
@@ -35,7 +36,7 @@ func freshAfterKill(t *testing.T, b *seb.Broker, store objstore.Store) (n int) {
 func TestLostOwnerOfASmallQueueHoldsBackFewRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
-		b := openOnly(t, store, seb.InVirtualTime(immediate()))
+		b := openOnly(t, store, kit.InVirtualTime(immediate()))
 		mustCreateTopic(t, b, "t", 1)
 		q := b.Queue("t", "work")
 		mustSet(t, q, seb.QueueUpdate{})
@@ -52,7 +53,7 @@ func TestLostOwnerOfASmallQueueHoldsBackFewRecords(t *testing.T) {
 func TestDispatchLimitFallsWhenDeliveriesSlowDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
-		b := openOnly(t, store, seb.InVirtualTime(immediate()))
+		b := openOnly(t, store, kit.InVirtualTime(immediate()))
 		mustCreateTopic(t, b, "t", 1)
 		q := b.Queue("t", "work")
 		mustSet(t, q, seb.QueueUpdate{})
@@ -87,7 +88,7 @@ func TestDispatchLimitMovesWithOtherCommits(t *testing.T) {
 	for _, work := range []time.Duration{0, 100 * time.Millisecond, 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			_, faulty := newFaulty()
-			opts := seb.InVirtualTime(immediate())
+			opts := kit.InVirtualTime(immediate())
 			opts.Batching = seb.Timed(250*time.Millisecond, 1<<20)
 			b := open(t, storetest.Slow(faulty, 30*time.Millisecond), opts)
 			mustCreateTopic(t, b, "t", 1)
@@ -145,7 +146,7 @@ func TestWorkersOfAnIdleQueueGetWhatIsAppendedAtOnce(t *testing.T) {
 func TestWhatIsHeldBackTakesNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := objstore.NewMemory()
-		b := openOnly(t, store, seb.InVirtualTime(immediate()))
+		b := openOnly(t, store, kit.InVirtualTime(immediate()))
 		mustCreateTopic(t, b, "t", 1)
 		q := b.Queue("t", "work")
 		mustSet(t, q, seb.QueueUpdate{})
@@ -157,7 +158,7 @@ func TestWhatIsHeldBackTakesNoMemory(t *testing.T) {
 			out += len(mustReceive(t, q, 1000, time.Second))
 		}
 		kill(t, b)
-		q = open(t, store, seb.InVirtualTime(immediate())).Queue("t", "work")
+		q = open(t, store, kit.InVirtualTime(immediate())).Queue("t", "work")
 		known := func(when string, most int) {
 			t.Helper()
 			if n := seb.KnownRecords(q); n > most {
@@ -186,7 +187,7 @@ func TestHeldBackRecordsAreShown(t *testing.T) {
 		t.Run(string(order), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := objstore.NewMemory()
-				b := openOnly(t, store, seb.InVirtualTime(immediate()))
+				b := openOnly(t, store, kit.InVirtualTime(immediate()))
 				mustCreateTopic(t, b, "t", 1)
 				q := b.Queue("t", "work")
 				mustSet(t, q, seb.QueueUpdate{Order: &order})
@@ -201,7 +202,7 @@ func TestHeldBackRecordsAreShown(t *testing.T) {
 					time.Sleep(time.Second) // its attempt is in the log before more are asked for
 				}
 				kill(t, b)
-				q = open(t, store, seb.InVirtualTime(immediate())).Queue("t", "work")
+				q = open(t, store, kit.InVirtualTime(immediate())).Queue("t", "work")
 				fresh := mustReceive(t, q, 1, 0)
 				want := func(what string, ready, held, leased, later int64) {
 					t.Helper()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 	"github.com/simple-event-broker/seb/objstore"
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
@@ -37,7 +38,7 @@ func TestNothingIsHandedOutBeyondTheWindow(t *testing.T) {
 			}
 			last = ms[len(ms)-1].Offset
 		}
-		next := open(t, memory, seb.InVirtualTime(immediate())).Queue("t", "work")
+		next := open(t, memory, kit.InVirtualTime(immediate())).Queue("t", "work")
 		for _, m := range mustReceive(t, next, 1000, 0) {
 			if m.Attempt != 1 || m.Offset <= last {
 				t.Fatalf("offset %d is handed out as attempt %d, after %d was handed out", m.Offset, m.Attempt, last)

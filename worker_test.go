@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb"
-	"github.com/simple-event-broker/seb/objstore"
 )
 
 // workOn starts a worker, and returns what stops it and returns its error.
@@ -21,29 +20,6 @@ func workOn(t *testing.T, w *seb.Worker) (stop func() error) {
 	return func() error {
 		cancel()
 		return <-done
-	}
-}
-
-func openQueue(t *testing.T, records int, u seb.QueueUpdate) (*seb.Broker, *seb.Queue) {
-	return openQueueOn(t, objstore.NewMemory(), records, u)
-}
-
-func openQueueOn(t *testing.T, store objstore.Store, records int, u seb.QueueUpdate) (*seb.Broker, *seb.Queue) {
-	b := open(t, store, seb.InVirtualTime(immediate()))
-	mustCreateTopic(t, b, "t", 1)
-	q := b.Queue("t", "work")
-	mustSet(t, q, u)
-	if records > 0 {
-		appendTo(t, b, 0, records)
-	}
-	return b, q
-}
-
-func wantLeft(t *testing.T, q *seb.Queue, left int64) {
-	t.Helper()
-	info, err := q.Describe(t.Context())
-	if err != nil || info.Ready+info.Held+info.Delayed+info.Leased+info.Dead != left {
-		t.Fatalf("%+v, %v; want %d left", info, err, left)
 	}
 }
 

@@ -11,7 +11,10 @@ import (
 )
 
 // forTests are the packages that docs/architecture.md names and does not draw: no program links them.
-var forTests = []string{"internal/growth", "internal/test/explore", "internal/test/hygiene", "internal/test/s3test", "internal/test/sim"}
+var forTests = []string{
+	"internal/growth", "internal/test/explore", "internal/test/hygiene", "internal/test/kit", "internal/test/s3test", "internal/test/sim",
+	"internal/test/access", "internal/test/commit", "internal/test/consumers", "internal/test/fault", "internal/test/push", "internal/test/queue", "internal/test/reading",
+}
 
 var (
 	drawnArrow = regexp.MustCompile(`(?m)^\s*(\S+) -->(?:\|[^|]*\|)? (.+)$`)

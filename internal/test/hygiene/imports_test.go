@@ -156,8 +156,40 @@ var layers = []layer{
 		why: "it proves the log's decisions and the fold's checks by driving them, without a store or a broker",
 	},
 	{
-		pkg: "internal/test/sim", may: []string{".", "httpapi", "objstore", "objstore/storetest", "objstore/s3store", "internal/format", "internal/record", "internal/state"},
+		pkg: "internal/test/kit", may: []string{".", "objstore", "objstore/storetest"},
+		why: "tests of whole brokers share what their users could write, too",
+	},
+	{
+		pkg: "internal/test/sim", may: []string{".", "httpapi", "objstore", "objstore/storetest", "objstore/s3store", "internal/format", "internal/record", "internal/state", "internal/test/kit"},
 		why: "it runs whole brokers as their users do, and looks inside only at what they leave in the bucket",
+	},
+	{
+		pkg: "internal/test/access", may: []string{".", "internal/format"},
+		why: "it asks a broker as its users do, and looks inside only at what lies in the bucket",
+	},
+	{
+		pkg: "internal/test/commit", may: []string{".", "internal/format"},
+		why: "it asks a broker as its users do, and looks inside only at what lies in the bucket",
+	},
+	{
+		pkg: "internal/test/consumers", may: []string{"."},
+		why: "it asks a broker as its users do, and looks inside only at what lies in the bucket",
+	},
+	{
+		pkg: "internal/test/fault", may: []string{".", "internal/format", "internal/record"},
+		why: "it asks a broker as its users do, and looks inside only at what lies in the bucket",
+	},
+	{
+		pkg: "internal/test/push", may: []string{".", "internal/push"},
+		why: "it asks a broker as its users do, and compares what they may set with the bounds of deliveries",
+	},
+	{
+		pkg: "internal/test/queue", may: []string{".", "internal/format"},
+		why: "it asks a broker as its users do, and looks inside only at what lies in the bucket",
+	},
+	{
+		pkg: "internal/test/reading", may: []string{".", "internal/format"},
+		why: "it asks a broker as its users do, and looks inside only at what lies in the bucket",
 	},
 	{
 		pkg: "internal/growth",
@@ -170,8 +202,9 @@ var layers = []layer{
 }
 
 // testMay is what tests of any package may import beyond their layer: the
-// stores and their faults, the simulator, metrics as they are shown, and for _test packages the package itself.
-var testMay = []string{"objstore", "objstore/storetest", "objstore/s3store", "internal/test/s3test", "internal/test/sim", "metric", "sebprom"}
+// stores and their faults, the simulator, the kit of broker tests, metrics as they are shown, and for _test
+// packages the package itself.
+var testMay = []string{"objstore", "objstore/storetest", "objstore/s3store", "internal/test/s3test", "internal/test/sim", "internal/test/kit", "metric", "sebprom"}
 
 // home is where a dependency may be imported by anything but tests.
 type home struct {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/httpapi"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 )
 
 const (
@@ -96,10 +97,10 @@ func (n *node) start() *life {
 	opts := n.sim.plan.options(n.rng)
 	opts.CacheDir, opts.Address = n.dir, n.sim.plan.address(l.name)
 	if n.sim.plan.clock {
-		opts = n.sim.cfg.Virtual(opts)
+		opts = kit.InVirtualTime(opts)
 	}
 	if n.sim.plan.walls {
-		opts = n.sim.cfg.Wall(opts, n.wall())
+		opts.WallClock = n.wall()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/simple-event-broker/seb"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 )
 
 // Config selects a run.
@@ -20,12 +21,6 @@ type Config struct {
 	// S3 lets the brokers reach the bucket through the S3 client, as one seed
 	// in 16 does by itself.
 	S3 bool
-	// Virtual returns options with a clock since boot that follows the bubble.
-	Virtual func(seb.Options) seb.Options
-	// Wall returns options with a wall clock of the run's own.
-	Wall func(seb.Options, func() time.Time) seb.Options
-	// MemoryInUse returns how many bytes of its memory budget a broker has reserved.
-	MemoryInUse func(*seb.Broker) int64
 }
 
 // Result is the result of a run.
@@ -217,7 +212,7 @@ func (s *simulation) live() {
 	s.inTime(&lives, "the brokers don't end")
 	s.inTime(&s.flights, "something is still under way")
 	for _, l := range s.endedLives {
-		if used := s.cfg.MemoryInUse(l.broker); used != 0 {
+		if used := kit.MemoryInUse(l.broker); used != 0 {
 			s.history.violate("Liveness", "%s has ended, and %d bytes of its memory are still taken", l.name, used)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 	"github.com/simple-event-broker/seb/internal/record"
 	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/internal/test/kit"
 )
 
 // truth is the content of all commits that were ever first in their slots, with the
@@ -180,7 +181,7 @@ func (s *simulation) verifyBucket() {
 		s.history.violate("Determinism", "%v", err)
 		return
 	}
-	b, err := seb.Open(context.Background(), s.bucket, s.cfg.Virtual(s.plan.options(stream(s.cfg.Seed, "last"))))
+	b, err := seb.Open(context.Background(), s.bucket, kit.InVirtualTime(s.plan.options(stream(s.cfg.Seed, "last"))))
 	if err != nil {
 		s.history.violate("LossIsLoud", "the bucket can't be opened in the end: %v", err)
 		return

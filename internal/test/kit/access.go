@@ -1,0 +1,34 @@
+package kit
+
+import (
+	"context"
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// CreateKey returns a key and its secret.
+func CreateKey(t testing.TB, b *seb.Broker, opts seb.KeyOptions) (seb.Key, string) {
+	t.Helper()
+	if opts.Scopes == 0 {
+		opts.Scopes = seb.ScopeAdmin
+	}
+	k, secret, err := b.CreateKey(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, secret
+}
+
+// BySecret returns what the bearer of a secret shows.
+func BySecret(s string) seb.Credential { return seb.Credential{Secret: s} }
+
+// AsCaller returns a context for what the bearer of a credential asks for.
+func AsCaller(t testing.TB, b *seb.Broker, c seb.Credential) context.Context {
+	t.Helper()
+	a, err := b.Authenticate(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seb.WithAccess(t.Context(), a)
+}

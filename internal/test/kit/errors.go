@@ -1,0 +1,62 @@
+package kit
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/simple-event-broker/seb"
+)
+
+// WantCode fails unless err is a broker's error with this code.
+func WantCode(t testing.TB, err error, code seb.Code) {
+	t.Helper()
+	_ = WantError(t, err, code)
+}
+
+// WantError fails unless err is a broker's error with this code, and returns it.
+func WantError(t testing.TB, err error, code seb.Code) *seb.Error {
+	t.Helper()
+	var e *seb.Error
+	if !errors.As(err, &e) || e.Code != code {
+		t.Fatalf("error is %v, want code %s", err, code)
+	}
+	return e
+}
+
+// WantOutcome fails unless err tells this outcome.
+func WantOutcome(t testing.TB, err error, o seb.Outcome) {
+	t.Helper()
+	if got := seb.OutcomeOf(err); got != o {
+		t.Fatalf("outcome of %v is %q, want %q", err, got, o)
+	}
+}
+
+// WantText fails unless err says all of it.
+func WantText(t testing.TB, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one that says %q", parts)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("%q does not say %q", err, p)
+		}
+	}
+}
+
+// WantConflict fails unless err says that the partition ends elsewhere, at end, and that nothing is committed.
+func WantConflict(t testing.TB, err error, end seb.Offset) {
+	t.Helper()
+	if e := WantError(t, err, seb.CodeOffsetConflict); e.End != end || e.Outcome != seb.NotCommitted {
+		t.Fatalf("the conflict is %+v, want one with end %d", e, end)
+	}
+}
+
+// WantPart fails unless err has this code, names this part of a commit, and says that nothing is committed.
+func WantPart(t testing.TB, err error, code seb.Code, part string) {
+	t.Helper()
+	if e := WantError(t, err, code); e.Part != part || e.Outcome != seb.NotCommitted {
+		t.Fatalf("the error is of %q, outcome %s, want one of %q that is not committed: %v", e.Part, e.Outcome, part, e)
+	}
+}

@@ -1,0 +1,32 @@
+package queue_test
+
+import "github.com/simple-event-broker/seb/internal/test/kit"
+
+// Short names for what the tests use of the kit.
+var (
+	appendTo        = kit.AppendTo
+	batchOf         = kit.BatchOf
+	handed          = kit.Handed
+	heap            = kit.Heap
+	immediate       = kit.Immediate
+	keys            = kit.Keys
+	large           = kit.Large
+	mustAck         = kit.MustAck
+	mustAppend      = kit.MustAppend
+	mustCreateTopic = kit.MustCreateTopic
+	mustReceive     = kit.MustReceive
+	mustSet         = kit.MustSet
+	newFaulty       = kit.NewFaulty
+	open            = kit.Open
+	openOnly        = kit.OpenOnly
+	queueOf         = kit.QueueOf
+	tokens          = kit.Tokens
+	values          = kit.Values
+	waiting         = kit.Waiting
+	wantCode        = kit.WantCode
+	wantHanded      = kit.WantHanded
+	wantLeft        = kit.WantLeft
+	wantOutcome     = kit.WantOutcome
+)
+
+func ptr[T any](v T) *T { return &v }

@@ -1,0 +1,52 @@
+package queue_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/test/kit"
+
+	"github.com/simple-event-broker/seb"
+	"github.com/simple-event-broker/seb/objstore"
+	"github.com/simple-event-broker/seb/objstore/storetest"
+)
+
+// Two workers receive, the second waits for what the first reads, and meanwhile the topic is
+// deleted and made anew, with a queue of the same name: that is what the second receives from.
+func TestReceiveGoesOnWithTheQueueThatHasTheNameNow(t *testing.T) {
+	for _, order := range []seb.QueueOrder{seb.OrderNone, seb.OrderKey} {
+		t.Run(string(order), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory, faulty := newFaulty()
+				other := open(t, memory, kit.InVirtualTime(immediate()))
+				anew := func(records int) {
+					mustCreateTopic(t, other, "t", 1)
+					mustSet(t, other.Queue("t", "work"), seb.QueueUpdate{Order: &order})
+					for range records {
+						mustAppend(t, other, "t", large("record", 100_000)) // too much to come along with the log
+					}
+				}
+				anew(2)
+				logs := keys(t, memory, "log/")
+				b := open(t, faulty, kit.InVirtualTime(immediate()))
+				q := b.Queue("t", "work")
+				release := make(chan struct{})
+				faulty.On(objstore.VerbGet, logs[len(logs)-1], storetest.Hold(release))
+				first, second := waiting(t, q, time.Second), waiting(t, q, time.Second)
+				if err := other.DeleteTopic(t.Context(), "t"); err != nil {
+					t.Fatal(err)
+				}
+				anew(1)
+				if _, _, err := q.Owner(t.Context()); err != nil { // which has the broker learn of that
+					t.Fatal(err)
+				}
+				close(release)
+				got := append(<-first, <-second...)
+				if len(got) == 0 || q.Ack(t.Context(), got[len(got)-1].Token) != nil {
+					t.Errorf("handed out %s, of which the last is not of the queue that there is", handed(got))
+				}
+			})
+		})
+	}
+}
