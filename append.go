@@ -139,7 +139,7 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o a
 		r.Key = newIdempotencyKey(a.ID, rs, o)
 		if b.engine.Replay(r, b.engine.Now()) {
 			err := b.engine.Sync(ctx)
-			if err == nil && !b.hasTopic(a.ID) {
+			if err == nil && !hasTopic(b.engine, a.ID) {
 				return b.appendAsync(ctx, topic, rs, o) // to the topic that has the name now
 			}
 			return b.engine.Confirm(r, err), nil

@@ -66,12 +66,12 @@ func ParseBookmark(s string) (_ Bookmark, err error) {
 }
 
 // clusterTag is a short id of the log, which distinguishes it from most others.
-func (b *Broker) clusterTag() string { return b.engine.ClusterID().String()[:clusterDigits] }
+func clusterTag(e *engine.Engine) string { return e.ClusterID().String()[:clusterDigits] }
 
 // TopicTag returns the text, such as 1f0c6a3e.7, by which other programs distinguish a topic
 // from every other one, of other buckets too. The text of a [Bookmark] begins with it.
 func (b *Broker) TopicTag(id uint64) string {
-	return Bookmark{Cluster: b.clusterTag(), Topic: id}.topicTag()
+	return Bookmark{Cluster: clusterTag(b.engine), Topic: id}.topicTag()
 }
 
 func (m Bookmark) topicTag() string { return m.Cluster + "." + strconv.FormatUint(m.Topic, 10) }

@@ -77,11 +77,12 @@ func (b *Broker) Consumers(ctx context.Context, topic string, o ListOptions) ite
 			yield(ConsumerInfo{}, err)
 			return
 		}
-		b.consumersOf(id).list(ctx, b, o.After, o.may, o.Reserve)(yield)
+		listConsumers(id).list(ctx, b, o.After, o.may, o.Reserve)(yield)
 	})
 }
 
-func (b *Broker) consumersOf(topic uint64) listing[string, ConsumerInfo] {
+// listConsumers describes the consumers of a topic.
+func listConsumers(topic uint64) listing[string, ConsumerInfo] {
 	return listing[string, ConsumerInfo]{
 		next: func(s *state.State, after string) []string {
 			return names(s.ConsumersAfter(topic, after, listStep), func(c *state.Consumer) string { return c.Name })

@@ -210,7 +210,7 @@ func (f *Follower) seek(ctx context.Context, ms int64) error {
 // consumer's follower of more than [FollowPartitionsMax] partitions returns a bookmark without
 // offsets, which can't be resumed: the consumer's commits are its position.
 func (f *Follower) Bookmark() Bookmark {
-	m := Bookmark{Cluster: f.b.clusterTag(), Topic: f.id, Partition: f.only, Offsets: make([]Offset, len(f.next))}
+	m := Bookmark{Cluster: clusterTag(f.b.engine), Topic: f.id, Partition: f.only, Offsets: make([]Offset, len(f.next))}
 	for i, o := range f.next {
 		m.Offsets[i] = Offset(o)
 	}

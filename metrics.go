@@ -117,7 +117,7 @@ func oldestQueues(b *Broker) (infos []QueueInfo) {
 		var info QueueInfo
 		b.engine.View(func(s *state.State) {
 			if q := s.QueueByID(id); q != nil {
-				info, found = b.describeQueue(s, s.TopicByID(q.Topic), q), true
+				info, found = describeQueue(s, s.TopicByID(q.Topic), q, b.engine.NowIn(s)), true
 			}
 		})
 		if found {

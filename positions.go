@@ -148,7 +148,7 @@ func (c *Consumer) bookmark(partition int32) (m Bookmark, ok bool) {
 		return m, false
 	}
 	err := c.view(func(t *state.Topic, found *state.Consumer) {
-		m = Bookmark{Cluster: c.b.clusterTag(), Topic: t.ID, Partition: partition}
+		m = Bookmark{Cluster: clusterTag(c.b.engine), Topic: t.ID, Partition: partition}
 		if partition != AllPartitions {
 			m.Offsets = []Offset{Offset(found.Position(partition))}
 			return

@@ -299,14 +299,13 @@ func (q *Queue) describe() (QueueInfo, error) {
 // known returns what the state has of the queue, and its dispatcher if there is one here.
 func (q *Queue) known() (info QueueInfo, d *dispatch.Dispatcher, err error) {
 	err = q.view(func(s *state.State, t *state.Topic, found *state.Queue) {
-		info, d = q.b.describeQueue(s, t, found), q.b.dispatchers.Of(found.ID)
+		info, d = describeQueue(s, t, found, q.b.engine.NowIn(s)), q.b.dispatchers.Of(found.ID)
 	})
 	return info, d, err
 }
 
-// describeQueue returns what the state has of a queue, as of now.
-func (b *Broker) describeQueue(s *state.State, t *state.Topic, q *state.Queue) QueueInfo {
-	now := b.engine.NowIn(s)
+// describeQueue returns what the state has of a queue at a time of the log.
+func describeQueue(s *state.State, t *state.Topic, q *state.Queue, now int64) QueueInfo {
 	info := QueueInfo{
 		Topic: t.Name, Name: q.Name, Created: time.UnixMicro(q.Created).UTC(), Config: queueConfigOf(q.Config), Epoch: q.Epoch,
 	}

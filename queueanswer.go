@@ -234,7 +234,7 @@ func (b *Broker) parseAnswers(tokens []string) ([]*answer, error) {
 
 func (b *Broker) parseAnswer(token string) (*answer, error) {
 	t, err := parseToken(token)
-	if err == nil && t.Cluster != b.clusterTag() {
+	if err == nil && t.Cluster != clusterTag(b.engine) {
 		err = refused(CodeInvalidRequest, "token %q belongs to another bucket", token)
 	}
 	return &answer{Token: t}, err

@@ -95,7 +95,7 @@ func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) (_ []Message, 
 	}
 	messages := make([]Message, len(received))
 	for i, x := range received {
-		x.Token.Cluster = q.b.clusterTag()
+		x.Token.Cluster = clusterTag(q.b.engine)
 		messages[i] = Message{Record: x.Records.(records)[x.Index], Token: x.Token.String(), Attempt: x.Attempt, LeasedUntil: x.Until.UTC()}
 	}
 	return messages, nil

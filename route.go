@@ -108,7 +108,7 @@ func (o appendOptions) checkNew(topic string) error {
 func (b *Broker) checkConditions(ctx context.Context, r *engine.Request) error {
 	for _, a := range r.Appends {
 		if a.Delay > 0 || a.Due.After(b.engine.StoreNow()) {
-			if err := b.delayRoom(); err != nil {
+			if err := delayRoom(b.engine, b.opts.Limits.Delayed); err != nil {
 				return ofPart(a.Part, err)
 			}
 		}
@@ -119,14 +119,14 @@ func (b *Broker) checkConditions(ctx context.Context, r *engine.Request) error {
 	return nil
 }
 
-// delayRoom refuses a delay beyond the limit of delayed appends.
-func (b *Broker) delayRoom() error {
+// delayRoom refuses a delay if that many appends are delayed already.
+func delayRoom(in *engine.Engine, most int) error {
 	var n int
-	b.engine.View(func(s *state.State) { n = s.DelayedCount(b.engine.NowIn(s)) })
-	if n < b.opts.Limits.Delayed {
+	in.View(func(s *state.State) { n = s.DelayedCount(in.NowIn(s)) })
+	if n < most {
 		return nil
 	}
-	e := limited(CodeTooManyDelayed, b.opts.Limits.Delayed, "%d delayed appends are not due yet, and no more are allowed", n)
+	e := limited(CodeTooManyDelayed, most, "%d delayed appends are not due yet, and no more are allowed", n)
 	e.RetryAfter = time.Minute
 	e.Hint = "append the records when they are due, or raise the limit (--delayed-max)"
 	return e
@@ -156,7 +156,7 @@ func (b *Broker) checkCondition(ctx context.Context, r *engine.Request, a *engin
 	if err := b.engine.Sync(ctx); err != nil { // so that the refusal has the current end
 		return false, err
 	}
-	if !b.hasTopic(a.ID) {
+	if !hasTopic(b.engine, a.ID) {
 		return false, nil // the commit decides
 	}
 	if r.Key != nil && b.engine.Replay(r, b.engine.Time()) { // an earlier attempt of this append moved the end

@@ -52,7 +52,7 @@ func (b *Broker) SessionSigner() crypto.Signer { return b.session.private }
 // so that strangers can't cause more store requests.
 func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err error) {
 	defer reads(&err)
-	if b.knowsSession(k) {
+	if knowsSession(b.engine, k) {
 		return true, nil
 	}
 	if err := b.engine.Usable(); err != nil {
@@ -61,11 +61,11 @@ func (b *Broker) KnowsSession(ctx context.Context, k SessionKey) (_ bool, err er
 	if err := b.engine.SyncRarely(ctx); err != nil {
 		return false, err
 	}
-	return b.knowsSession(k), nil
+	return knowsSession(b.engine, k), nil
 }
 
-func (b *Broker) knowsSession(k SessionKey) (knows bool) {
-	b.engine.View(func(s *state.State) { knows = s.KnowsSession(format.SessionKey(k)) })
+func knowsSession(e *engine.Engine, k SessionKey) (knows bool) {
+	e.View(func(s *state.State) { knows = s.KnowsSession(format.SessionKey(k)) })
 	return knows
 }
 
@@ -74,7 +74,7 @@ func (b *Broker) knowsSession(k SessionKey) (knows bool) {
 // on if the caller goes away.
 func (b *Broker) NameSession(ctx context.Context) (err error) {
 	defer writes(&err)
-	if b.knowsSession(b.Session()) {
+	if knowsSession(b.engine, b.Session()) {
 		return nil
 	}
 	if err := b.engine.Usable(); err != nil {

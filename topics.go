@@ -95,7 +95,7 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 	if err := change.CheckTopicName(name); err != nil {
 		return Topic{}, false, err
 	}
-	if err := cmp.Or(b.checkPartitionCount(opts.Partitions), opts.Config.check()); err != nil {
+	if err := cmp.Or(b.opts.Limits.checkPartitionCount(opts.Partitions), opts.Config.check()); err != nil {
 		return Topic{}, false, err
 	}
 	entries, err := b.change(ctx, change.CreateTopic{
@@ -109,9 +109,9 @@ func (b *Broker) CreateTopic(ctx context.Context, name string, opts TopicOptions
 	return t, created, err
 }
 
-func (b *Broker) checkPartitionCount(n int32) error {
-	if n < 1 || int(n) > b.opts.Limits.Partitions {
-		return limited(CodeTooManyPartitions, b.opts.Limits.Partitions, "%d partitions; a topic may have 1 to %d", n, b.opts.Limits.Partitions)
+func (l *Limits) checkPartitionCount(n int32) error {
+	if n < 1 || int(n) > l.Partitions {
+		return limited(CodeTooManyPartitions, l.Partitions, "%d partitions; a topic may have 1 to %d", n, l.Partitions)
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func (b *Broker) UpdateTopic(ctx context.Context, name string, u TopicUpdate) (_
 	x := change.UpdateTopic{Name: name}
 	var config TopicConfig
 	if u.Partitions != nil {
-		if err := b.checkPartitionCount(*u.Partitions); err != nil {
+		if err := b.opts.Limits.checkPartitionCount(*u.Partitions); err != nil {
 			return Topic{}, err
 		}
 		x.Partitions = uint32(*u.Partitions)
@@ -270,8 +270,8 @@ func entryOf[T format.Entry](entries []format.Entry) (e T, ok bool) {
 	return e, false
 }
 
-func (b *Broker) hasTopic(id uint64) (has bool) {
-	b.engine.View(func(s *state.State) { has = s.TopicByID(id) != nil })
+func hasTopic(e *engine.Engine, id uint64) (has bool) {
+	e.View(func(s *state.State) { has = s.TopicByID(id) != nil })
 	return has
 }
 
