@@ -111,6 +111,34 @@ func TestCursorWaitsAtTheEnd(t *testing.T) {
 	})
 }
 
+// Await asks again after each commit to the partition, and not in between.
+func TestAwaitAsksOncePerCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, objstore.NewMemory())
+		topic := create(t, e, "t")
+		for _, partition := range []int32{0, engine.AllPartitions} {
+			go func() {
+				for range 3 {
+					time.Sleep(time.Second)
+					if err := e.Commit(t.Context(), &engine.Request{Appends: []*engine.Append{appending(topic, "a")}}); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+			asked, tooOften := 0, errors.New("asked too often")
+			err := e.Await(t.Context(), topic, partition, time.Minute, func() (bool, error) {
+				if asked++; asked > 4 {
+					return false, tooOften
+				}
+				return false, nil
+			})
+			if err != nil || asked != 4 {
+				t.Errorf("asked %d times for 3 commits: %v", asked, err)
+			}
+		}
+	})
+}
+
 func TestCursorThatWaitsEndsWithItsContextAndItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := engine.New(objstore.NewMemory(), options(t))
