@@ -184,6 +184,126 @@ func TestReceiverThatGetsNothingReleasesWhatItReserved(t *testing.T) {
 	})
 }
 
+func TestReceiverLearnsAtOnceThatItsDispatcherEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		f.open()
+		go func() {
+			time.Sleep(time.Second)
+			f.own(format.SessionKey{2}, 2)
+		}()
+		began := time.Now()
+		if got, err := f.receive(dispatch.ReceiveOptions{Max: 1, Deadline: within(time.Minute)}); got != "" || !errors.Is(err, dispatch.ErrNotOwner) {
+			t.Errorf("received %q, %v", got, err)
+		}
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("the queue had another owner after a second, and a receiver knew of it after %v", waited)
+		}
+	})
+}
+
+func TestReceiverEndsWithItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		d := f.open()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		o := dispatch.ReceiveOptions{Max: 1, MaxBytes: 1, Deadline: within(time.Hour)}
+		if _, err := f.all.Receive(ctx, o, func() (*dispatch.Dispatcher, error) { return d, nil }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a receiver whose caller went away ended with %v", err)
+		}
+	})
+}
+
+func TestReceiverEndsWithTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		f.open()
+		closed := errors.New("the broker is closed")
+		go func() {
+			time.Sleep(time.Second)
+			f.unreadable.Store(&closed)
+			close(f.done)
+		}()
+		began := time.Now()
+		if _, err := f.receive(dispatch.ReceiveOptions{Max: 1, Deadline: within(time.Hour)}); !errors.Is(err, closed) {
+			t.Errorf("a receiver of a broker that ended did so with %v", err)
+		}
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("the broker ended after a second, and a receiver after %v", waited)
+		}
+	})
+}
+
+// A receiver in line that can't take a record must not keep it from the next one.
+func TestReceiverThatFailsPassesItsTurnOn(t *testing.T) {
+	refusal := errors.New("no memory")
+	for _, test := range []struct {
+		what       string
+		unreadable bool
+		second     string // what the second receiver in line gets
+	}{
+		{"to a receiver", false, "a#1"},
+		{"also while the log can't be read", true, "the store is away"},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(t, config())
+				f.open()
+				calls := 0
+				o := dispatch.ReceiveOptions{Max: 1, Deadline: within(time.Minute)}
+				first := o
+				first.Admit = func(context.Context) (int, func(), error) {
+					if calls++; calls == 1 {
+						return 1, func() {}, nil
+					}
+					return 0, nil, refusal
+				}
+				go func() {
+					if got, err := f.receive(first); err == nil {
+						t.Errorf("the first receiver got %q", got)
+					}
+				}()
+				synctest.Wait()
+				go func() {
+					time.Sleep(time.Second)
+					if test.unreadable {
+						away := errors.New("the store is away")
+						f.unreadable.Store(&away)
+					}
+					f.append("a")
+				}()
+				began := time.Now()
+				got, err := f.receive(o)
+				if err != nil {
+					got = err.Error()
+				}
+				if waited := time.Since(began); got != test.second || waited != time.Second {
+					t.Errorf("the second receiver got %q after %v, want %q after 1s", got, waited, test.second)
+				}
+			})
+		})
+	}
+}
+
+func TestReceiverThatGivesUpLeavesTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, config())
+		f.open()
+		go f.wantReceived(dispatch.ReceiveOptions{Max: 1, Deadline: within(time.Second)}, "")
+		synctest.Wait()
+		go func() {
+			time.Sleep(2 * time.Second)
+			f.append("a")
+		}()
+		began := time.Now()
+		f.wantReceived(dispatch.ReceiveOptions{Max: 1, Deadline: within(time.Minute)}, "a#1")
+		if waited := time.Since(began); waited != 2*time.Second {
+			t.Errorf("the record came after 2s, and its receiver had it after %v", waited)
+		}
+	})
+}
+
 func TestReceiverGoesOnWithTheNextDispatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, config())
@@ -202,29 +322,6 @@ func TestReceiverGoesOnWithTheNextDispatcher(t *testing.T) {
 		})
 		if got != nil || !errors.Is(err, refusal) || opened != 2 {
 			t.Errorf("received %+v, %v with %d dispatchers", got, err, opened)
-		}
-	})
-}
-
-func TestReceiverEndsWithItsCallerAndWithTheBroker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, config())
-		d := f.open()
-		of := func() (*dispatch.Dispatcher, error) { return d, nil }
-		o := dispatch.ReceiveOptions{Max: 1, MaxBytes: 1, Deadline: within(time.Hour)}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := f.all.Receive(ctx, o, of); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a receiver whose caller went away ended with %v", err)
-		}
-		closed := errors.New("the broker is closed")
-		go func() {
-			time.Sleep(time.Second)
-			f.unreadable.Store(&closed)
-			close(f.done)
-		}()
-		if _, err := f.all.Receive(t.Context(), o, of); !errors.Is(err, closed) {
-			t.Errorf("a receiver of a broker that ended did so with %v", err)
 		}
 	})
 }
