@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 	"fmt"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/format"
-	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // Commit is a set of changes that the broker makes together, or not at all. So a worker
@@ -82,7 +82,7 @@ func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (_ 
 type PendingCommit struct {
 	ticket  *engine.Ticket
 	appends []*engine.Append
-	moves   []consumerMove // the commit loop's until the outcome is known
+	change  *change.Commit // the commit loop's until the outcome is known
 }
 
 // CommitAsync is Commit without the wait; see [Broker.AppendAsync].
@@ -105,7 +105,7 @@ func (c *PendingCommit) Wait(ctx context.Context) (_ Committed, err error) {
 		done.Appends = append(done.Appends, appendedTo(a.Topic, c.ticket.Ranges(i)))
 	}
 	if !done.Replayed {
-		for _, m := range c.moves {
+		for _, m := range c.change.Moves {
 			done.Versions = append(done.Versions, m.Version)
 		}
 	}
@@ -136,22 +136,23 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 		r.ExtraBytes += int64(len(m.To)+len(m.Expect)) * moveBytes
 	}
 	for _, a := range acks {
-		r.ExtraBytes += int64(len(a.answers)) * ackBytes
+		r.ExtraBytes += int64(len(a.Answers)) * ackBytes
 	}
+	parts := &change.Commit{Moves: moves, Acks: acks}
 	if len(moves)+len(acks) > 0 {
-		r.Change = commitParts{moves, acks}
+		r.Change = parts
 	}
 	if o.keyed {
 		by, _ := callerOf(ctx)
 		r.Key = c.key(o.key, each, by)
 		if b.engine.Replay(r, b.engine.Now()) { // no later commit undoes the earlier one
-			return b.sendCommit(ctx, r, moves)
+			return b.sendCommit(ctx, r, parts)
 		}
 	}
 	for i, a := range appends {
 		if err := b.route(ctx, a, c.Appends[i].Records, each[i]); err != nil {
 			if r.Key != nil && b.engine.Replay(r, b.engine.Time()) { // the topic may be gone since
-				return b.sendCommit(ctx, r, moves)
+				return b.sendCommit(ctx, r, parts)
 			}
 			return nil, ofPart(a.Part, err)
 		}
@@ -159,40 +160,15 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	if err := b.checkConditions(ctx, r); err != nil {
 		return nil, err
 	}
-	return b.sendCommit(ctx, r, moves)
+	return b.sendCommit(ctx, r, parts)
 }
 
-// commitParts is the change of a [Commit].
-type commitParts struct {
-	moves []consumerMove
-	acks  []queueAck
-}
-
-// Apply implements engine.Change.
-func (x commitParts) Apply(d *state.Draft) (entries []format.Entry, _ error) {
-	for i := range x.moves {
-		moved, err := x.moves[i].Apply(d)
-		if err != nil {
-			return nil, ofPart(x.moves[i].part, err)
-		}
-		entries = append(entries, moved...)
-	}
-	for i := range x.acks {
-		done, err := x.acks[i].Apply(d)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, done...)
-	}
-	return entries, nil
-}
-
-func (b *Broker) sendCommit(ctx context.Context, r *engine.Request, moves []consumerMove) (*PendingCommit, error) {
+func (b *Broker) sendCommit(ctx context.Context, r *engine.Request, parts *change.Commit) (*PendingCommit, error) {
 	ticket, err := b.engine.Submit(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	return &PendingCommit{ticket, r.Appends, moves}, nil
+	return &PendingCommit{ticket, r.Appends, parts}, nil
 }
 
 // check refuses an invalid commit; it does not look into its parts.

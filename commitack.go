@@ -3,66 +3,41 @@ package seb
 import (
 	"fmt"
 
-	"github.com/simple-event-broker/seb/internal/format"
-	"github.com/simple-event-broker/seb/internal/state"
+	"github.com/simple-event-broker/seb/internal/change"
 )
 
 const ackBytes = 256 // about what a token of a commit takes while it waits
 
-// queueAck is one part of a [Commit].
-type queueAck struct {
-	part    string // its name
-	queue   namedQueue
-	answers []*answer // one for each token
-}
-
 // acks returns the commit's acknowledgements, checked.
-func (b *Broker) acks(c Commit) ([]queueAck, error) {
-	acks := make([]queueAck, len(c.Acks))
+func (b *Broker) acks(c Commit) ([]change.CommitAck, error) {
+	acks := make([]change.CommitAck, len(c.Acks))
 	first := map[namedQueue]string{}
 	for i, p := range c.Acks {
-		a := queueAck{part: fmt.Sprintf("acks/%d", i), queue: namedQueue{p.Topic, p.Queue}}
-		if before, twice := first[a.queue]; twice {
+		a, queue := change.CommitAck{Part: fmt.Sprintf("acks/%d", i)}, namedQueue{p.Topic, p.Queue}
+		a.QueueName = queue.names()
+		if before, twice := first[queue]; twice {
 			e := refused(CodeInvalidRequest, "%s names the same queue", before)
 			e.Hint = "name each queue once, with all of its tokens"
-			return nil, e.of(a.part)
+			return nil, e.of(a.Part)
 		}
-		first[a.queue] = a.part
-		err := a.queue.check()
+		first[queue] = a.Part
+		err := queue.check()
 		if err == nil {
 			err = checkTokens(p.Tokens)
 		}
 		if err != nil {
-			return nil, ofPart(a.part, err)
+			return nil, ofPart(a.Part, err)
 		}
 		for j, token := range p.Tokens {
 			x, err := b.parseAnswer(token)
 			if err != nil {
-				return nil, ofPart(a.token(j), err)
+				return nil, ofPart(a.TokenPart(j), err)
 			}
-			a.answers = append(a.answers, x)
+			a.Answers = append(a.Answers, x)
 		}
 		acks[i] = a
 	}
 	return acks, nil
-}
-
-// token returns the name of a token of the part.
-func (a *queueAck) token(index int) string { return fmt.Sprintf("%s/tokens/%d", a.part, index) }
-
-// Apply implements engine.Change: it acknowledges all deliveries, or none.
-func (a *queueAck) Apply(d *state.Draft) ([]format.Entry, error) {
-	topic, id, err := a.queue.find(d)
-	if err != nil {
-		return nil, ofPart(a.part, err)
-	}
-	good := answerable(d, topic, id, a.answers, false)
-	for i, x := range a.answers {
-		if x.err != nil { // also if it was done before: the rest must not be done twice
-			return nil, x.err.of(a.token(i))
-		}
-	}
-	return doneEntries(id, good), nil
 }
 
 // acks hashes acknowledgements.

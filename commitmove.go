@@ -8,25 +8,18 @@ import (
 
 const moveBytes = 32 // about what a position of a commit takes while it waits
 
-// consumerMove is one part of a [Commit].
-type consumerMove struct {
-	part string // its name
-	change.MoveConsumer
-}
-
 // moves returns the commit's moves of consumers, checked.
-func (c Commit) moves() ([]consumerMove, error) {
-	moves := make([]consumerMove, len(c.Positions))
+func (c Commit) moves() ([]change.CommitMove, error) {
+	moves := make([]change.CommitMove, len(c.Positions))
 	first := map[namedConsumer]string{}
 	for i, p := range c.Positions {
-		m := consumerMove{part: fmt.Sprintf("positions/%d", i)}
-		named := namedConsumer{p.Topic, p.Consumer}
+		m, named := change.CommitMove{Part: fmt.Sprintf("positions/%d", i)}, namedConsumer{p.Topic, p.Consumer}
 		if before, twice := first[named]; twice {
 			e := refused(CodeInvalidRequest, "%s names the same consumer", before)
 			e.Hint = "name each consumer once, with all of its offsets"
-			return nil, e.of(m.part)
+			return nil, e.of(m.Part)
 		}
-		first[named] = m.part
+		first[named] = m.Part
 		m.ConsumerName, m.IfVersion = named.names(), p.Version
 		err := named.check()
 		if err == nil {
@@ -36,7 +29,7 @@ func (c Commit) moves() ([]consumerMove, error) {
 			m.Expect, err = p.Expect.positions()
 		}
 		if err != nil {
-			return nil, ofPart(m.part, err)
+			return nil, ofPart(m.Part, err)
 		}
 		moves[i] = m
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/engine"
 	"github.com/simple-event-broker/seb/internal/leases"
@@ -55,14 +56,16 @@ func (x dispatchBroker) StoreNow() time.Time { return x.b.engine.StoreNow() }
 
 // DeadLetter implements dispatch.Broker.
 func (x dispatchBroker) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, last leases.Delivery, attempts int) error {
-	config, ok := x.config(d.Queue())
+	copyTo, ok := x.deadLetterTopic(d.Queue())
 	if !ok {
 		return nil // the queue was deleted
 	}
 	names := d.Names()
 	err := x.b.deadLetter(ctx, deadLettering{
-		topic: names.Topic, queue: names.Queue, topicID: d.Topic(), queueID: d.Queue(), config: config, last: last, attempts: attempts,
-		reason: reasonLeaseLost, epoch: d.Epoch(),
+		DeadLetter: change.DeadLetter{
+			QueueName: change.QueueName(names), QueueID: d.Queue(), Last: last, Reason: reasonLeaseLost, Epoch: d.Epoch(),
+		},
+		topicID: d.Topic(), copyTo: copyTo, attempts: attempts,
 	})
 	if CodeOf(err) == CodeLeaseLost {
 		return nil // the record is done, or a dead letter already
@@ -70,13 +73,13 @@ func (x dispatchBroker) DeadLetter(ctx context.Context, d *dispatch.Dispatcher, 
 	return commitErrorOf(err)
 }
 
-func (x dispatchBroker) config(queue uint64) (config QueueConfig, ok bool) {
+func (x dispatchBroker) deadLetterTopic(queue uint64) (name string, exists bool) {
 	x.b.engine.View(func(s *state.State) {
 		if q := s.QueueByID(queue); q != nil {
-			config, ok = queueConfigOf(q.Config), true
+			name, exists = q.Config.DeadLetterTopic, true
 		}
 	})
-	return config, ok
+	return name, exists
 }
 
 func commitErrorOf(err error) error {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/simple-event-broker/seb/internal/budget"
 	"github.com/simple-event-broker/seb/internal/change"
-	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/engine"
 )
 
@@ -368,22 +367,6 @@ func offsetConflict(topic string, partition int32, end, insisted int64) *Error {
 	e := refused(CodeOffsetConflict, "the next offset of partition %d of topic %q is %d, not %d", partition, topic, end, insisted)
 	e.End = Offset(end)
 	e.Hint = "read what was appended before that offset, then decide again"
-	return e
-}
-
-func leaseLost(t dispatch.Token, why string) *Error {
-	e := refused(CodeLeaseLost, "token %q %s", t, why)
-	e.Hint = "another worker may have the record, or has done it: leave it"
-	return e
-}
-
-// elsewhere refuses a token that another queue has given.
-func elsewhere(t dispatch.Token, exists bool) *Error {
-	if !exists {
-		return leaseLost(t, "is of a queue that was deleted")
-	}
-	e := leaseLost(t, "is of another queue")
-	e.Hint = "send it to the queue that handed out the record, which still waits for it"
 	return e
 }
 

@@ -187,19 +187,6 @@ func (q *Queue) Delete(ctx context.Context) (err error) {
 	return err
 }
 
-// find returns the ids of the topic and the queue.
-func (q namedQueue) find(d *state.Draft) (topic, id uint64, _ error) {
-	topic, _, ok := d.TopicID(q.topic)
-	if !ok {
-		return 0, 0, change.TopicNotFound(q.topic)
-	}
-	id, ok = d.QueueID(topic, q.name)
-	if !ok {
-		return 0, 0, change.QueueNotFound(q.topic, q.name)
-	}
-	return topic, id, nil
-}
-
 // Purge marks all records of the queue as done, dead letters included. The records stay in the
 // topic. It returns how many were not done before.
 func (q *Queue) Purge(ctx context.Context) (n int64, err error) {

@@ -2,7 +2,6 @@ package seb
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/change"
@@ -156,7 +155,11 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err 
 	if err := q.check(); err != nil {
 		return Redriven{}, err
 	}
-	entries, err := q.b.change(ctx, redriveRecords{q.namedQueue, o})
+	x := change.Redrive{QueueName: q.names(), Limit: o.Limit}
+	for _, at := range o.Places {
+		x.Places = append(x.Places, leases.Place{Partition: at.Partition, Offset: int64(at.Offset)})
+	}
+	entries, err := q.b.change(ctx, x)
 	if err != nil {
 		return Redriven{}, err
 	}
@@ -167,53 +170,10 @@ func (q *Queue) Redrive(ctx context.Context, o RedriveOptions) (_ Redriven, err 
 	return Redriven{Records: redriven, Remaining: q.deadCount()}, nil
 }
 
-// redriveRecords is the change of [Queue.Redrive].
-type redriveRecords struct {
-	namedQueue
-	options RedriveOptions
-}
-
-// Apply implements engine.Change.
-func (x redriveRecords) Apply(d *state.Draft) (entries []format.Entry, _ error) {
-	_, id, err := x.find(d)
-	if err != nil {
-		return nil, err
-	}
-	var in *format.RecordsRedriven
-	for _, at := range x.options.deadLetters(d, id) {
-		if in == nil || in.Partition != uint32(at.Partition) {
-			in = &format.RecordsRedriven{Queue: id, Partition: uint32(at.Partition)}
-			entries = append(entries, in)
-		}
-		in.Offsets = append(in.Offsets, at.Offset)
-	}
-	return entries, nil
-}
-
 // deadCount returns how many dead letters there are; 0 if the queue was deleted.
 func (q *Queue) deadCount() (count int64) {
 	if err := q.view(func(_ *state.State, _ *state.Topic, found *state.Queue) { count = found.DeadLetterCount() }); err != nil {
 		return 0
 	}
 	return count
-}
-
-// deadLetters returns the places of the dead letters that o selects of a queue, sorted.
-func (o RedriveOptions) deadLetters(d *state.Draft, id uint64) (list []leases.Place) {
-	if len(o.Places) == 0 {
-		for _, x := range d.DeadLetters(id, o.Limit) {
-			list = append(list, leases.Place{Partition: int32(x.Partition), Offset: x.Offset})
-		}
-		return list
-	}
-	for _, x := range o.Places {
-		if x.Partition < 0 || x.Offset < 0 {
-			continue
-		}
-		if done, a, _ := d.RecordState(id, uint32(x.Partition), int64(x.Offset)); !done && a.DeadLetter {
-			list = append(list, leases.Place{Partition: x.Partition, Offset: int64(x.Offset)})
-		}
-	}
-	slices.SortFunc(list, leases.Place.Compare)
-	return slices.Compact(list)
 }

@@ -7,11 +7,7 @@ import (
 	"time"
 
 	"github.com/simple-event-broker/seb/internal/change"
-	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/engine"
-	"github.com/simple-event-broker/seb/internal/format"
-	"github.com/simple-event-broker/seb/internal/leases"
-	"github.com/simple-event-broker/seb/internal/state"
 )
 
 // reasonLeaseLost is the reason of a dead letter whose last worker did not answer.
@@ -35,22 +31,17 @@ const copiesMax = 8
 
 // deadLettering is a record whose last attempt failed.
 type deadLettering struct {
-	topic, queue     string
-	topicID, queueID uint64
-	config           QueueConfig
-	last             leases.Delivery
-	attempts         int
-	reason           string
-	// epoch is that of the owner whose worker did not answer; 0 if the worker itself gave the
-	// record up, which any broker may commit.
-	epoch uint64
+	change.DeadLetter
+	topicID  uint64
+	copyTo   string // the dead-letter topic; "" if none
+	attempts int
 }
 
 // deadLetter makes a dead letter of a record, and appends a copy of it to the dead-letter topic
 // in the same commit.
 func (b *Broker) deadLetter(ctx context.Context, p deadLettering) error {
-	if p.config.DeadLetterTopic == "" {
-		return b.engine.Commit(ctx, &engine.Request{Change: p, Callers: callersOf(ctx)})
+	if p.copyTo == "" {
+		return b.engine.Commit(ctx, &engine.Request{Change: p.DeadLetter, Callers: callersOf(ctx)})
 	}
 	waits, err := b.deadLetterCopied(ctx, p)
 	if err != nil {
@@ -68,7 +59,7 @@ func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*engine
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	r := &engine.Request{Change: p, Callers: callersOf(ctx)}
+	r := &engine.Request{Change: p.DeadLetter, Callers: callersOf(ctx)}
 	copied, err := b.copyOf(ctx, p)
 	e, _ := publicError(err)
 	switch {
@@ -77,39 +68,20 @@ func (b *Broker) deadLetterCopied(ctx context.Context, p deadLettering) (*engine
 	case e == nil || e.RetryAfter > 0 || e.Code == CodeCanceled || e.Code == CodeBrokerStopped:
 		return nil, err // a retry may succeed, and a copy that is left out now is never made
 	default: // such as a dead-letter topic that can't be created: the record becomes a dead letter without a copy
-		b.opts.Logger.Warn("could not copy a dead letter to the dead-letter topic", "topic", p.topic, "queue", p.queue,
-			"partition", p.last.Partition, "offset", p.last.Offset, "dead_letter_topic", p.config.DeadLetterTopic, "err", err)
+		b.opts.Logger.Warn("could not copy a dead letter to the dead-letter topic", "topic", p.Topic, "queue", p.Queue,
+			"partition", p.Last.Partition, "offset", p.Last.Offset, "dead_letter_topic", p.copyTo, "err", err)
 	}
 	return b.engine.Submit(ctx, r)
 }
 
-// Apply implements engine.Change: it makes the record a dead letter.
-func (p deadLettering) Apply(d *state.Draft) ([]format.Entry, error) {
-	if p.epoch > 0 {
-		if err := dispatch.CheckOwner(d, p.queueID, p.epoch); err != nil {
-			return nil, err
-		}
-	}
-	if !d.QueueExists(p.queueID) {
-		return nil, change.QueueNotFound(p.topic, p.queue)
-	}
-	if !d.IsLast(p.queueID, uint32(p.last.Partition), p.last.Offset, p.last.Attempt) {
-		return nil, refused(CodeLeaseLost, "delivery %d of offset %d is no longer the last", p.last.Attempt, p.last.Offset)
-	}
-	return []format.Entry{&format.RecordPutBack{
-		Queue: p.queueID, Partition: uint32(p.last.Partition), Attempt: format.Attempt{Offset: p.last.Offset, Number: p.last.Attempt},
-		NotBefore: d.Time(), DeadLetter: true, Reason: p.reason,
-	}}, nil
-}
-
 // copyOf returns the append of a copy of the record to the dead-letter topic.
 func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*engine.Append, error) {
-	f, err := b.Fetch(ctx, p.topic, p.last.Partition, At(Offset(p.last.Offset)), FetchOptions{Limit: 1, MaxBytes: 1, TopicTag: b.TopicTag(p.topicID)})
+	f, err := b.Fetch(ctx, p.Topic, p.Last.Partition, At(Offset(p.Last.Offset)), FetchOptions{Limit: 1, MaxBytes: 1, TopicTag: b.TopicTag(p.topicID)})
 	if err != nil {
 		return nil, err
 	}
 	if len(f.Records) == 0 {
-		return nil, refused(CodeDataLost, "offset %d can't be read", p.last.Offset)
+		return nil, refused(CodeDataLost, "offset %d can't be read", p.Last.Offset)
 	}
 	record := f.Records[0]
 	// The added headers may exceed a limit, so that every record that was accepted can be
@@ -121,20 +93,20 @@ func (b *Broker) copyOf(ctx context.Context, p deadLettering) (*engine.Append, e
 	headers := make([]Header, 0, len(record.Headers)+7)
 	headers = append(headers, record.Headers...)
 	for _, h := range [][2]string{
-		{DeadTopicHeader, p.topic},
+		{DeadTopicHeader, p.Topic},
 		{DeadPartitionHeader, strconv.Itoa(int(record.Partition))},
 		{DeadOffsetHeader, strconv.FormatInt(int64(record.Offset), 10)},
 		{DeadTimestampHeader, record.Timestamp.Format(time.RFC3339Nano)},
-		{DeadQueueHeader, p.queue},
+		{DeadQueueHeader, p.Queue},
 		{DeadAttemptsHeader, strconv.Itoa(p.attempts)},
-		{DeadReasonHeader, strings.ToValidUTF8(p.reason, "\uFFFD")},
+		{DeadReasonHeader, strings.ToValidUTF8(p.Reason, "\uFFFD")},
 	} {
 		headers = append(headers, Header{Name: h[0], Value: []byte(h[1])})
 	}
 	record.Headers, record.Timestamp = headers, time.Time{}
 	o, rs := newAppendOptions(nil), records{record}
 	copied := &engine.Append{
-		Topic: p.config.DeadLetterTopic, Records: rs, Count: 1, IfEnd: o.ifOffset,
+		Topic: p.copyTo, Records: rs, Count: 1, IfEnd: o.ifOffset,
 		Bytes: record.bytes() + recordOverheadBytes + int64(len(headers))*headerOverheadBytes,
 	}
 	return copied, b.route(ctx, copied, rs, o)

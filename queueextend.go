@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/simple-event-broker/seb/internal/change"
 	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/state"
 )
@@ -35,7 +36,7 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 	}
 	named := make([]dispatch.Token, len(answers))
 	for i, a := range answers {
-		named[i] = a.Token
+		named[i] = dispatch.Token{Queue: a.Queue, Delivery: a.Delivery}
 	}
 	for {
 		d, err := q.dispatcher(ctx, 0) // the owner may have changed meanwhile
@@ -46,14 +47,14 @@ func (q *Queue) Extend(ctx context.Context, lease time.Duration, tokens ...strin
 		if out == nil {
 			continue // that dispatcher has ended
 		}
-		errs := make([]error, len(named))
+		errs := make([]error, len(answers))
 		q.b.engine.View(func(s *state.State) {
-			for i, t := range named {
+			for i, a := range answers {
 				switch {
-				case t.Queue != d.Queue():
-					errs[i] = elsewhere(t, s.QueueByID(t.Queue) != nil)
+				case a.Queue != d.Queue():
+					errs[i] = change.TokenElsewhere(a.Token, s.QueueByID(a.Queue) != nil)
 				case !out[i]:
-					errs[i] = leaseLost(t, "is of a delivery that is no longer leased")
+					errs[i] = change.LeaseLost(a.Token, "is of a delivery that is no longer leased")
 				}
 			}
 		})

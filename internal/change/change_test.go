@@ -1,6 +1,7 @@
 package change_test
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -8,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/simple-event-broker/seb/internal/change"
+	"github.com/simple-event-broker/seb/internal/dispatch"
 	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/leases"
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
@@ -255,7 +258,6 @@ func TestQueues(t *testing.T) {
 		return e
 	}
 	fresh := entry(3, "new", func(c *format.QueueConfig) { c.DeadLetterTopic = "" })
-	q := change.QueueName{Topic: "t", Queue: "q"}
 	inDead := set("new", change.SetQueue{Create: true, QueuesMax: 3, From: change.Position{Offset: 1, Exact: true}})
 	inDead.Topic = "dead"
 	cases{
@@ -358,4 +360,120 @@ func TestPush(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil || x.Target.Stopped != "" || x.Target.URL != *url {
 		t.Errorf("%v, %+v, %s", err, x.Target, diff)
 	}
+}
+
+var q = change.QueueName{Topic: "t", Queue: "q"}
+
+// answer is an answer to a delivery of a record of queue q in partition 0.
+func answer(offset int64, attempt uint32) *change.Answer {
+	return &change.Answer{
+		Token: fmt.Sprintf("token.%d.%d", offset, attempt), Queue: 1, Delivery: leases.Delivery{Place: leases.Place{Offset: offset}, Attempt: attempt},
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	done := &format.RecordsDone{Queue: 1, Runs: []format.Run{{Offset: 5, Count: 1, Number: 2}, {Offset: 7, Count: 2, Number: 1}}}
+	back := func(offset int64, number uint32, wait time.Duration) *format.RecordPutBack {
+		return &format.RecordPutBack{
+			Queue: 1, Attempt: format.Attempt{Offset: offset, Number: number}, NotBefore: logTime + wait.Microseconds(), Reason: "why",
+		}
+	}
+	nack := func(x change.NackRecords) change.NackRecords {
+		x.QueueName, x.Reason = q, "why"
+		return x
+	}
+	move := change.CommitMove{Part: "positions/0", MoveConsumer: change.MoveConsumer{
+		ConsumerName: change.ConsumerName{Topic: "t", Consumer: "c"}, To: []format.Position{{Offset: 5}},
+	}}
+	wrongMove := move
+	wrongMove.IfVersion = "2.1"
+	moved := &format.PositionsMoved{Consumer: 1, Positions: []format.Position{{Offset: 5}}}
+	ack := change.CommitAck{Part: "acks/0", QueueName: q, Answers: []*change.Answer{answer(7, 1), answer(8, 1), answer(5, 2)}}
+	wrongAck := change.CommitAck{Part: "acks/0", QueueName: q, Answers: []*change.Answer{answer(7, 1), answer(3, 1)}}
+	cases{
+		{"ack", change.AckRecords{QueueName: q, Answers: []*change.Answer{answer(8, 1), answer(7, 1), answer(5, 2), answer(5, 1), answer(7, 1)}}, entries{done}, ""},
+		{"ack in no queue", change.AckRecords{QueueName: change.QueueName{Topic: "t", Queue: "new"}}, nil, `queue_not_found: topic "t" has no queue "new"`},
+		{"nack", nack(change.NackRecords{Delay: new(time.Second), Answers: []*change.Answer{answer(7, 1), answer(4, 2)}}), entries{back(7, 1, time.Second)}, ""},
+		{"nack with a backoff", nack(change.NackRecords{AtLeast: time.Minute, Answers: []*change.Answer{answer(7, 1)}}), entries{back(7, 1, time.Minute)}, ""},
+		{"nack the last attempt", nack(change.NackRecords{Answers: []*change.Answer{answer(5, 2)}}), nil, ""},
+		{"commit", &change.Commit{Moves: []change.CommitMove{move}, Acks: []change.CommitAck{ack}}, entries{moved, done}, ""},
+		{"commit a wrong move", &change.Commit{Moves: []change.CommitMove{wrongMove}, Acks: []change.CommitAck{ack}}, nil,
+			`position_conflict: positions/0: consumer "c" of topic "t" has version 1.1, not 2.1: another commit or reset has moved it; ` +
+				"read the consumer's version again; perhaps another reader uses the same consumer"},
+		{"commit a wrong token", &change.Commit{Moves: []change.CommitMove{move}, Acks: []change.CommitAck{wrongAck}}, nil,
+			`lease_lost: acks/0/tokens/1: token "token.3.1" is of a record that is done; another worker may have the record, or has done it: leave it`},
+		{"commit for no queue", &change.Commit{Acks: []change.CommitAck{{Part: "acks/0", QueueName: change.QueueName{Topic: "t"}}}}, nil,
+			`queue_not_found: acks/0: topic "t" has no queue ""`},
+	}.run(t)
+}
+
+func TestAnswersAreRefusedOneByOne(t *testing.T) {
+	const leave = "; another worker may have the record, or has done it: leave it"
+	elsewhere, deleted := answer(7, 1), answer(7, 1)
+	elsewhere.Queue, deleted.Queue = 2, 9
+	answers := []*change.Answer{answer(7, 1), answer(3, 1), answer(5, 1), answer(6, 1), answer(7, 2), answer(12, 1), elsewhere, deleted, answer(5, 2)}
+	want := []string{
+		"",
+		`lease_lost: token "token.3.1" is of a record that is done` + leave,
+		`lease_lost: token "token.5.1" is of delivery 1, and delivery 2 came later` + leave,
+		`lease_lost: token "token.6.1" is of a dead letter` + leave,
+		`lease_lost: token "token.7.2" is of a delivery that never happened` + leave,
+		`lease_lost: token "token.12.1" is of a record that does not exist` + leave,
+		`lease_lost: token "token.7.1" is of another queue; send it to the queue that handed out the record, which still waits for it`,
+		`lease_lost: token "token.7.1" is of a queue that was deleted` + leave,
+		"",
+	}
+	s := logState(t)
+	if _, err := (change.NackRecords{QueueName: q, Answers: answers}).Apply(s.Draft(logTime)); err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range answers {
+		if text := textOf(a.Err); text != want[i] || a.Outdated != (text != "" && a.Queue == 1) || a.TopicID != 1 {
+			t.Errorf("%+v, want the error %q", a, want[i])
+		}
+	}
+	if last := answers[8]; last.DeadLetterTopic != "gone" || last.Attempts != 2 || answers[0].DeadLetterTopic != "" {
+		t.Errorf("%+v, %+v", answers[0], last)
+	}
+
+	d := s.Draft(logTime)
+	got, err := change.AckRecords{QueueName: q, Answers: answers}.Apply(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range got {
+		if err := d.Take(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := []*change.Answer{answer(7, 1)}
+	got, err = change.AckRecords{QueueName: q, Answers: again}.Apply(d)
+	if got != nil || err != nil || again[0].Err != nil {
+		t.Errorf("acknowledged again: %v, %v, %+v", got, err, again[0])
+	}
+	if got, err = (&change.Commit{Acks: []change.CommitAck{{QueueName: q, Answers: again}}}).Apply(d); err == nil {
+		t.Errorf("committed again: %v", got)
+	}
+}
+
+func TestDeadLetters(t *testing.T) {
+	dead := func(x change.DeadLetter) change.DeadLetter {
+		x.QueueName, x.Reason = q, "why"
+		return x
+	}
+	redriven := entries{&format.RecordsRedriven{Queue: 1, Offsets: []int64{6}}}
+	letter := entries{&format.RecordPutBack{
+		Queue: 1, Attempt: format.Attempt{Offset: 5, Number: 2}, NotBefore: logTime, DeadLetter: true, Reason: "why",
+	}}
+	cases{
+		{"by the worker", dead(change.DeadLetter{QueueID: 1, Last: answer(5, 2).Delivery}), letter, ""},
+		{"by the owner", dead(change.DeadLetter{QueueID: 1, Last: answer(5, 2).Delivery, Epoch: 1}), letter, ""},
+		{"by an earlier owner", dead(change.DeadLetter{QueueID: 1, Last: answer(5, 2).Delivery, Epoch: 2}), nil, dispatch.ErrNotOwner.Error()},
+		{"in no queue", dead(change.DeadLetter{QueueID: 9}), nil, `queue_not_found: topic "t" has no queue "q"`},
+		{"delivered again", dead(change.DeadLetter{QueueID: 1, Last: answer(5, 1).Delivery}), nil,
+			"lease_lost: delivery 1 of offset 5 is no longer the last"},
+		{"redrive", change.Redrive{QueueName: q, Limit: 1}, redriven, ""},
+		{"redrive places", change.Redrive{QueueName: q, Places: []leases.Place{{Offset: 6}, {Offset: 5}, {Offset: 6}, {Partition: -1}}}, redriven, ""},
+		{"redrive in no queue", change.Redrive{QueueName: change.QueueName{Topic: "t"}}, nil, `queue_not_found: topic "t" has no queue ""`},
+	}.run(t)
 }

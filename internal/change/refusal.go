@@ -1,6 +1,7 @@
 package change
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -20,6 +21,7 @@ const (
 	CodeQueueNotFound     = "queue_not_found"
 	CodeTooManyQueues     = "too_many_queues"
 	CodePushNotFound      = "push_not_found"
+	CodeLeaseLost         = "lease_lost"
 	CodeKeyNotFound       = "key_not_found"
 	CodeKeyExists         = "key_exists"
 	CodeTooManyKeys       = "too_many_keys"
@@ -110,4 +112,30 @@ func QueueNotFound(topic, name string) *Refusal {
 // PushNotFound refuses to change the push target of a queue that has none.
 func PushNotFound(topic, queue string) *Refusal {
 	return refused(CodePushNotFound, "", "queue %q of topic %q has no push target", queue, topic)
+}
+
+// LeaseLost refuses a token whose delivery no longer counts.
+func LeaseLost(token, why string) *Refusal {
+	return refused(CodeLeaseLost, "another worker may have the record, or has done it: leave it", "token %q %s", token, why)
+}
+
+// TokenElsewhere refuses a token of another queue, which may have been deleted.
+func TokenElsewhere(token string, exists bool) *Refusal {
+	if !exists {
+		return LeaseLost(token, "is of a queue that was deleted")
+	}
+	r := LeaseLost(token, "is of another queue")
+	r.Hint = "send it to the queue that handed out the record, which still waits for it"
+	return r
+}
+
+// ofPart returns a refusal as that of a part of a [Commit].
+func ofPart(part string, err error) error {
+	var r *Refusal
+	if !errors.As(err, &r) {
+		return err
+	}
+	of := *r
+	of.Part = part
+	return &of
 }

@@ -33,7 +33,7 @@ var behaviours = []struct {
 	{"idempotency keys", "idempotency", "idempotency.go", "hashKey"},
 	{"ownership: take over a queue", "ownership", "internal/dispatch/ownership.go", "commitOwner"},
 	{"copy a record to the dead letter topic", "deadletter", "queuedeadletter.go", "copyOf"},
-	{"backoff of records that failed", "backoff", "internal/dispatch/backoff.go", "Backoff"},
+	{"backoff of records that failed", "backoff", "internal/change/backoff.go", "Backoff"},
 	{"receive records from a queue", "receive", "internal/dispatch/receive.go", "Receive"},
 	{"token of a delivery", "token", "internal/dispatch/token.go", "ParseToken"},
 	{"dispatcher of a queue", "dispatcher", "internal/dispatch/dispatcher.go", "Dispatcher"},
@@ -82,7 +82,7 @@ func TestBehavioursAreFoundByName(t *testing.T) {
 // API and its wiring; what grows it goes into a package below. Lower these with what moves out.
 const (
 	rootFilesMax = 50
-	rootLinesMax = 8_450
+	rootLinesMax = 7_750
 )
 
 func TestRootStaysWithinItsBounds(t *testing.T) {

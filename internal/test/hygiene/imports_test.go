@@ -117,7 +117,7 @@ var layers = []layer{
 		why: "it decides who gets which record next: committing that and reading records is the broker's business",
 	},
 	{
-		pkg: "internal/change", may: []string{"internal/format", "internal/push", "internal/state"},
+		pkg: "internal/change", may: []string{"internal/dispatch", "internal/format", "internal/leases", "internal/push", "internal/state"},
 		why: "a change is data that checks itself against the state: who asks for it and who commits it is the broker's business",
 	},
 	{

@@ -1,14 +1,14 @@
-package dispatch_test
+package change_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/simple-event-broker/seb/internal/dispatch"
+	"github.com/simple-event-broker/seb/internal/change"
 )
 
 func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
-	b := dispatch.Backoff{Min: time.Second, Max: 10 * time.Second}
+	b := change.Backoff{Min: time.Second, Max: 10 * time.Second}
 	for i, most := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 10 * time.Second, 10 * time.Second} {
 		waits := map[time.Duration]bool{}
 		for range 100 {
@@ -28,7 +28,7 @@ func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
 
 func TestBackoffMayBeZero(t *testing.T) {
 	for failures := 1; failures < 5; failures++ {
-		if d := (dispatch.Backoff{}).After(failures); d != 0 {
+		if d := (change.Backoff{}).After(failures); d != 0 {
 			t.Errorf("after %d failures a record waits for %v", failures, d)
 		}
 	}

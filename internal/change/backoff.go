@@ -1,4 +1,4 @@
-package dispatch
+package change
 
 import (
 	"math/rand/v2"

@@ -1,0 +1,145 @@
+package change
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// Answer is a worker's answer to one delivery.
+type Answer struct {
+	Token string // the text that identifies the delivery
+	Queue uint64 // that the token is of
+	leases.Delivery
+
+	// Results.
+
+	TopicID  uint64 // of the queue
+	Attempts int    // this one included, counted since the record was redriven
+	// DeadLetterTopic is where a copy of the record goes, with a [DeadLetter] that is still to be
+	// committed; "" if no such change is needed.
+	DeadLetterTopic string
+	Outdated        bool  // the delivery is not its record's last, or the record is done
+	Err             error // why the answer is refused
+}
+
+// AckRecords marks records as done. It refuses each answer alone.
+type AckRecords struct {
+	QueueName
+	Answers []*Answer
+}
+
+// Apply implements engine.Change.
+func (x AckRecords) Apply(d *state.Draft) ([]format.Entry, error) {
+	topic, id, err := x.find(d)
+	if err != nil {
+		return nil, err
+	}
+	return doneEntries(id, answerable(d, topic, id, x.Answers, true)), nil
+}
+
+// doneEntries returns the entries that mark records as done; the deliveries are sorted.
+func doneEntries(queue uint64, of []*Answer) (entries []format.Entry) {
+	var in *format.RecordsDone
+	for _, a := range of {
+		if in == nil || in.Partition != uint32(a.Partition) {
+			in = &format.RecordsDone{Queue: queue, Partition: uint32(a.Partition)}
+			entries = append(entries, in)
+		}
+		if n := len(in.Runs); n > 0 && in.Runs[n-1].End() == a.Offset && in.Runs[n-1].Number == a.Attempt {
+			in.Runs[n-1].Count++
+			continue
+		}
+		in.Runs = append(in.Runs, format.Run{Offset: a.Offset, Count: 1, Number: a.Attempt})
+	}
+	return entries
+}
+
+// NackRecords puts records back for a later delivery, or makes them dead letters. It refuses each
+// answer alone.
+type NackRecords struct {
+	QueueName
+	Delay   *time.Duration // until the next delivery; nil means the queue's backoff
+	AtLeast time.Duration  // minimum of the delay, whatever the queue's backoff
+	Reason  string
+	Answers []*Answer
+}
+
+// Apply implements engine.Change.
+func (x NackRecords) Apply(d *state.Draft) (entries []format.Entry, _ error) {
+	topic, id, err := x.find(d)
+	if err != nil {
+		return nil, err
+	}
+	config := d.QueueConfig(id)
+	for _, a := range answerable(d, topic, id, x.Answers, false) {
+		last := a.Attempts >= int(config.Attempts)
+		if last && config.DeadLetterTopic != "" {
+			a.DeadLetterTopic = config.DeadLetterTopic // an entry is not enough: it needs a copy
+			continue
+		}
+		entries = append(entries, &format.RecordPutBack{
+			Queue: id, Partition: uint32(a.Partition), Attempt: format.Attempt{Offset: a.Offset, Number: a.Attempt},
+			NotBefore: d.Time() + x.delay(config, a.Attempts, last).Microseconds(), DeadLetter: last, Reason: x.Reason,
+		})
+	}
+	return entries, nil
+}
+
+// delay returns how long a record waits after its attempts have failed.
+func (x NackRecords) delay(config format.QueueConfig, attempts int, last bool) time.Duration {
+	if last {
+		return 0 // NotBefore of a dead letter is when it became one
+	}
+	delay := Backoff{milliseconds(config.BackoffMinMS), milliseconds(config.BackoffMaxMS)}.After(attempts)
+	if x.Delay != nil {
+		delay = *x.Delay
+	}
+	return max(delay, x.AtLeast)
+}
+
+// answerable returns the answers to deliveries that are their record's last, sorted, and sets
+// the error of the others. If done is set, an acknowledgement of what the same delivery has
+// already marked as done in this commit is neither returned nor an error.
+func answerable(d *state.Draft, topic, id uint64, answers []*Answer, done bool) []*Answer {
+	good := make([]*Answer, 0, len(answers))
+	for _, a := range answers {
+		*a = Answer{Token: a.Token, Queue: a.Queue, Delivery: a.Delivery, TopicID: topic}
+		p := uint32(a.Partition)
+		switch {
+		case a.Queue != id:
+			a.Err = TokenElsewhere(a.Token, d.QueueExists(a.Queue))
+		case d.IsLast(id, p, a.Offset, a.Attempt):
+			_, last, _ := d.RecordState(id, p, a.Offset)
+			a.Attempts = int(a.Attempt) - int(last.Redriven)
+			good = append(good, a)
+		case done && d.DoneBy(id, p, a.Offset, a.Attempt): // acknowledged again
+		default:
+			a.Outdated = true
+			a.Err = LeaseLost(a.Token, whyLost(d, id, a.Delivery))
+		}
+	}
+	slices.SortFunc(good, func(x, y *Answer) int { return x.Compare(y.Place) })
+	return slices.CompactFunc(good, func(x, y *Answer) bool { return x.Delivery == y.Delivery })
+}
+
+func whyLost(d *state.Draft, id uint64, x leases.Delivery) string {
+	switch done, a, _ := d.RecordState(id, uint32(x.Partition), x.Offset); {
+	case !d.HasRecord(id, uint32(x.Partition), x.Offset):
+		return "is of a record that does not exist"
+	case done:
+		return "is of a record that is done"
+	case a.DeadLetter:
+		return "is of a dead letter"
+	case a.Redriven >= x.Attempt:
+		return "is of a delivery before the record was redriven"
+	case a.Number > x.Attempt:
+		return fmt.Sprintf("is of delivery %d, and delivery %d came later", x.Attempt, a.Number)
+	default:
+		return "is of a delivery that never happened"
+	}
+}

@@ -1,0 +1,84 @@
+package change
+
+import (
+	"slices"
+
+	"github.com/simple-event-broker/seb/internal/dispatch"
+	"github.com/simple-event-broker/seb/internal/format"
+	"github.com/simple-event-broker/seb/internal/leases"
+	"github.com/simple-event-broker/seb/internal/state"
+)
+
+// DeadLetter makes a record a dead letter whose last attempt failed.
+type DeadLetter struct {
+	QueueName
+	QueueID uint64
+	Last    leases.Delivery
+	Reason  string
+	// Epoch is that of the owner whose worker did not answer; 0 if the worker itself gave the
+	// record up, which any broker may commit.
+	Epoch uint64
+}
+
+// Apply implements engine.Change. Its error is dispatch.ErrNotOwner, or a refusal.
+func (x DeadLetter) Apply(d *state.Draft) ([]format.Entry, error) {
+	if x.Epoch > 0 {
+		if err := dispatch.CheckOwner(d, x.QueueID, x.Epoch); err != nil {
+			return nil, err
+		}
+	}
+	if !d.QueueExists(x.QueueID) {
+		return nil, QueueNotFound(x.Topic, x.Queue)
+	}
+	if !d.IsLast(x.QueueID, uint32(x.Last.Partition), x.Last.Offset, x.Last.Attempt) {
+		return nil, refused(CodeLeaseLost, "", "delivery %d of offset %d is no longer the last", x.Last.Attempt, x.Last.Offset)
+	}
+	return []format.Entry{&format.RecordPutBack{
+		Queue: x.QueueID, Partition: uint32(x.Last.Partition), Attempt: format.Attempt{Offset: x.Last.Offset, Number: x.Last.Attempt},
+		NotBefore: d.Time(), DeadLetter: true, Reason: x.Reason,
+	}}, nil
+}
+
+// Redrive has dead letters of a queue handed out again.
+type Redrive struct {
+	QueueName
+	Places []leases.Place // of the dead letters; empty means all, up to Limit
+	Limit  int
+}
+
+// Apply implements engine.Change.
+func (x Redrive) Apply(d *state.Draft) (entries []format.Entry, _ error) {
+	_, id, err := x.find(d)
+	if err != nil {
+		return nil, err
+	}
+	var in *format.RecordsRedriven
+	for _, at := range x.deadLetters(d, id) {
+		if in == nil || in.Partition != uint32(at.Partition) {
+			in = &format.RecordsRedriven{Queue: id, Partition: uint32(at.Partition)}
+			entries = append(entries, in)
+		}
+		in.Offsets = append(in.Offsets, at.Offset)
+	}
+	return entries, nil
+}
+
+// deadLetters returns the places of the dead letters to redrive, sorted.
+func (x Redrive) deadLetters(d *state.Draft, id uint64) (list []leases.Place) {
+	if len(x.Places) == 0 {
+		for _, at := range d.DeadLetters(id, x.Limit) {
+			list = append(list, leases.Place{Partition: int32(at.Partition), Offset: at.Offset})
+		}
+		return list
+	}
+	for _, at := range x.Places {
+		if at.Partition < 0 || at.Offset < 0 {
+			continue
+		}
+		if done, a, _ := d.RecordState(id, uint32(at.Partition), at.Offset); !done && a.DeadLetter {
+			list = append(list, at)
+		}
+	}
+	slices.SortFunc(list, leases.Place.Compare)
+	return slices.Compact(list)
+}
