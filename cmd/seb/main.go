@@ -28,7 +28,7 @@ acknowledged once the store has it, and readers get it as often as they like.
 
     record      a value, and perhaps a key, headers and a time
     topic       records under a name; the first append creates it
-    partition   an ordered part of a topic, which has one or more; records with one key go to one partition
+    partition   an ordered part of a topic; a topic has one or more; records with one key go to one partition
     offset      the position of a record in its partition: 0, 1, 2 and so on
     consumer    a reader's position in a topic, stored under a name
     queue       a topic's records as work to be done: each is handed to one worker until it is done
