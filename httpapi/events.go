@@ -91,7 +91,7 @@ func (h *Handler) resumed(r *http.Request, q query, partition int32) (*seb.Follo
 	}
 	mark, err := seb.ParseBookmark(last)
 	if err != nil {
-		return nil, err
+		return nil, invalid("use the id of the last event unchanged, such as 1f0c6a3e.7:41,0,12, or leave it out to start over", "the last event id %.80q is malformed", last)
 	}
 	if mark.Partition != partition {
 		return nil, invalid("use the same partition, or leave the id out to start over",

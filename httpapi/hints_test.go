@@ -30,6 +30,28 @@ func TestHintsBelowQueuesAndConsumersTellWhatThereIs(t *testing.T) {
 	}
 }
 
+// A number or a duration that is refused is answered with those that are not.
+func TestHintsNameTheRange(t *testing.T) {
+	s := newServerWith(t, 1)
+	const receive = "/v1/topics/orders/queues/q/receive"
+	s.do("PUT", "/v1/topics/orders/queues/q", nil).want(t, http.StatusCreated)
+	for request, want := range map[string]string{
+		"GET " + ordersPath + "?limit=0": "from 1 on", "GET " + ordersPath + "?wait=6m": "from 0s to 5m0s", "GET /v1/topics?limit=0": "from 1 to 1000",
+		"GET " + ordersPath + "?topic_id=abc": topicIDHeader,
+		"POST " + receive + ` {"max":2000}`:   "from 1 to 1000", "POST " + receive + ` {"wait":"6m"}`: "0s to 5m0s", "POST " + receive + ` {"lease":"500ms"}`: "1s to 12h",
+	} {
+		method, rest, _ := strings.Cut(request, " ")
+		path, body, _ := strings.Cut(rest, " ")
+		if p := s.do(method, path, strings.NewReader(body)).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest); !strings.Contains(p.Hint, want) {
+			t.Errorf("%s: the hint is %q", request, p.Hint)
+		}
+	}
+	p := s.get(ordersPath+"?last_event_id=garbage", "Accept", typeEvents).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	if !strings.Contains(p.Detail, "last event id") || !strings.Contains(p.Hint, "id of the last event") {
+		t.Errorf("of a last event id it says %+v", p)
+	}
+}
+
 // Who names a queue or a consumer that is not there is told how to make one, and which
 // there are.
 func TestHintsTellHowToCreateWhatIsMissing(t *testing.T) {

@@ -219,7 +219,7 @@ func (j *jsonReader) integer(what string, lo, hi int64) (n int64, given bool, er
 	}
 	n, err = strconv.ParseInt(string(raw), 10, 64)
 	if err != nil || n < lo || n > hi {
-		return 0, false, invalid("", "%s must be an integer from %d to %d, at byte %d", what, lo, hi, j.at)
+		return 0, false, invalid(fmt.Sprintf("use an integer from %d to %d", lo, hi), "%s must be an integer from %d to %d, at byte %d", what, lo, hi, j.at)
 	}
 	return n, true, nil
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -83,7 +84,7 @@ func (q query) count(name string, lo, hi, otherwise int64) (int64, error) {
 		if hi < math.MaxInt64 {
 			most = "to " + strconv.FormatInt(hi, 10)
 		}
-		return 0, invalid("", "%s is %.100q; it must be an integer from %d %s", name, s, lo, most)
+		return 0, invalid(fmt.Sprintf("use an integer from %d %s", lo, most), "%s is %.100q; it must be an integer from %d %s", name, s, lo, most)
 	}
 	return n, nil
 }
@@ -132,7 +133,7 @@ func (q query) duration(name string, hi time.Duration) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 || d > hi {
-		return 0, invalid("", "%s is %.100q; it must be a duration such as 500ms or 30s, up to %v", name, s, hi)
+		return 0, invalid(fmt.Sprintf("use a duration from 0s to %v, such as 500ms or 30s", hi), "%s is %.100q; it must be a duration such as 500ms or 30s, up to %v", name, s, hi)
 	}
 	return d, nil
 }

@@ -97,7 +97,7 @@ func parseReceiveEvents(r *http.Request) (s receiveSpec, err error) {
 		return s, err
 	}
 	if _, given := q["lease"]; given && s.lease < leaseMin {
-		return s, invalid("leave it out for the queue's", "lease is %v; it must be 1s to 12h", s.lease)
+		return s, errLease(s.lease)
 	}
 	s.max, s.maxBytes = min(int(most), burstBytesMin/burstRecordBytes), burstBytesMin
 	s.inFlight, err = seb.NewInFlight(int(most))

@@ -53,12 +53,12 @@ func parseReceive(body []byte) (receiveSpec, error) {
 	}
 	if wait != nil {
 		if s.wait = *wait; s.wait < 0 || s.wait > readWaitMax {
-			return s, invalid("", "wait is %v; it must be 0s to %v", s.wait, readWaitMax)
+			return s, invalid(fmt.Sprintf("use 0s to %v", readWaitMax), "wait is %v; it must be 0s to %v", s.wait, readWaitMax)
 		}
 	}
 	if lease != nil {
-		if s.lease = *lease; s.lease == 0 {
-			return s, invalid("leave it out for the queue's", "lease is 0s; it must be 1s to 12h")
+		if s.lease = *lease; s.lease < leaseMin || s.lease > leaseMax {
+			return s, errLease(s.lease)
 		}
 	}
 	return s, nil
@@ -71,6 +71,10 @@ const (
 	leaseMin = time.Second
 	leaseMax = 12 * time.Hour
 )
+
+func errLease(lease time.Duration) error {
+	return invalid("use 1s to 12h, or leave it out for the queue's", "lease is %v; it must be 1s to 12h", lease)
+}
 
 // body returns s as a request to another broker, which waits for no longer than is left.
 // What was to be acknowledged is.

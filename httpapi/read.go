@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -22,6 +23,9 @@ const (
 	readBytesMax   = 8 << 20
 	readWaitMax    = 5 * time.Minute
 )
+
+// topicIDForm is that of a topic_id; without text it counts as not given.
+var topicIDForm = regexp.MustCompile(`^([0-9a-f]{8}\.[0-9]+)?$`)
 
 // readSpec is what a read's query says.
 type readSpec struct {
@@ -102,7 +106,9 @@ func (h *Handler) parseRead(r *http.Request) (readSpec, error) {
 	if s.from, err = q.position(); err != nil {
 		return s, err
 	}
-	s.topicID = q["topic_id"]
+	if s.topicID = q["topic_id"]; !topicIDForm.MatchString(s.topicID) {
+		return s, invalid("use the "+topicIDHeader+" of an earlier answer unchanged, such as 1f0c6a3e.7", "topic_id is %.80q, which is no topic's", s.topicID)
+	}
 	return s, h.parseBounds(q, &s)
 }
 

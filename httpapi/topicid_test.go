@@ -48,7 +48,10 @@ func TestAnswersNameTheTopicThatTheyAreOf(t *testing.T) {
 			t.Errorf("%s: %+v", query, p)
 		}
 	}
-	for _, wrong := range []string{"0", id + ".1", strings.Repeat("x", 4000), "%00"} {
+	for _, malformed := range []string{"0", "abc", id + ".1", strings.Repeat("x", 4000), "%00"} {
+		s.get(ordersPath+"?topic_id="+malformed).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
+	}
+	for _, wrong := range []string{id + "1", "00000000" + id[8:]} {
 		s.get(ordersPath+"?topic_id="+wrong).wantProblem(t, http.StatusGone, seb.CodeTopicRecreated)
 	}
 	s.get(ordersPath+"?topic_id="+id, "Accept", typeEvents).wantProblem(t, http.StatusBadRequest, seb.CodeInvalidRequest)
