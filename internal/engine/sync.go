@@ -210,8 +210,8 @@ type rareSyncs struct {
 	last time.Time     // when one began; owned by that caller
 }
 
-// SyncRarely returns after a sync that began after the call. All callers share one per second: it is
-// for callers that anyone can be, who must not cause more store requests.
+// SyncRarely returns after a sync that began after the call. All callers share one per second: it
+// serves requests of strangers, who must not cause more store requests.
 func (e *Engine) SyncRarely(ctx context.Context) error {
 	asked := time.Now()
 	select {
