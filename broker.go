@@ -206,6 +206,9 @@ func (b *Broker) Close() (err error) {
 // learn whether they may be committed. Later calls wait for the first.
 func (b *Broker) Shutdown(ctx context.Context) (err error) {
 	defer reads(&err)
+	if ctx.Err() != nil {
+		b.engine.End() // now, before anything else is committed
+	}
 	stop := context.AfterFunc(ctx, b.engine.End)
 	defer stop()
 	if b.shutdown.Swap(true) {
