@@ -98,7 +98,7 @@ explore: ## explore the log's decisions, and queues, up to STATES states of each
 .PHONY: simulate
 simulate: ## simulate SEEDS runs of whole brokers, and stores that break their word
 	go test ./internal/test/fault -count=1 -run TestSimulatedSeeds -sim.seeds=$(SEEDS) -timeout 5h -v
-	go test . -count=1 -run 'TestLyingStore|TestHands|TestRestoredCopy' -broken.seeds=8 -timeout 5h
+	go test ./internal/test/fault -count=1 -run 'TestLyingStore|TestHands|TestRestoredCopy' -broken.seeds=8 -timeout 5h
 
 .PHONY: crash
 crash: $(VERSITYGW) ## kill seb serve KILLS times on each of two stores; stop it, fill its disk, cut its connections

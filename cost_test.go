@@ -58,13 +58,6 @@ func TestRequestsOfAnHour(t *testing.T) {
 	})
 }
 
-func wantAtEnd(t *testing.T, b *seb.Broker) {
-	t.Helper()
-	if f, err := b.Fetch(t.Context(), "t", 0, seb.Latest, seb.FetchOptions{}); err != nil || len(f.Records) != 0 {
-		t.Fatal(f, err)
-	}
-}
-
 // A broker that is far behind reads its way to the end; it doesn't send its
 // payload to slots that were taken long ago.
 func TestCatchingUpSendsFewCreates(t *testing.T) {

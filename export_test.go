@@ -68,13 +68,6 @@ func WithLargeCheckpoints(o Options) Options {
 	return o
 }
 
-// Kill ends b without giving it time to commit or save anything, like kill -9,
-// but for its goroutines, which it waits for.
-func (b *Broker) Kill() error {
-	b.engine.End()
-	return b.Close()
-}
-
 // ReadAhead returns how many bytes of records b keeps that it has read for the workers of
 // its queues, and as how many it counts them.
 func ReadAhead(b *Broker) (kept, counted int64) {

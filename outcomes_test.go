@@ -446,7 +446,7 @@ func newVictim(t *testing.T, store objstore.Store) *victim {
 	opts := immediate()
 	opts.NoAutoCreate = true
 	v := &victim{b: openOnly(t, store, opts), topic: "t"}
-	t.Cleanup(func() { _ = v.b.Kill() }) // it may be closed
+	t.Cleanup(func() { _ = kit.End(v.b) }) // it may be closed
 	mustCreateTopic(t, v.b, "t", 1)
 	mustAppend(t, v.b, "t", "a", "b")
 	mustSet(t, v.queue(), seb.QueueUpdate{Lease: new(time.Hour)})
@@ -468,7 +468,7 @@ func newVictim(t *testing.T, store objstore.Store) *victim {
 		t.Fatal(err)
 	}
 	v.other = openOnly(t, store, opts)
-	t.Cleanup(func() { _ = v.other.Kill() })
+	t.Cleanup(func() { _ = kit.End(v.other) })
 	time.Sleep(time.Minute)
 	return v
 }

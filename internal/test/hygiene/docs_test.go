@@ -13,7 +13,7 @@ import (
 // forTests are the packages that docs/architecture.md names and does not draw: no program links them.
 var forTests = []string{
 	"internal/growth", "internal/test/explore", "internal/test/hygiene", "internal/test/kit", "internal/test/s3test", "internal/test/sim",
-	"internal/test/access", "internal/test/commit", "internal/test/consumers", "internal/test/fault", "internal/test/push", "internal/test/queue", "internal/test/reading",
+	"internal/test/access", "internal/test/commit", "internal/test/consumers", "internal/test/fault", "internal/test/idempotency", "internal/test/push", "internal/test/queue", "internal/test/reading",
 }
 
 var (

@@ -156,8 +156,8 @@ var layers = []layer{
 		why: "it proves the log's decisions and the fold's checks by driving them, without a store or a broker",
 	},
 	{
-		pkg: "internal/test/kit", may: []string{".", "objstore", "objstore/storetest"},
-		why: "tests of whole brokers share what their users could write, too",
+		pkg: "internal/test/kit", may: []string{".", "internal/format", "objstore", "objstore/storetest"},
+		why: "tests of whole brokers ask as users do, and look inside only at what lies in the bucket",
 	},
 	{
 		pkg: "internal/test/sim", may: []string{".", "httpapi", "objstore", "objstore/storetest", "objstore/s3store", "internal/format", "internal/record", "internal/state", "internal/test/kit"},
@@ -177,6 +177,10 @@ var layers = []layer{
 	},
 	{
 		pkg: "internal/test/fault", may: []string{".", "internal/format", "internal/record"},
+		why: "it asks a broker as its users do, and looks inside only at what lies in the bucket",
+	},
+	{
+		pkg: "internal/test/idempotency", may: []string{".", "internal/format"},
 		why: "it asks a broker as its users do, and looks inside only at what lies in the bucket",
 	},
 	{

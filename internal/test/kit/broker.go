@@ -154,3 +154,19 @@ func WantValues(t testing.TB, b *seb.Broker, topic string, want ...string) {
 		t.Fatalf("%s holds %.100q, want %.100q", topic, got, want)
 	}
 }
+
+// End ends a broker as kill -9 would, but for its goroutines, which it waits for: what was under way
+// stays undecided.
+func End(b *seb.Broker) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return b.Shutdown(ctx)
+}
+
+// Kill is [End] that must return no error.
+func Kill(t testing.TB, b *seb.Broker) {
+	t.Helper()
+	if err := End(b); err != nil {
+		t.Error(err)
+	}
+}

@@ -10,6 +10,7 @@ var (
 	heap            = kit.Heap
 	immediate       = kit.Immediate
 	keys            = kit.Keys
+	kill            = kit.Kill
 	large           = kit.Large
 	mustAck         = kit.MustAck
 	mustAppend      = kit.MustAppend
@@ -17,16 +18,18 @@ var (
 	mustReceive     = kit.MustReceive
 	mustSet         = kit.MustSet
 	newFaulty       = kit.NewFaulty
+	offBy           = kit.OffBy
 	open            = kit.Open
 	openOnly        = kit.OpenOnly
 	queueOf         = kit.QueueOf
+	shifted         = kit.Shifted
 	tokens          = kit.Tokens
 	values          = kit.Values
 	waiting         = kit.Waiting
+	wallOff         = kit.WallOff
 	wantCode        = kit.WantCode
 	wantHanded      = kit.WantHanded
 	wantLeft        = kit.WantLeft
 	wantOutcome     = kit.WantOutcome
+	wantValues      = kit.WantValues
 )
-
-func ptr[T any](v T) *T { return &v }

@@ -1,4 +1,4 @@
-package seb_test
+package fault_test
 
 import (
 	"context"

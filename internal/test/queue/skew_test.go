@@ -1,4 +1,4 @@
-package seb_test
+package queue_test
 
 import (
 	"strings"
@@ -42,7 +42,7 @@ func TestDelayedRecordThatWasHandedOutAlreadyIsNotFresh(t *testing.T) {
 					t.Fatal(err)
 				}
 				mustAck(t, q, first...)
-				if err := b.Kill(); err != nil {
+				if err := kit.End(b); err != nil {
 					t.Fatal(err)
 				}
 				next := open(t, store, kit.InVirtualTime(immediate())).Queue("t", "work")

@@ -1,11 +1,9 @@
-package seb_test
+package fault_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,37 +133,6 @@ func TestPutThatLandsAfterTheBrokerDied(t *testing.T) {
 				wantValues(t, open(t, memory, immediate()), "t", test.want...)
 			})
 		})
-	}
-}
-
-// dataIsThere fails the test when a commit is sent that refers to a data object
-// which the store does not hold whole.
-func dataIsThere(t *testing.T, memory *objstore.Memory, f *storetest.Faulty) (referred func() int) {
-	var (
-		mu sync.Mutex
-		n  int
-	)
-	f.On(objstore.VerbCreate, format.LogPrefix, func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
-		c, err := format.DecodeCommit(bytes.Join(r.Parts, nil))
-		if err != nil {
-			t.Errorf("%s: %v", r.Key, err)
-			return next(ctx, r)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, d := range c.Data {
-			n++
-			o, err := memory.Get(ctx, d.Key(), 0, -1)
-			if err != nil || o.Size != int64(d.Size) {
-				t.Errorf("%s is sent while its %s is not there: %v", r.Key, d.Key(), err)
-			}
-		}
-		return next(ctx, r)
-	})
-	return func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return n
 	}
 }
 

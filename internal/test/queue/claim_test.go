@@ -1,4 +1,4 @@
-package seb_test
+package queue_test
 
 import (
 	"sync"

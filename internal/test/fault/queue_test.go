@@ -1,4 +1,4 @@
-package seb_test
+package fault_test
 
 import (
 	"context"
@@ -124,7 +124,7 @@ func (p *plant) restart(rng *rand.Rand, until time.Time) {
 		old := p.brokers[i]
 		p.mu.Unlock()
 		if rng.IntN(2) == 0 {
-			_ = old.Kill() // with whatever was under way
+			_ = kit.End(old) // with whatever was under way
 		} else {
 			_ = old.Close()
 		}

@@ -1,4 +1,4 @@
-package seb_test
+package idempotency_test
 
 import (
 	"context"
