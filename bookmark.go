@@ -66,7 +66,7 @@ func ParseBookmark(s string) (_ Bookmark, err error) {
 }
 
 // clusterTag is a short id of the log, which distinguishes it from most others.
-func clusterTag(e *engine.Engine) string { return e.ClusterID().String()[:clusterDigits] }
+func clusterTag(e *engine.Engine) string { return e.ClusterID()[:clusterDigits] }
 
 // TopicTag returns the text, such as 1f0c6a3e.7, by which other programs distinguish a topic
 // from every other one, of other buckets too. The text of a [Bookmark] begins with it.

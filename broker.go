@@ -107,7 +107,7 @@ func Open(ctx context.Context, store objstore.Store, opts Options) (_ *Broker, e
 	}
 	b.pushes = push.NewSupervisor(pushBroker{b}, push.SupervisorOptions{Silence: dispatch.OwnerSilence, Shows: dispatch.OwnerShows, Logger: opts.Logger})
 	b.dispatchers = dispatch.New(dispatchBroker{b}, dispatch.Options{
-		State: b.engine, Memory: opts.Memory / prefetchShare, Session: b.session.public, Address: opts.Address, Logger: opts.Logger, Life: b.engine.Life(),
+		State: b.engine.State(), Memory: opts.Memory / prefetchShare, Session: b.session.public, Address: opts.Address, Logger: opts.Logger, Life: b.engine.Life(),
 	})
 	b.engine.Observe(&b.accesses, b.dispatchers, pushing{b.pushes})
 	b.engine.Ride(b.dispatchers)
@@ -132,7 +132,7 @@ type Status struct {
 
 // Status tells whether the broker is ready. It sends no store request.
 func (b *Broker) Status() Status {
-	s := Status{ClusterID: b.engine.ClusterID().String(), Applied: uint64(b.engine.Applied())}
+	s := Status{ClusterID: b.engine.ClusterID(), Applied: uint64(b.engine.Applied())}
 	if err := b.engine.Usable(); err != nil {
 		s.Err = public(err)
 	} else if err := b.engine.StoreErr(); err != nil {

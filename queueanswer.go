@@ -113,7 +113,11 @@ func (q *Queue) answers(ctx context.Context, tokens []string) ([]*change.Answer,
 	return answers, q.syncUnlessLast(ctx, answers)
 }
 
+// errorsOf returns the refusals of answers; nil if all were accepted.
 func errorsOf(answers []*change.Answer) error {
+	if !slices.ContainsFunc(answers, func(a *change.Answer) bool { return a.Err != nil }) {
+		return nil
+	}
 	errs := make([]error, len(answers))
 	for i, a := range answers {
 		errs[i] = a.Err

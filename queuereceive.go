@@ -85,7 +85,7 @@ func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) (_ []Message, 
 		return nil, err
 	}
 	received, err := q.b.dispatchers.Receive(ctx, dispatch.ReceiveOptions{
-		Max: opts.Max, MaxBytes: opts.MaxBytes, Lease: opts.Lease, InFlight: opts.InFlight.inner(), Deadline: time.Now().Add(opts.Wait), Admit: opts.reserve,
+		Max: opts.Max, MaxBytes: opts.MaxBytes, Lease: opts.Lease, InFlight: opts.InFlight.inner(), Deadline: time.Now().Add(opts.Wait), Admit: opts.admission(),
 	}, func() (*dispatch.Dispatcher, error) { return q.dispatcher(ctx, opts.Max) })
 	if of, ok := errors.AsType[*dispatch.ReadError](err); ok {
 		err = of.Err
@@ -101,8 +101,16 @@ func (q *Queue) Receive(ctx context.Context, opts ReceiveOptions) (_ []Message, 
 	return messages, nil
 }
 
+// admission returns reserve, or nil if it has nothing to do.
+func (o ReceiveOptions) admission() func(ctx context.Context) (n int, release func(), err error) {
+	if o.admit == nil && o.Reserve == nil {
+		return nil
+	}
+	return o.reserve
+}
+
 // reserve calls admit and Reserve. It returns how many records may be taken, and what to call if none are.
-func (o *ReceiveOptions) reserve(ctx context.Context) (int, func(), error) {
+func (o ReceiveOptions) reserve(ctx context.Context) (int, func(), error) {
 	n, leave := o.Max, func() {}
 	if o.admit != nil {
 		var err error

@@ -46,7 +46,7 @@ type fake struct {
 func newFake(t *testing.T, config format.QueueConfig) *fake {
 	t.Helper()
 	f := &fake{t: t, live: state.Live{State: state.New()}, done: make(chan struct{})}
-	f.all = dispatch.New(f, dispatch.Options{State: &f.live, Memory: 1 << 20, Session: format.SessionKey{1}, Logger: slog.New(slog.DiscardHandler), Life: t.Context()})
+	f.all = dispatch.New(f, dispatch.Options{State: f.live.Viewer(), Memory: 1 << 20, Session: format.SessionKey{1}, Logger: slog.New(slog.DiscardHandler), Life: t.Context()})
 	f.commit(
 		&format.TopicCreated{ID: 1, Partitions: 1, Name: "t"},
 		&format.QueueSet{ID: 1, Topic: 1, Name: "work", Config: config},

@@ -19,8 +19,7 @@ const lossWarnEvery = time.Minute
 
 // Options are the options of dispatchers.
 type Options struct {
-	// State shows the state.
-	State interface{ View(f func(s *state.State)) }
+	State state.Viewer
 	// Memory bounds the records that are read ahead, in bytes.
 	Memory int64
 	// Session names this broker, for as long as it runs, as the owner of queues.

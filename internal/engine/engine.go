@@ -67,17 +67,18 @@ type Rider interface {
 
 // Engine serves the log of one bucket.
 type Engine struct {
-	opts    Options
-	store   objstore.Store
-	cluster format.Cluster
-	logger  *slog.Logger
-	log     *commitlog.Log
-	cache   *cache.Cache
-	budget  *budget.Budget
-	batcher *batcher
-	metrics *metrics
-	use     storeUse
-	uploads chan struct{} // a token for each upload under way
+	opts      Options
+	store     objstore.Store
+	cluster   format.Cluster
+	clusterID string // of cluster
+	logger    *slog.Logger
+	log       *commitlog.Log
+	cache     *cache.Cache
+	budget    *budget.Budget
+	batcher   *batcher
+	metrics   *metrics
+	use       storeUse
+	uploads   chan struct{} // a token for each upload under way
 
 	live  state.Live // the commit loop changes it
 	loads uint64     // checkpoints loaded; guarded by live
@@ -154,6 +155,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err != nil {
 		return openError("open the bucket", err, err)
 	}
+	e.clusterID = e.cluster.ID.String()
 	if err := e.probe(ctx); err != nil {
 		return err
 	}
@@ -240,11 +242,14 @@ func (e *Engine) Usable() error {
 	return nil
 }
 
+// State returns what [Engine.View] shows, for others to keep.
+func (e *Engine) State() state.Viewer { return e.live.Viewer() }
+
 // View calls f with the state, which stays as it is meanwhile. f must not block, nor call View.
 func (e *Engine) View(f func(s *state.State)) { e.live.View(f) }
 
-// ClusterID returns the id of the bucket's log.
-func (e *Engine) ClusterID() format.ClusterID { return e.cluster.ID }
+// ClusterID returns the id of the bucket's log: 32 hex digits.
+func (e *Engine) ClusterID() string { return e.clusterID }
 
 // Applied returns the last slot of the log that was applied.
 func (e *Engine) Applied() format.Seq {

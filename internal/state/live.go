@@ -17,3 +17,12 @@ func (l *Live) View(f func(s *State)) {
 	defer l.RUnlock()
 	f(l.State)
 }
+
+// Viewer shows a live state to those who must not change it.
+type Viewer struct{ live *Live }
+
+// Viewer returns the viewer of l.
+func (l *Live) Viewer() Viewer { return Viewer{l} }
+
+// View is [Live.View].
+func (v Viewer) View(f func(s *State)) { v.live.View(f) }
