@@ -74,7 +74,8 @@ const logTime = 1_000_000
 // none in partition 1; topic dead has none.
 // Consumer c of t is at offset 4. In queue q of t, offset 3 is
 // done, the first attempts of 4 and 5 failed, 5 is with a worker for the second and last time, and 6
-// is a dead letter. Queue pushed of t is pushed.
+// is a dead letter. Queue pushed of t is
+// pushed, with one attempt for each record.
 func logState(t *testing.T) *state.State {
 	t.Helper()
 	s := state.New()
@@ -94,7 +95,8 @@ func logState(t *testing.T) *state.State {
 		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 5, Number: 1}, NotBefore: logTime},
 		&format.RecordsAttempted{Queue: 1, Epoch: 1, Attempts: []format.Attempt{{Offset: 5, Number: 2}}},
 		&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Offset: 6, Number: 1}, NotBefore: logTime, DeadLetter: true, Reason: "why"},
-		&format.QueueSet{ID: 2, Topic: 1, Name: "pushed", Config: queueConfig()},
+		&format.QueueSet{ID: 2, Topic: 1, Name: "pushed", Config: format.QueueConfig{LeaseMS: 1000, Attempts: 1}},
+		&format.QueueOwned{Queue: 2, Epoch: 1, Windows: []int64{12, 0}},
 		&format.QueuePushSet{Queue: 2, Push: target("https://a.example/")},
 	}})
 	if err != nil {
@@ -116,6 +118,8 @@ func TestTopics(t *testing.T) {
 			`topic_exists: topic "t" exists with 2 partitions`},
 		{"create again with another config", change.CreateTopic{Name: "t", Partitions: 2, Config: config}, nil,
 			`topic_exists: topic "t" exists with 2 partitions, a retention of 1m0s`},
+		{"create again with another retention", change.CreateTopic{Name: "dead", Partitions: 1, Config: format.TopicConfig{RetentionMS: 1}}, nil,
+			`topic_exists: topic "dead" exists with one partition, no retention limit`},
 		{"create too many", change.CreateTopic{Name: "u", Partitions: 1, TopicsMax: 2}, nil, "too_many_topics: there are 2 topics already"},
 		{"delete", change.DeleteTopic{Name: "t"}, entries{&format.TopicDeleted{ID: 1}}, ""},
 		{"delete nothing", change.DeleteTopic{Name: "u"}, nil, `topic_not_found: there is no topic "u"`},
@@ -125,6 +129,7 @@ func TestTopics(t *testing.T) {
 		}, ""},
 		{"update to the same", change.UpdateTopic{Name: "t", Partitions: 2, RetentionMS: new(int64(60_000))}, nil, ""},
 		{"update to fewer partitions", change.UpdateTopic{Name: "t", Partitions: 1}, nil, keep},
+		{"update nothing", change.UpdateTopic{Name: "u", Partitions: 1}, nil, `topic_not_found: there is no topic "u"`},
 		{"delete records", change.DeleteRecords{Topic: "t", Before: 12}, entries{&format.StartMoved{Topic: 1, Start: 12}}, ""},
 		{"delete deleted records", change.DeleteRecords{Topic: "t", Before: 2}, nil, ""},
 		{"delete records to come", change.DeleteRecords{Topic: "t", Before: 13}, nil,
@@ -205,6 +210,7 @@ func TestConsumers(t *testing.T) {
 		{"create", change.CreateConsumer{ConsumerSetting: setting("new", 2)}, created(2, 0), ""},
 		{"create again", change.CreateConsumer{ConsumerSetting: setting("c", 0)}, nil, ""},
 		{"create too many", change.CreateConsumer{ConsumerSetting: setting("new", 1)}, nil, "too_many_consumers: there are 1 consumers already"},
+		{"create in no topic", change.CreateConsumer{}, nil, `topic_not_found: there is no topic ""`},
 		{"delete", change.DeleteConsumer{ConsumerName: setting("c", 0).ConsumerName}, entries{&format.ConsumerDeleted{ID: 1}}, ""},
 		{"delete nothing", change.DeleteConsumer{ConsumerName: setting("new", 0).ConsumerName}, nil,
 			`consumer_not_found: topic "t" has no consumer "new"`},
@@ -223,6 +229,8 @@ func TestConsumers(t *testing.T) {
 			`topic_not_found: topic "t" was deleted`},
 		{"reset to offsets", change.ResetConsumerTo{ConsumerSetting: setting("c", 0), Positions: at(3)}, moved(3), ""},
 		{"create at offsets", change.ResetConsumerTo{ConsumerSetting: setting("new", 2), Positions: at(3)}, created(3, 0), ""},
+		{"create at offsets of no partition", change.ResetConsumerTo{ConsumerSetting: setting("new", 2), Positions: at(3, 0, 0)}, nil,
+			`partition_not_found: topic "t" has no partition 2, only 0 to 1`},
 		{"reset to deleted offsets", change.ResetConsumerTo{ConsumerSetting: setting("c", 0), Positions: at(1)}, nil,
 			outside + "1 is outside; use earliest, latest, or an offset in between"},
 
@@ -270,6 +278,7 @@ func TestQueues(t *testing.T) {
 			"use earliest, latest, or an offset in between"},
 		{"create too many", set("new", change.SetQueue{Create: true, QueuesMax: 2}), nil, "too_many_queues: there are 2 queues already"},
 		{"create without leave", set("new", change.SetQueue{}), nil, `queue_not_found: topic "t" has no queue "new"`},
+		{"create in no topic", &change.SetQueue{Create: true}, nil, `topic_not_found: there is no topic ""`},
 		{"change nothing", set("q", change.SetQueue{Update: change.QueueUpdate{Lease: new(time.Second), Order: new("none")}}), nil, ""},
 		{"pause", set("q", change.SetQueue{Update: change.QueueUpdate{Paused: new(true)}}),
 			entries{entry(1, "q", func(c *format.QueueConfig) { c.Paused = true })}, ""},
@@ -298,6 +307,7 @@ func TestQueues(t *testing.T) {
 			`topic_not_found: there is no topic "u"; create the dead-letter topic first`},
 		{"delete", change.DeleteQueue{QueueName: q}, entries{&format.QueueDeleted{ID: 1}}, ""},
 		{"delete nothing", change.DeleteQueue{QueueName: change.QueueName{Topic: "t", Queue: "new"}}, nil, `queue_not_found: topic "t" has no queue "new"`},
+		{"delete in no topic", change.DeleteQueue{}, nil, `topic_not_found: there is no topic ""`},
 		{"purge", &change.PurgeQueue{QueueName: q}, entries{&format.QueuePurged{Queue: 1, Before: 12}}, ""},
 	}.run(t)
 
@@ -385,6 +395,8 @@ func TestAnswers(t *testing.T) {
 	move := change.CommitMove{Part: "positions/0", MoveConsumer: change.MoveConsumer{
 		ConsumerName: change.ConsumerName{Topic: "t", Consumer: "c"}, To: []format.Position{{Offset: 5}},
 	}}
+	pushed := answer(7, 1)
+	pushed.Queue = 2
 	wrongMove := move
 	wrongMove.IfVersion = "2.1"
 	moved := &format.PositionsMoved{Consumer: 1, Positions: []format.Position{{Offset: 5}}}
@@ -396,6 +408,9 @@ func TestAnswers(t *testing.T) {
 		{"nack", nack(change.NackRecords{Delay: new(time.Second), Answers: []*change.Answer{answer(7, 1), answer(4, 2)}}), entries{back(7, 1, time.Second)}, ""},
 		{"nack with a backoff", nack(change.NackRecords{AtLeast: time.Minute, Answers: []*change.Answer{answer(7, 1)}}), entries{back(7, 1, time.Minute)}, ""},
 		{"nack the last attempt", nack(change.NackRecords{Answers: []*change.Answer{answer(5, 2)}}), nil, ""},
+		{"nack the last attempt without a dead-letter topic", change.NackRecords{
+			QueueName: change.QueueName{Topic: "t", Queue: "pushed"}, Delay: new(time.Second), Answers: []*change.Answer{pushed},
+		}, entries{&format.RecordPutBack{Queue: 2, Attempt: format.Attempt{Offset: 7, Number: 1}, NotBefore: logTime, DeadLetter: true}}, ""},
 		{"commit", &change.Commit{Moves: []change.CommitMove{move}, Acks: []change.CommitAck{ack}}, entries{moved, done}, ""},
 		{"commit a wrong move", &change.Commit{Moves: []change.CommitMove{wrongMove}, Acks: []change.CommitAck{ack}}, nil,
 			`position_conflict: positions/0: consumer "c" of topic "t" has version 1.1, not 2.1: another commit or reset has moved it; ` +
@@ -476,4 +491,15 @@ func TestDeadLetters(t *testing.T) {
 		{"redrive places", change.Redrive{QueueName: q, Places: []leases.Place{{Offset: 6}, {Offset: 5}, {Offset: 6}, {Partition: -1}}}, redriven, ""},
 		{"redrive in no queue", change.Redrive{QueueName: change.QueueName{Topic: "t"}}, nil, `queue_not_found: topic "t" has no queue ""`},
 	}.run(t)
+}
+
+func TestExactPositionIsNotMoved(t *testing.T) {
+	for _, c := range []struct {
+		at   change.Position
+		want int64
+	}{{change.Position{Offset: 1, Exact: true}, 1}, {change.Position{Offset: 1}, 2}, {change.Position{Offset: -1, FromEnd: true}, 11}} {
+		if got := c.at.In(2, 12); got != c.want {
+			t.Errorf("%+v is %d, want %d", c.at, got, c.want)
+		}
+	}
 }
