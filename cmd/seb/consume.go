@@ -100,25 +100,26 @@ func (c *consumeCmd) explain(err error, r *topicReader) error {
 	if c.Consumer != "" {
 		goOn = "the same command continues after the committed ones"
 	}
+	written := counted(r.written, "record was written", "records were written")
 	switch {
 	case errors.As(err, &refusal) && refusal.Code == seb.CodeTopicNotFound: // positions are of the topic that is gone
 		if r.topicID != "" {
-			err = hinted(err, fmt.Sprintf("%d records were written; the topic was deleted meanwhile", r.written))
+			err = hinted(err, written+"; the topic was deleted meanwhile")
 		}
 	case refusal != nil && refusal.Code == seb.CodeTopicRecreated:
-		err = hinted(err, fmt.Sprintf("%d records were written, all of the deleted topic; none of the new one was read: start again", r.written))
+		err = hinted(err, written+", all of the deleted topic; none of the new one was read: start again")
 	case refusal != nil && refusal.Code == seb.CodePositionConflict:
-		err = hinted(err, fmt.Sprintf("%d records were written; it was reset, or another reader uses its name: check with `seb consumer show %s %s`", r.written, c.Topic, c.Consumer))
+		err = hinted(err, fmt.Sprintf("%s; it was reset, or another reader uses its name: check with `seb consumer show %s %s`", written, c.Topic, c.Consumer))
 	case refusal != nil && refusal.Code == seb.CodeOffsetOutOfRange && c.Consumer != "":
-		err = hinted(err, fmt.Sprintf("%d records were written; the next records were deleted before they were read: skip them with `seb consumer reset %s %s --from earliest`, or choose another position",
-			r.written, c.Topic, c.Consumer))
+		err = hinted(err, fmt.Sprintf("%s; the next records were deleted before they were read: skip them with `seb consumer reset %s %s --from earliest`, or choose another position",
+			written, c.Topic, c.Consumer))
 	case errors.As(err, new(outputError)) && c.Consumer != "":
-		err = hinted(err, fmt.Sprintf("%d records were written, then perhaps more, and a part of one; %s", r.written, goOn))
+		err = hinted(err, written+", then perhaps more, and a part of one; "+goOn)
 	case errors.As(err, new(outputError)):
-		err = hinted(err, fmt.Sprintf("%d records were written, then perhaps more, and a part of one; after the %[1]d, continue at %s",
-			r.written, r.positions()))
+		err = hinted(err, fmt.Sprintf("%s, then perhaps more, and a part of one; after the %d, continue at %s",
+			written, r.written, r.positions()))
 	case r.written > 0:
-		goOn = fmt.Sprintf("%d records were written; %s", r.written, goOn)
+		goOn = written + "; " + goOn
 		if h, ok := errors.AsType[hintError](err); ok {
 			goOn = h.hint + "; " + goOn
 		}

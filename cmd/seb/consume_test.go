@@ -186,7 +186,7 @@ func TestConsumeReportsRefusals(t *testing.T) {
 	}
 	url := newFakeLog(t, f)
 	r := runSeb(t, nil, "consume", "orders", "--server", url)
-	r.want(t, exitRefused, "topic_not_found", "1 records were written; the topic was deleted meanwhile")
+	r.want(t, exitRefused, "topic_not_found", "1 record was written; the topic was deleted meanwhile")
 	if strings.Contains(r.err, "go on with") { // in a topic that was created again that would skip records
 		t.Error(r.err)
 	}

@@ -128,7 +128,7 @@ func (c *fsckCmd) header(p *printer, r *fsck.Report) {
 	if r.Last > 0 {
 		p.printf("slots %d to %d: ", r.First, r.Last)
 	}
-	p.printf("%d commits, %d checkpoints and %d data objects are sound", r.Commits, r.Checkpoints, r.DataObjects)
+	p.printf("%s, %s and %s are sound", counted(r.Commits, "commit", "commits"), counted(r.Checkpoints, "checkpoint", "checkpoints"), counted(r.DataObjects, "data object", "data objects"))
 	if r.Deep {
 		p.printf(", %d batches read", r.Batches)
 	}

@@ -29,7 +29,7 @@ func TestHintsOfRefusalsSpeakOfCommands(t *testing.T) {
 		{"queue create orders other --lease 13h", "see seb queue create --help"},
 		{"queue create orders other --dead-letter-topic orders", "name another topic"},
 		{"queue update orders mail --backoff 1h..1s", "see seb queue update --help"},
-		{"queue update orders mail --max-attempts 0", "see seb queue update --help"},
+		{"queue update orders mail --max-attempts 0", "use an integer from 1 to 1000"},
 		{"topic list --server " + b.url + "/orders", "is --server (SEB_SERVER) the URL of a broker?"},
 	} {
 		r := runSeb(t, nil, strings.Fields(c.command)...)

@@ -69,3 +69,11 @@ func (p *printer) table(rows func(*printer)) {
 func note(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, format, args...)
 }
+
+// counted returns n and what there is one, or so many, of.
+func counted(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -42,7 +42,9 @@ func (c *queueResumeCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	return c.tell(std, "resume", whole, func(q queueInfo) string { return fmt.Sprintf("resumed; %d records are ready", q.Ready) })
+	return c.tell(std, "resume", whole, func(q queueInfo) string {
+		return "resumed; " + counted(q.Ready, "record is ready", "records are ready")
+	})
 }
 
 type queuePurgeCmd struct{ queueFlags }

@@ -149,7 +149,7 @@ func (c *workCmd) open(ctx context.Context, broker *client, std streams) (time.D
 	if err != nil {
 		return 0, err
 	}
-	note(std.err, "working on queue %s of %s; %d records are ready\n", c.Queue, c.Topic, q.Ready)
+	note(std.err, "working on queue %s of %s; %s\n", c.Queue, c.Topic, counted(q.Ready, "record is ready", "records are ready"))
 	if q.Config.Paused {
 		note(std.err, "the queue is paused: it hands out nothing until `seb queue resume %s %s`\n", c.Topic, c.Queue)
 	}
