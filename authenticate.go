@@ -172,7 +172,7 @@ func authenticateNames(s *state.State, names []string) (Access, error) {
 			return Access{Key: describeKey(k)}, nil
 		}
 	}
-	e := unauthorized("no API key has a name that the client certificate has",
+	e := unauthorized("no API key is named like this client certificate",
 		"create a key under the certificate's common name or one of its DNS names")
 	e.Err = errNotHere
 	return Access{}, e

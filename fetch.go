@@ -177,7 +177,7 @@ func openCursor(ctx context.Context, b *Broker, topic, tag string, partition int
 	if err != nil {
 		return nil, 0, err
 	}
-	c.Offset, c.Floats = from.between(start, end), from.kind != fromOffset
+	c.Offset, c.Floats = from.stored().In(start, end), from.kind != fromOffset
 	if from.kind == fromTime {
 		err = c.Seek(ctx, from.n)
 	}
@@ -195,23 +195,6 @@ func findPartition(ctx context.Context, b *Broker, topic, tag string, partition 
 		err = b.engine.Sync(ctx)
 	}
 	return id, err
-}
-
-// between returns the offset that p means in a partition; for a time it is where the
-// search begins.
-func (p Position) between(start, end int64) int64 {
-	switch p.kind {
-	case fromLatest:
-		return end
-	case fromLast:
-		return max(start, end-max(p.n, 0))
-	case fromOffset:
-		return p.n
-	case fromOffsetOn:
-		return max(start, p.n)
-	default:
-		return start
-	}
 }
 
 // page takes the records of a read.

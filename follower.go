@@ -133,7 +133,7 @@ func (f *Follower) beginIn(s *state.State, from Position) error {
 	}
 	f.next = make([]int64, len(ps))
 	for i := range ps {
-		f.next[i] = from.between(ps[i].Start, ps[i].End)
+		f.next[i] = from.stored().In(ps[i].Start, ps[i].End)
 	}
 	return nil
 }

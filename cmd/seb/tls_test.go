@@ -192,7 +192,7 @@ func TestClientCertificatesStandForKeysOfTheirNames(t *testing.T) {
 	}
 	with(ca, "shop.example").want(t, exitOK)
 	with(ca, "a service", "other.example", "shop.example").want(t, exitOK)
-	with(ca, "somebody").want(t, exitRefused, "unauthorized: no API key has a name that the client certificate has")
+	with(ca, "somebody").want(t, exitRefused, "unauthorized: no API key is named like this client certificate")
 	with(foreign, "shop.example").want(t, exitRefused, "consume orders")
 	runSeb(t, nil, "consume", "orders").want(t, exitRefused, "unauthorized: an API key is needed")
 	cert, key, _ = ca.issue("client", "shop.example")
