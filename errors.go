@@ -407,7 +407,7 @@ func overState(full *engine.StateFullError) *Error {
 	return &Error{
 		Code:   CodeOverStateBudget,
 		Detail: fmt.Sprintf("state uses %d of %d bytes (--state-memory); %s may use %d", full.Used, full.Most, full.Use, full.Limit),
-		Hint:   "delete topics, or records at the start of partitions, that are no longer needed, or give the broker more --state-memory; fewer, larger commits (--linger) make it grow slower",
+		Hint:   "delete topics that you no longer need, delete old records, or raise --state-memory; a longer --linger makes fewer commits, so the state grows more slowly",
 		Limit:  full.Most, RetryAfter: time.Minute,
 	}
 }

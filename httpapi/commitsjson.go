@@ -83,7 +83,7 @@ func (p *commitParser) count(bytes int) error {
 		return &seb.Error{
 			Code: seb.CodeRequestTooLarge, Outcome: seb.NotCommitted, Limit: int64(p.partsMax),
 			Detail: fmt.Sprintf("the commit has more than %d parts", p.partsMax),
-			Hint:   "make several commits, or have --commit-parts-max of seb serve raised",
+			Hint:   "make several commits, or ask the operator to raise --commit-parts-max of seb serve",
 		}
 	}
 	return p.owe(bytes)

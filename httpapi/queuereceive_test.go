@@ -234,7 +234,7 @@ func TestTokenOfAnotherQueueIsToldFromALostLease(t *testing.T) {
 	s.answered("ack", 200, ms...)
 	s.do("DELETE", mailPath, nil).want(t, http.StatusNoContent)
 	p := s.post(queuesPath+"/other/ack", `{"tokens":`+tokensOf(t, ms)+`}`).wantProblem(t, http.StatusConflict, seb.CodeLeaseLost)
-	if !strings.HasSuffix(p.Detail, "is of a queue that was deleted") || !strings.Contains(p.Hint, "leave it") {
+	if !strings.HasSuffix(p.Detail, "is of a queue that was deleted") || !strings.Contains(p.Hint, "drop the record") {
 		t.Errorf("when its queue is gone: %+v", p)
 	}
 }

@@ -435,7 +435,7 @@ func TestAnswersAreRefusedOneByOne(t *testing.T) {
 		`lease_lost: token "token.7.2" is of a delivery that never happened` + leave,
 		`lease_lost: token "token.12.1" is of a record that does not exist` + leave,
 		`lease_lost: token "token.7.1" is of another queue; send it to the queue that handed out the record, which still waits for it`,
-		`lease_lost: token "token.7.1" is of a queue that was deleted` + leave,
+		`lease_lost: token "token.7.1" is of a queue that was deleted; drop the record: its queue no longer exists`,
 		"",
 	}
 	s := logState(t)

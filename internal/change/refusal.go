@@ -122,11 +122,9 @@ func LeaseLost(token, why string) *Refusal {
 // TokenElsewhere refuses a token of another queue, which may have been deleted.
 func TokenElsewhere(token string, exists bool) *Refusal {
 	if !exists {
-		return LeaseLost(token, "is of a queue that was deleted")
+		return refused(CodeLeaseLost, "drop the record: its queue no longer exists", "token %q is of a queue that was deleted", token)
 	}
-	r := LeaseLost(token, "is of another queue")
-	r.Hint = "send it to the queue that handed out the record, which still waits for it"
-	return r
+	return refused(CodeLeaseLost, "send it to the queue that handed out the record, which still waits for it", "token %q is of another queue", token)
 }
 
 // ofPart returns a refusal as that of a part of a [Commit].
