@@ -37,8 +37,9 @@ type deadLettering struct {
 	attempts int
 }
 
-// deadLetter makes a dead letter of a record, and appends a copy of it to the dead-letter topic
-// in the same commit.
+// deadLetter makes a dead letter of a record. If the queue has a dead-letter topic, the same commit
+// appends a copy of the record to it. If the copy can never be made, deadLetter logs a warning and
+// commits the dead letter without it.
 func (b *Broker) deadLetter(ctx context.Context, p deadLettering) error {
 	if p.copyTo == "" {
 		return b.engine.Commit(ctx, &engine.Request{Change: p.DeadLetter, Callers: callersOf(ctx)})

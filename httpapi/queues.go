@@ -110,8 +110,8 @@ func (h *Handler) getQueue(w *response, r *http.Request) error {
 	return writeQueue(w, http.StatusOK, q)
 }
 
-// describe returns what this broker knows of a queue, unless the queue's owner, which knows
-// more, has answered the request.
+// describe forwards the request to the queue's owner if it can. If the owner has answered the
+// client, answered is true. Otherwise q is what this broker knows.
 func (h *Handler) describe(w *response, r *http.Request) (q seb.QueueInfo, answered bool, _ error) {
 	if err := refuseHeaders(r.Header, forwardedHeader); err != nil {
 		return q, false, err

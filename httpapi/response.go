@@ -55,7 +55,7 @@ type response struct {
 	id       string // of the request, also in its header
 	head     bool   // the request is a HEAD: what is written counts for nothing
 	reads    bool   // nothing is to be committed, though the request is no GET
-	original bool   // it is on one of the original Seb's paths, where errors are plain text
+	original bool   // the request used a path of the original Seb: its errors are plain text
 	bodyRead bool   // completely; true if there is none
 	status   int    // 0 until the answer has begun
 	bytesIn  int64  // of the body as it came

@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// notifySupervisor tells a supervisor that asked for it, as systemd does of
-// units with Type=notify, what became of the process: READY=1, STOPPING=1. It
-// speaks the protocol of sd_notify(3), which is a datagram.
+// notifySupervisor sends the process's state (READY=1 or STOPPING=1) to the supervisor, if
+// NOTIFY_SOCKET is set, as systemd does for units with Type=notify. The protocol is that of
+// sd_notify(3): one datagram.
 func notifySupervisor(ctx context.Context, state string) error {
 	socket := os.Getenv("NOTIFY_SOCKET")
 	if socket == "" {

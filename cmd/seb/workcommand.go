@@ -166,8 +166,7 @@ func variableName(header string) string {
 	}, header)
 }
 
-// tailWriter forwards what is written, and keeps the last of it. A closed output is not a
-// failure of the command that writes.
+// tailWriter forwards what is written, and keeps the last of it.
 type tailWriter struct {
 	w io.Writer
 
@@ -175,6 +174,7 @@ type tailWriter struct {
 	tail []byte // guarded by mu
 }
 
+// Write ignores errors of w, so a closed output does not make the command fail.
 func (t *tailWriter) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	t.tail = append(t.tail, p[max(0, len(p)-reasonBytes):]...)

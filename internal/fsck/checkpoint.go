@@ -62,7 +62,7 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	c.objects.Add(1)
 	if c.pos < s {
 		c.move(s) // its slot is not there
-		c.lose()
+		c.forgetState()
 		c.lost = s
 	}
 	if c.hash != nil && *c.hash != cp.Hash {
@@ -103,8 +103,8 @@ func (c *checker) cover() {
 		case live && !c.present(at):
 			c.needed = append(c.needed, at)
 		case live:
-			known, ok := c.loose[at]
-			if ok && known != (looseCommit{o.Tag, int64(o.Size)}) {
+			known, ok := c.unapplied[at]
+			if ok && known != (unappliedCommit{o.Tag, int64(o.Size)}) {
 				c.found(Corrupt, format.LogKey(at), "%v: %s knows another commit there", format.ErrCorrupt, newest)
 			}
 		}

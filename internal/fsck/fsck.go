@@ -54,14 +54,14 @@ type Progress struct {
 // needs another version of seb, or there is no log (ErrNoLog).
 func Check(ctx context.Context, store objstore.Store, opts Options) (*Report, error) {
 	c := &checker{
-		reader: newReader(store),
-		opts:   opts,
-		report: &Report{Deep: opts.Deep, Findings: []Finding{}},
-		state:  state.New(),
-		hash:   &format.Hash{},
-		gone:   map[format.Seq]bool{},
-		loose:  map[format.Seq]looseCommit{},
-		data:   map[dataKey]dataUse{},
+		reader:    newReader(store),
+		opts:      opts,
+		report:    &Report{Deep: opts.Deep, Findings: []Finding{}},
+		state:     state.New(),
+		hash:      &format.Hash{},
+		gone:      map[format.Seq]bool{},
+		unapplied: map[format.Seq]unappliedCommit{},
+		data:      map[dataKey]dataUse{},
 	}
 	err := c.run(ctx)
 	c.report.Complete = err == nil
@@ -87,18 +87,19 @@ type checker struct {
 	hash  *format.Hash // of the head at pos; nil if unknown
 	state *state.State // as of pos; nil if unknown
 
-	covered format.Seq                 // the newest checkpoint that is sound
-	base    *state.State               // at covered; nil before the first
-	needed  []format.Seq               // absent slots that it points into
-	gone    map[format.Seq]bool        // slots that were listed and are not there
-	lost    format.Seq                 // the last slot whose commit is not known
-	loose   map[format.Seq]looseCommit // read since the state became unknown
-	data    map[dataKey]dataUse        // data objects that something refers to
-	pruned  []format.Seq               // checkpoints that were listed and are not there
+	covered   format.Seq                     // the newest checkpoint that is sound
+	base      *state.State                   // at covered; nil before the first
+	needed    []format.Seq                   // absent slots that it points into
+	gone      map[format.Seq]bool            // slots that were listed and are not there
+	lost      format.Seq                     // the last slot whose commit is not known
+	unapplied map[format.Seq]unappliedCommit // read since the state became unknown
+	data      map[dataKey]dataUse            // data objects that something refers to
+	pruned    []format.Seq                   // checkpoints that were listed and are not there
 }
 
-// looseCommit is what a state knows of a commit.
-type looseCommit struct {
+// unappliedCommit identifies a commit that fsck read while it had no state. A later checkpoint
+// that lists the commit must have the same tag and size.
+type unappliedCommit struct {
 	tag  uint64
 	size int64
 }

@@ -49,15 +49,15 @@ func (c *checker) walk(ctx context.Context) error {
 // move goes to slot s. A gap before it leaves hash and state unknown.
 func (c *checker) move(s format.Seq) {
 	if c.pos+1 != s {
-		c.lose()
+		c.forgetState()
 		c.lost = s - 1
 	}
 	c.pos = s
 }
 
-// lose forgets hash and state, so that one damage is reported
+// forgetState forgets hash and state, so that one damage is reported
 // once and not again at every later slot.
-func (c *checker) lose() {
+func (c *checker) forgetState() {
 	c.hash, c.state = nil, nil
 }
 
@@ -75,7 +75,7 @@ func (c *checker) passSlot(r slotResult) error {
 		}
 	}
 	if r.commit == nil {
-		c.lose()
+		c.forgetState()
 		c.lost = r.seq
 		return nil
 	}
@@ -97,7 +97,7 @@ func (c *checker) follow(key string, commit *format.Commit) {
 	if c.hash != nil && *c.hash != commit.Prev {
 		c.found(Corrupt, key, "%v: it follows a commit with the hash %v, the one before it has %v: one of them is of another log",
 			format.ErrCorrupt, commit.Prev, *c.hash)
-		c.lose()
+		c.forgetState()
 	}
 	c.hash = &commit.Hash
 	if c.state != nil {
@@ -107,6 +107,6 @@ func (c *checker) follow(key string, commit *format.Commit) {
 		}
 	}
 	if c.state == nil {
-		c.loose[commit.Seq] = looseCommit{commit.Nonce.Tag(), commit.Size()}
+		c.unapplied[commit.Seq] = unappliedCommit{commit.Nonce.Tag(), commit.Size()}
 	}
 }

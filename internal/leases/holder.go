@@ -1,8 +1,8 @@
 package leases
 
-// Holder counts the records that are leased to a worker with a limit. A record counts from its
-// delivery until its lease ends or the worker answers; again if the lease is extended after
-// that.
+// Holder counts the records that one worker has leased, for a worker that limits them. A record
+// counts from its delivery until its lease ends or the worker answers. If the worker extends a
+// lease that has ended, the record counts again.
 type Holder struct {
 	out   int
 	Freed func() // called when the count falls; it must not call the table

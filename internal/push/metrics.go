@@ -17,7 +17,8 @@ const seriesMax = 1000
 // durations are the buckets of how long requests take.
 var durations = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 
-// How many targets have series of their own, which leaves room for those of the others.
+// Each metric shows this many targets as series of their own. The remaining series of seriesMax
+// count all other targets together.
 var (
 	targetsShown   = seriesMax - 1                    // one series each
 	targetsCounted = seriesMax/len(outcomes) - 1      // one for each outcome

@@ -33,7 +33,7 @@ var closed4 = prefixes(
 	"168.63.129.16",   // a cloud's services for its machines
 	"169.254.0.0/16",  // link-local, and metadata of most clouds
 	"172.16.0.0/12",   // private
-	"192.0.0.0/24",    // protocols
+	"192.0.0.0/24",    // IETF protocol assignments
 	"192.0.2.0/24",    // documentation
 	"192.88.99.0/24",  // relays of 6to4
 	"192.168.0.0/16",  // private
@@ -48,9 +48,9 @@ var closed4 = prefixes(
 var open6 = netip.MustParsePrefix("2000::/3")
 
 var closed6 = prefixes(
-	"2001::/23",     // protocols, among them Teredo, which holds an address of IPv4
+	"2001::/23",     // IETF protocol assignments; a Teredo address embeds an IPv4 address
 	"2001:db8::/32", // documentation
-	"2002::/16",     // 6to4, which holds an address of IPv4
+	"2002::/16",     // 6to4; its addresses embed an IPv4 address
 	"3fff::/20",     // documentation
 )
 
