@@ -145,7 +145,7 @@ func (b *Broker) appendAsync(ctx context.Context, topic string, rs []Record, o a
 			return b.engine.Confirm(r, err), nil
 		}
 	}
-	if err := b.checkConditions(ctx, r); err != nil {
+	if err := b.checkConditions(ctx, r, func(int) bool { return o.inTurn(rs) }); err != nil {
 		return nil, err
 	}
 	return b.engine.Submit(ctx, r)

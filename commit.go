@@ -80,9 +80,9 @@ func (b *Broker) Commit(ctx context.Context, c Commit, opts ...AppendOption) (_ 
 
 // PendingCommit is a commit whose outcome is not known yet.
 type PendingCommit struct {
-	ticket  *engine.Ticket
-	appends []*engine.Append
-	change  *change.Commit // the commit loop's until the outcome is known
+	ticket *engine.Ticket
+	topics []string       // of the appends
+	change *change.Commit // the commit loop's until the outcome is known
 }
 
 // CommitAsync is Commit without the wait; see [Broker.AppendAsync].
@@ -101,8 +101,8 @@ func (c *PendingCommit) Wait(ctx context.Context) (_ Committed, err error) {
 		return Committed{}, err
 	}
 	done := Committed{Replayed: c.ticket.Replayed()}
-	for i, a := range c.appends {
-		done.Appends = append(done.Appends, appendedTo(a.Topic, c.ticket.Ranges(i)))
+	for i, topic := range c.topics {
+		done.Appends = append(done.Appends, appendedTo(topic, c.ticket.Ranges(i)))
 	}
 	if !done.Replayed {
 		for _, m := range c.change.Moves {
@@ -138,6 +138,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 	for _, a := range acks {
 		r.ExtraBytes += int64(len(a.Answers)) * ackBytes
 	}
+	b.engine.Begin(r)
 	parts := &change.Commit{Moves: moves, Acks: acks}
 	if len(moves)+len(acks) > 0 {
 		r.Change = parts
@@ -157,7 +158,7 @@ func (b *Broker) commitAsync(ctx context.Context, c Commit, o appendOptions) (*P
 			return nil, ofPart(a.Part, err)
 		}
 	}
-	if err := b.checkConditions(ctx, r); err != nil {
+	if err := b.checkConditions(ctx, r, func(i int) bool { return each[i].inTurn(c.Appends[i].Records) }); err != nil {
 		return nil, err
 	}
 	return b.sendCommit(ctx, r, parts)
@@ -168,7 +169,11 @@ func (b *Broker) sendCommit(ctx context.Context, r *engine.Request, parts *chang
 	if err != nil {
 		return nil, err
 	}
-	return &PendingCommit{ticket, r.Appends, parts}, nil
+	topics := make([]string, len(r.Appends))
+	for i, a := range r.Appends {
+		topics[i] = a.Topic
+	}
+	return &PendingCommit{ticket, topics, parts}, nil
 }
 
 // check refuses an invalid commit; it does not look into its parts.

@@ -127,7 +127,7 @@ func (c *Consumer) describe() (info ConsumerInfo, err error) {
 	return info, err
 }
 
-// view is [Broker.view] of the consumer and its topic. It fails if one of them does not exist.
+// view is [engine.Engine.View] of the consumer and its topic. It fails if one of them does not exist.
 func (c *Consumer) view(f func(t *state.Topic, found *state.Consumer)) (err error) {
 	c.b.engine.View(func(s *state.State) {
 		t := s.Topic(c.topic)

@@ -166,92 +166,93 @@ func OutcomeOf(err error) Outcome {
 }
 
 // public returns an error as callers know it: refusals of changes, the errors of the engine and of the
-// memory budget, and those of contexts become an *Error. Others stay as they are.
+// memory budget, and those of contexts become an *Error, also where they are joined. The outermost
+// counts. Others stay as they are.
 func public(err error) error {
-	switch e := err.(type) { //nolint:errorlint // what an *Error wraps is its cause
-	case nil, *Error:
-		return err
+	if err == nil {
+		return nil
+	}
+	if worded, ok := worded(err); ok {
+		return worded
+	}
+	return err
+}
+
+// worded returns an error in the words for callers; ok is false if it has none for it.
+func worded(err error) (_ error, ok bool) {
+	switch e := err.(type) { //nolint:errorlint // the chain is walked from the outside
+	case *Error:
+		return e, true
 	case *TokensError: // each token has an error of its own
 		each := make([]error, len(e.Errors))
 		for i := range each {
 			each[i] = public(e.Errors[i])
 		}
-		return &TokensError{Errors: each}
-	}
-	return worded(err)
-}
-
-// worded returns an error in the words for callers.
-func worded(err error) error {
-	var (
-		stopped    *engine.StoppedError
-		store      *engine.StoreError
-		late       *engine.LateError
-		unusable   *engine.UnusableError
-		badCache   *engine.CacheError
-		stateFull  *engine.StateFullError
-		keysFull   *engine.KeysFullError
-		deleted    *engine.TopicDeletedError
-		conflict   *engine.EndConflictError
-		partition  *engine.PartitionNotFoundError
-		offset     *engine.OutOfRangeError
-		lost       *engine.DataLostError
-		memoryFull *budget.FullError
-		refusal    *change.Refusal
-	)
-	if maybe, ok := errors.AsType[*engine.UnknownError](err); ok {
-		if errors.As(maybe.Err, &late) {
-			return maybeTooLate(late)
+		return &TokensError{Errors: each}, true
+	case *engine.UnknownError:
+		if late, ok := errors.AsType[*engine.LateError](e.Err); ok {
+			return maybeTooLate(late), true
 		}
-		return maybeCommitted(maybe.Err)
-	}
-	if _, ok := errors.AsType[*Error](err); ok {
-		return err
+		return maybeCommitted(e.Err), true
+	case *change.Refusal:
+		return &Error{
+			Code: Code(e.Code), Detail: e.Detail, Hint: e.Hint, Part: e.Part, Limit: e.Limit, Start: Offset(e.Start), End: Offset(e.End),
+		}, true
+	case *engine.StoppedError:
+		return &Error{Code: CodeBrokerStopped, Detail: cmp.Or(e.Doing, "the broker stopped itself to protect the log"), Hint: e.Hint, Err: e.Err}, true
+	case *engine.StoreError:
+		return &Error{Code: CodeStoreUnavailable, Detail: e.Doing, RetryAfter: e.RetryAfter, Err: e.Err}, true
+	case *engine.LateError:
+		return tooLate(e), true
+	case *engine.UnusableError:
+		return storeUnusable(e), true
+	case *engine.CacheError:
+		return &Error{Code: CodeInvalidRequest, Detail: "CacheDir", Err: e.Err}, true
+	case *engine.StateFullError:
+		return overState(e), true
+	case *engine.KeysFullError:
+		return tooManyIdempotencyKeys(e.Limit), true
+	case *engine.TopicDeletedError:
+		return ofPart(e.Part, public(change.TopicDeleted(e.Topic))), true
+	case *engine.EndConflictError:
+		return ofPart(e.Part, offsetConflict(e.Topic, e.Partition, e.End, e.Want)), true
+	case *engine.PartitionNotFoundError:
+		return worded(change.PartitionNotFound(e.Topic, e.Partition, e.Count))
+	case *engine.OutOfRangeError:
+		return worded(change.OutOfRange(e.Topic, e.Partition, e.Offset, e.Start, e.End))
+	case *engine.DataLostError:
+		return dataLost(e), true
+	case *budget.FullError:
+		return overMemory(e.Detail, e.Limit), true
+	case interface{ Unwrap() []error }:
+		each := e.Unwrap()
+		out := make([]error, len(each))
+		for i := range each {
+			w, is := worded(each[i])
+			if out[i] = each[i]; is {
+				out[i], ok = w, true
+			}
+		}
+		return errors.Join(out...), ok
+	case interface{ Unwrap() error }:
+		if _, is := errors.AsType[*Error](err); is {
+			return err, true
+		}
+		return worded(e.Unwrap())
 	}
 	switch {
-	case errors.As(err, &refusal):
-		return &Error{
-			Code: Code(refusal.Code), Detail: refusal.Detail, Hint: refusal.Hint, Part: refusal.Part,
-			Limit: refusal.Limit, Start: Offset(refusal.Start), End: Offset(refusal.End),
-		}
-	case errors.As(err, &stopped):
-		return &Error{Code: CodeBrokerStopped, Detail: cmp.Or(stopped.Doing, "the broker stopped itself to protect the log"), Hint: stopped.Hint, Err: stopped.Err}
-	case errors.As(err, &store):
-		return &Error{Code: CodeStoreUnavailable, Detail: store.Doing, RetryAfter: store.RetryAfter, Err: store.Err}
-	case errors.As(err, &late):
-		return tooLate(late)
-	case errors.As(err, &unusable):
-		return storeUnusable(unusable)
-	case errors.As(err, &badCache):
-		return &Error{Code: CodeInvalidRequest, Detail: "CacheDir", Err: badCache.Err}
-	case errors.As(err, &stateFull):
-		return overState(stateFull)
-	case errors.As(err, &keysFull):
-		return tooManyIdempotencyKeys(keysFull.Limit)
-	case errors.As(err, &deleted):
-		return ofPart(deleted.Part, public(change.TopicDeleted(deleted.Topic)))
-	case errors.As(err, &conflict):
-		return ofPart(conflict.Part, offsetConflict(conflict.Topic, conflict.Partition, conflict.End, conflict.Want))
-	case errors.As(err, &partition):
-		return public(change.PartitionNotFound(partition.Topic, partition.Partition, partition.Count))
-	case errors.As(err, &offset):
-		return public(change.OutOfRange(offset.Topic, offset.Partition, offset.Offset, offset.Start, offset.End))
-	case errors.As(err, &lost):
-		return dataLost(lost)
-	case errors.As(err, &memoryFull):
-		return overMemory(memoryFull.Detail, memoryFull.Limit)
 	case errors.Is(err, engine.ErrClosed):
-		return errClosed()
+		return errClosed(), true
 	case errors.Is(err, engine.ErrWithdrawn):
-		return refused(CodeCanceled, "the request was withdrawn")
+		return refused(CodeCanceled, "the request was withdrawn"), true
 	case errors.Is(err, engine.ErrKeyReused):
-		return keyReused()
+		return keyReused(), true
 	case errors.Is(err, engine.ErrWaitedTooLong):
-		return waitedTooLong()
+		return waitedTooLong(), true
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return canceled(err)
+		return canceled(err), true
 	}
-	return err
+	return nil, false
 }
 
 // publicError returns the *Error in public(err).

@@ -107,6 +107,7 @@ func (f *Follower) partition(i int) int32 {
 
 // begin finds the topic, and sets every partition to a position, all as they are at one moment.
 func (f *Follower) begin(ctx context.Context, from Position) error {
+	f.next = nil // of an earlier try
 	err := f.find(ctx, "")
 	if err != nil {
 		return err

@@ -133,9 +133,9 @@ func (x pushBroker) Follows() bool {
 func ifNoQueue(err error) error {
 	switch CodeOf(err) {
 	case CodeQueueNotFound, CodeTopicNotFound, CodeQueueElsewhere:
-		return fmt.Errorf("%w: %w", push.ErrNoQueue, err)
+		return fmt.Errorf("%w: %w", push.ErrNoQueue, public(err))
 	default:
-		return err
+		return public(err)
 	}
 }
 

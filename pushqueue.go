@@ -51,7 +51,7 @@ func (p pushQueue) Receive(ctx context.Context, limit int) ([]push.Message, erro
 		if err := memory.Settle(ctx, ahead, held); err != nil {
 			memory.Give(ahead)
 			permits.Give(len(got))
-			return nil, errors.Join(err, p.q.Return(got))
+			return nil, errors.Join(public(err), p.q.Return(got))
 		}
 	}
 	messages := make([]push.Message, len(got))

@@ -262,7 +262,7 @@ func (q *Queue) mustExist(ctx context.Context) error {
 
 func (q *Queue) exists() error { return q.view(func(*state.State, *state.Topic, *state.Queue) {}) }
 
-// view is [Broker.view], with the queue and its topic. It fails if one of them does not exist.
+// view is [engine.Engine.View], with the queue and its topic. It fails if one of them does not exist.
 func (q *Queue) view(f func(s *state.State, t *state.Topic, found *state.Queue)) (err error) {
 	q.b.engine.View(func(s *state.State) {
 		t := s.Topic(q.topic)

@@ -47,11 +47,6 @@ func (b *Broker) route(ctx context.Context, a *engine.Append, rs []Record, o app
 			return err
 		}
 	}
-	if o.conditional && count > 1 && o.inTurn(rs) {
-		e := refused(CodeInvalidRequest, "a condition on the offset needs a partition: topic %q has %d of them", a.Topic, count)
-		e.Hint = "name the partition, or give every record a key"
-		return e
-	}
 	a.ID = id
 	b.choosePartitions(a, rs, o, int32(count))
 	return nil
@@ -105,14 +100,16 @@ func (o appendOptions) checkNew(topic string) error {
 // checkConditions refuses a request with a delay that there is no room for, or with a
 // condition that can never hold again, unless it settles the request as a retry. The commit
 // decides whether other conditions hold: an append that makes them true may be under way.
-func (b *Broker) checkConditions(ctx context.Context, r *engine.Request) error {
-	for _, a := range r.Appends {
+//
+// inTurn tells whether a record of an append has neither a partition nor a key.
+func (b *Broker) checkConditions(ctx context.Context, r *engine.Request, inTurn func(i int) bool) error {
+	for i, a := range r.Appends {
 		if a.Delay > 0 || a.Due.After(b.engine.StoreNow()) {
 			if err := delayRoom(b.engine, b.opts.Limits.Delayed); err != nil {
 				return ofPart(a.Part, err)
 			}
 		}
-		if replayed, err := b.checkCondition(ctx, r, a); err != nil || replayed {
+		if replayed, err := b.checkCondition(ctx, r, a, inTurn(i)); err != nil || replayed {
 			return ofPart(a.Part, err)
 		}
 	}
@@ -132,9 +129,14 @@ func delayRoom(in *engine.Engine, most int) error {
 	return e
 }
 
-func (b *Broker) checkCondition(ctx context.Context, r *engine.Request, a *engine.Append) (replayed bool, _ error) {
+func (b *Broker) checkCondition(ctx context.Context, r *engine.Request, a *engine.Append, inTurn bool) (replayed bool, _ error) {
 	if a.IfEnd < 0 {
 		return false, nil
+	}
+	if count := b.PartitionCount(a.Topic); inTurn && count > 1 {
+		e := refused(CodeInvalidRequest, "a condition on the offset needs a partition: topic %q has %d of them", a.Topic, count)
+		e.Hint = "name the partition, or give every record a key"
+		return false, e
 	}
 	p := a.PartitionOf(0)
 	for i := range a.Count {

@@ -86,8 +86,11 @@ func (f *fake) commit(entries ...format.Entry) {
 // append appends records with these keys.
 func (f *fake) append(keys ...string) {
 	f.t.Helper()
-	f.commit(&format.Batch{Topic: 1, Base: int64(len(f.keys)), Count: uint32(len(keys)), Size: 1})
-	f.keys = append(f.keys, keys...)
+	f.hooks.Lock()
+	base := len(f.keys)
+	f.keys = append(f.keys, keys...) // before the commit, which wakes receivers
+	f.hooks.Unlock()
+	f.commit(&format.Batch{Topic: 1, Base: int64(base), Count: uint32(len(keys)), Size: 1})
 }
 
 // reach is by how many records the dispatch limit of a new owner is ahead.
@@ -184,6 +187,8 @@ func (f *fake) Read(_ context.Context, _ *dispatch.Dispatcher, first leases.Plac
 	if err := f.failing[first.Offset]; err != nil {
 		return nil, 0, err
 	}
+	f.hooks.Lock()
+	defer f.hooks.Unlock()
 	rest := f.keys[first.Offset:]
 	n := min(records, len(rest))
 	for i := range n {

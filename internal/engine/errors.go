@@ -59,7 +59,12 @@ type StoreError struct {
 }
 
 // Error implements error.
-func (e *StoreError) Error() string { return fmt.Sprintf("%s: %v", e.Doing, e.Err) }
+func (e *StoreError) Error() string {
+	if e.Err == nil {
+		return e.Doing
+	}
+	return fmt.Sprintf("%s: %v", e.Doing, e.Err)
+}
 
 // Unwrap returns the cause.
 func (e *StoreError) Unwrap() error { return e.Err }
@@ -72,7 +77,12 @@ type LateError struct {
 }
 
 // Error implements error.
-func (e *LateError) Error() string { return "the store did not take the commit in time" }
+func (e *LateError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("the store did not take the commit within %v", e.Within)
+	}
+	return fmt.Sprintf("the store did not take the commit within %v: %v", e.Within, e.Err)
+}
 
 // Unwrap returns the cause.
 func (e *LateError) Unwrap() error { return e.Err }

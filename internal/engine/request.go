@@ -182,7 +182,7 @@ func (e *Engine) Begin(r *Request) {
 	}
 	r.began, r.boot, r.wall, r.came, r.done = time.Now(), e.opts.Boot(), e.opts.Wall().UnixMilli(), e.Now(), make(chan struct{})
 	r.bytes = r.ExtraBytes
-	if len(r.Appends) > 0 {
+	if len(r.Appends) > 0 || r.bytes > 0 {
 		r.bytes += requestOverheadBytes
 	}
 	for _, a := range r.Appends {
@@ -298,4 +298,9 @@ func (t *Ticket) Ranges(append int) []Range {
 
 // Entries returns what the change has yielded for the commit, once Wait has returned nil; nothing if
 // the request was replayed.
-func (t *Ticket) Entries() []format.Entry { return t.r.entries }
+func (t *Ticket) Entries() []format.Entry {
+	if t.Replayed() {
+		return nil
+	}
+	return t.r.entries
+}

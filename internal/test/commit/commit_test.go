@@ -433,3 +433,22 @@ func TestErrorOfAPartNamesIt(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+// What a commit waits for before it is submitted, such as a topic that it creates, counts against the
+// time that it may take.
+func TestCommitToANewTopicKeepsToItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, faulty := newFaulty()
+		o := immediate()
+		o.AppendTimeout = 10 * time.Second
+		b := open(t, faulty, o)
+		remove := faulty.On(objstore.VerbCreate, "log/", storetest.Delay(6*time.Second))
+		defer remove()
+		began := time.Now()
+		_, err := b.Commit(t.Context(), seb.Commit{Appends: []seb.CommitAppend{{Topic: "new", Records: values("a")}}})
+		wantOutcome(t, err, seb.Unknown)
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("the commit took %v, want the 10s of its timeout", took)
+		}
+	})
+}

@@ -445,3 +445,24 @@ func TestManyRetriesAtOnceAppendOnce(t *testing.T) {
 		}
 	})
 }
+
+// A retry gets the first answer even where the same append would be refused by now: records without
+// a key have no partition of their own once the topic has two.
+func TestRetryOfAConditionAfterPartitionsWereAdded(t *testing.T) {
+	b := open(t, objstore.NewMemory(), immediate())
+	mustCreateTopic(t, b, "t", 1)
+	once := func() (seb.Appended, error) {
+		return b.Append(t.Context(), "t", values("a"), seb.IfOffset(0), seb.IdempotencyKey("k"))
+	}
+	if _, err := once(); err != nil {
+		t.Fatal(err)
+	}
+	two := int32(2)
+	if _, err := b.UpdateTopic(t.Context(), "t", seb.TopicUpdate{Partitions: &two}); err != nil {
+		t.Fatal(err)
+	}
+	again, err := once()
+	if err != nil || !again.Replayed || len(again.Ranges) != 1 || again.Ranges[0] != (seb.Range{Count: 1}) {
+		t.Errorf("the retry got %+v, %v", again, err)
+	}
+}
