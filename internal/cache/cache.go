@@ -1,13 +1,13 @@
-// Package cache keeps verified batches in memory and, below that, in a
-// directory, so that brokers don't pay the store twice for the same batch.
+// Package cache keeps verified batches in memory and, below that, in a directory, so that a
+// broker does not fetch the same batch from the store twice.
 //
-// It is not a store. Everything in it may vanish or be damaged at any time. A batch
-// that does not verify is a miss, never an error and never wrong bytes. The cache
-// does not check the log's rules: its callers put in only bytes that
-// the rules allow them to use, under names that are never reused.
+// It is not a store. Every batch in it may vanish or be damaged at any time. A batch that does
+// not verify is a miss, never an error and never wrong bytes. The cache does not know the rules
+// of the log: callers must add only bytes that those rules allow them to use, under names that
+// are never reused.
 //
-// The package runs no background work. The only goroutines it starts are those
-// of [Cache.Flight], one for each call under way; [Cache.Close] waits for them.
+// The package runs no background work. It starts goroutines only in [Cache.Flight], one for each
+// running call; [Cache.Close] waits for them.
 package cache
 
 import (
@@ -23,53 +23,53 @@ import (
 type Object struct {
 	Kind byte
 	Seq  uint64
-	// Tag tells objects of the same kind and seq apart: 64 bits of a commit's
-	// nonce, or of a data object's unique id.
+	// Tag distinguishes objects of the same kind and seq: 64 bits of a commit's nonce, or a data
+	// object's id.
 	Tag uint64
 }
 
 // Range names the bytes of one batch inside an object.
 type Range struct {
 	Object Object
-	Pos    uint32 // where the batch begins in the object, in bytes
-	Size   uint32 // of the batch, in bytes
-	CRC    uint32 // the CRC-32C that the batch's header carries, as the log's state knows it
+	Pos    uint32 // position of the batch in the object, in bytes
+	Size   uint32 // size of the batch in bytes
+	CRC    uint32 // CRC-32C that the batch's header must have, from the state
 }
 
 // Options configure a [Cache].
 type Options struct {
-	// Cluster is the id of the cluster whose batches these are. Entries on
-	// disk that belong to another are dropped.
+	// Cluster is the id of the cluster whose batches the cache keeps. Entries on disk of another
+	// cluster are dropped.
 	Cluster [16]byte
 	// MemoryMax bounds the batches in memory, in bytes; see [Cache.SetMemoryMax].
 	MemoryMax int64
-	// Dir holds the disk cache; "" means none. The cache owns the files in it
-	// that match "*.sebcache", and removes them as it likes. It has to belong to
-	// this process's user, and no other user may write to it.
+	// Dir is the directory of the disk cache; "" means no disk cache. The cache owns the files
+	// in Dir that match "*.sebcache", and may remove them at any time. Dir must belong to the
+	// user of this process, and no other user may write to it.
 	Dir string
 	// DiskBytes bounds the size of the files in Dir; 0 means no disk cache.
 	DiskBytes int64
-	// Logger is told once per kind of trouble with the disk. nil discards.
+	// Logger gets a warning at the first problem of each kind with the disk. nil discards them.
 	Logger *slog.Logger
 }
 
-// Stats tells what the cache holds, and did since it was opened.
+// Stats says what the cache holds, and what it did since it was opened.
 type Stats struct {
-	MemoryBytes   int64 // what the entries in memory take, overhead included
+	MemoryBytes   int64 // memory that the entries take, including overhead
 	MemoryMax     int64
 	MemoryEntries int
 	MemoryHits    uint64 // Gets answered from memory
-	MemoryEvicted uint64 // entries that gave way to others
+	MemoryEvicted uint64 // entries removed from memory to make room
 
 	DiskBytes    int64 // size of all segments
 	DiskEntries  int
 	DiskSegments int
 	DiskHits     uint64 // Gets answered from disk
 	DiskCorrupt  uint64 // entries or files that did not verify
-	DiskErrors   uint64 // calls of the file system that did not do what they should
-	DiskEvicted  uint64 // segments that gave way to others
+	DiskErrors   uint64 // failed calls to the file system
+	DiskEvicted  uint64 // segments removed to make room
 
-	Misses uint64 // Gets answered with nothing
+	Misses uint64 // Gets that found no batch
 }
 
 // Cache is safe for concurrent use.
@@ -81,11 +81,10 @@ type Cache struct {
 	diskHits, misses atomic.Uint64
 }
 
-// Open opens the cache. A directory that can't be made, is read-only or is locked by
-// another process does not stop a broker, which works without a disk cache: Open
-// logs a warning and uses memory only. During a rolling restart the
-// old process may hold the lock for some seconds. An error means that a bound is
-// negative, or that the directory is unsafe: see [ErrUnsafe].
+// Open opens the cache. If the directory can't be created, is read-only, or is locked by another
+// process, Open logs a warning and uses memory only, because a broker works without a disk
+// cache. During a rolling restart the old process may hold the lock for some seconds. Open
+// returns an error if a bound is negative, or if the directory is unsafe: see [ErrUnsafe].
 func Open(opts Options) (*Cache, error) {
 	if opts.MemoryMax < 0 || opts.DiskBytes < 0 {
 		return nil, fmt.Errorf("open cache: %d bytes of memory and %d of disk: neither may be negative", opts.MemoryMax, opts.DiskBytes)
@@ -111,9 +110,8 @@ func Open(opts Options) (*Cache, error) {
 	return c, nil
 }
 
-// Get returns the batch that r names, from memory or else from disk, where it
-// is verified on the way in; nil if it is in neither. The bytes are shared and
-// read-only.
+// Get returns the batch that r names, from memory or else from disk; nil if it is in neither. It
+// verifies a batch that it reads from disk. The bytes are shared and read-only.
 func (c *Cache) Get(r Range) []byte {
 	if b := c.memory.get(r); b != nil {
 		return b
@@ -131,19 +129,18 @@ func (c *Cache) Get(r Range) []byte {
 	return b
 }
 
-// Add puts the batch b, which was committed just now, into memory only: it is
-// the likeliest to be read, and the cheapest to fetch again later. The cache
-// owns b from now on, so the caller must not change it. Add ignores a batch that is
-// plainly not the one that r names. b should be an allocation of its own, so
-// that the cache counts its memory right: a part of a larger one keeps all of it alive.
+// Add puts the batch b, which was just committed, into memory but not onto disk: readers are
+// likely to want it now, and it is cheap to fetch again later. From then on the caller must not
+// change b. Add ignores b if its size or CRC is not that of r. b should be an allocation of its
+// own: a slice of a larger one keeps all of that in memory, which the cache does not count.
 func (c *Cache) Add(r Range, b []byte) {
 	if matches(r, b) {
 		c.memory.add(r, b)
 	}
 }
 
-// AddFetched puts the batch b, which came from the store and was verified, into
-// memory and onto disk. Otherwise it is like Add.
+// AddFetched puts the batch b, which the caller fetched from the store and verified, into memory
+// and onto disk. Otherwise it is like Add.
 func (c *Cache) AddFetched(r Range, b []byte) {
 	if !matches(r, b) {
 		return
@@ -159,14 +156,13 @@ func matches(r Range, b []byte) bool {
 	return len(b) >= record.HeaderSize && uint64(len(b)) == uint64(r.Size) && record.CRC(b) == r.CRC
 }
 
-// SetMemoryMax changes the bound of the batches in memory, and evicts down to
-// it at once. The bound is of what entries take: their bytes, and an overhead
-// for each.
+// SetMemoryMax changes the bound on the memory of entries, in bytes, and evicts at once what
+// exceeds it. Each entry counts with its batch and a fixed overhead.
 func (c *Cache) SetMemoryMax(bytes int64) { c.memory.setMax(bytes) }
 
-// Shrink evicts from memory until that many bytes are freed, or nothing is
-// left, and returns how many were. The bound stays: the owner of the memory
-// lowers it if the room is to stay free.
+// Shrink evicts entries from memory until that many bytes are freed, or no entry is left, and
+// returns how many bytes it freed. It does not change the bound: a caller that wants the memory
+// to stay free also calls SetMemoryMax.
 func (c *Cache) Shrink(bytes int64) int64 { return c.memory.shrink(bytes) }
 
 // Stats returns the current figures.
@@ -180,8 +176,8 @@ func (c *Cache) Stats() Stats {
 	return s
 }
 
-// Close waits for the flights under way and unlocks the directory. The cache still
-// serves from memory; new flights get [ErrClosed].
+// Close waits for the running flights and unlocks the directory. Get still serves from memory;
+// new flights get [ErrClosed].
 func (c *Cache) Close() error {
 	c.flights.close()
 	if c.disk != nil {

@@ -15,8 +15,8 @@ import (
 
 var cluster = [16]byte{1, 2, 3}
 
-// batch returns the n-th batch of tests, of about size bytes, and its name.
-// Its room is its size, so that tests can count bytes.
+// batch returns the n-th test batch, of about size bytes, and its Range. Its capacity is its
+// length, so that tests can count bytes.
 func batch(n, size int) (Range, []byte) {
 	value := make([]byte, max(0, size-record.HeaderSize-12))
 	_, _ = rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)}).Read(value) // never fails
@@ -30,7 +30,7 @@ func batch(n, size int) (Range, []byte) {
 	}, p
 }
 
-// open returns a cache that is closed with the test.
+// open returns a cache that is closed when the test ends.
 func open(t testing.TB, opts Options) *Cache {
 	t.Helper()
 	opts.Cluster = cluster
@@ -46,7 +46,7 @@ func open(t testing.TB, opts Options) *Cache {
 	return c
 }
 
-// logBuffer is a log that tests can read.
+// logBuffer keeps log lines for tests.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf strings.Builder

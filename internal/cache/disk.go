@@ -19,37 +19,35 @@ const (
 	segmentSuffix = ".sebcache"
 	lockName      = "lock" + segmentSuffix
 
-	// segmentBytesMax bounds a segment, and so what is dropped at once.
+	// segmentBytesMax bounds the size of a segment, and so how much is dropped at once.
 	segmentBytesMax = 64 << 20
-	// segmentsMin is into how many segments the disk cache is cut at least, so
-	// that dropping the oldest drops an eighth at most.
+	// segmentsMin is the least number of segments in a full disk cache, so that dropping the
+	// oldest one drops at most an eighth.
 	segmentsMin = 8
 
-	// indexMax bounds the entries on disk: each takes about 40 bytes of memory,
-	// so all of them about 10 MiB. At 1 GiB of disk that is enough for batches
-	// of 4 KiB on average.
+	// indexMax bounds the entries on disk: each takes about 40 bytes of memory, so all of them
+	// about 10 MiB. That is enough for 1 GiB of disk with batches of 4 KiB on average.
 	indexMax = 1 << 18
 
 	// offsetMax bounds where an entry may begin in a file, see place.
 	offsetMax = math.MaxUint32
 )
 
-// disk is the lower layer: files that are appended to and dropped as a whole,
-// the oldest first. Files are opened for each read and write: against the
-// reading itself that costs little, holds no descriptors however large the
-// cache is, and notices at once when a file was removed.
+// disk is the lower layer: files that only grow and are dropped as a whole, the oldest first. It
+// opens a file for each read and write. That costs little compared with the read itself, needs
+// no descriptors while the cache is idle, and shows at once that a file was removed.
 type disk struct {
 	dir          string
 	cluster      [16]byte
 	key          *key
 	bytesMax     int64
 	segmentBytes int64
-	indexMax     int // as the constant, lower in tests
+	indexMax     int // the constant, or less in tests
 	log          *slog.Logger
 	lock         *os.File
 	seed         maphash.Seed
 
-	// openWrite opens a segment for writing; tests let it fail.
+	// openWrite opens a segment for writing; tests replace it by one that fails.
 	openWrite func(path string, flag int) (segmentWriter, error)
 
 	warnCorrupt, warnFailed sync.Once
@@ -57,11 +55,11 @@ type disk struct {
 	mu       sync.Mutex
 	closed   bool
 	segments []*segment // oldest first
-	// index finds entries by a hash of their Range: a collision shows when the
-	// entry is verified. It holds no Range, to stay small.
+	// index finds entries by a hash of their Range. It does not keep the Range itself, to stay
+	// small; if two hashes collide, verifying the entry shows it.
 	index map[uint64]place
-	// rolling is set while one caller makes a new segment; the others' entries
-	// are left out meanwhile rather than waiting for the disk.
+	// rolling is true while one caller creates a new segment. Meanwhile other callers don't wait
+	// for the disk: their entries are not cached.
 	rolling                  bool
 	nextID                   uint64
 	corrupt, failed, evicted uint64
@@ -72,12 +70,12 @@ type segmentWriter interface {
 	io.Closer
 }
 
-// segment is one file. Its fields are guarded by disk.mu, except for path.
+// segment is one file. disk.mu guards its fields, except for path.
 type segment struct {
 	id     uint64
 	path   string
-	size   int64 // of the file; what is being written is included
-	full   bool  // no more entries are appended
+	size   int64 // size of the file, including entries that are being written
+	full   bool  // no further entries may be appended
 	hashes []uint64
 }
 
@@ -86,8 +84,8 @@ type place struct {
 	at  uint32
 }
 
-// openDisk locks the directory and reads which entries there are. It refuses one
-// that others may write to, with [ErrUnsafe].
+// openDisk locks the directory and indexes its entries. Its error wraps [ErrUnsafe] if other
+// users may write to the directory.
 func openDisk(opts Options) (*disk, error) {
 	d := &disk{
 		dir: opts.Dir, cluster: opts.Cluster, log: opts.Logger,
@@ -136,7 +134,7 @@ func (d *disk) close() error {
 
 func (d *disk) hash(r Range) uint64 { return maphash.Comparable(d.seed, r) }
 
-// get returns the batch of r, verified, or nil.
+// get returns the batch of r after it has verified it, or nil.
 func (d *disk) get(r Range) []byte {
 	h := d.hash(r)
 	d.mu.Lock()
@@ -169,14 +167,14 @@ func readAt(path string, b []byte, at int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// readFailed takes an entry out that could not be read; the whole segment if
-// that is gone, or shorter than it should be.
+// readFailed removes an entry that could not be read, or its whole segment if the file is gone
+// or shorter than it should be.
 func (d *disk) readFailed(h uint64, p place, err error) {
 	d.mu.Lock()
 	evicted := !slices.Contains(d.segments, p.seg)
 	d.mu.Unlock()
 	switch {
-	case evicted: // by this process, after the lookup
+	case evicted: // the segment was evicted after the lookup
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, io.EOF):
 		d.foundCorrupt(p.seg.path, err)
 		d.mu.Lock()
@@ -197,7 +195,7 @@ func (d *disk) forget(h uint64, p place) {
 	}
 }
 
-// add writes an entry, unless it is there already. After any failure the batch just is not
+// add writes an entry, unless the disk cache has it already. If writing fails, the batch is not
 // cached.
 func (d *disk) add(r Range, b []byte) {
 	h := d.hash(r)
@@ -217,14 +215,14 @@ func (d *disk) add(r Range, b []byte) {
 	}
 }
 
-// writeFailed ends a segment, because the next start would not find entries after a
-// hole. It removes a segment without entries, so that empty files don't add up on a
-// disk that takes no writes. On a full disk it also removes the oldest
-// segment, to free space for other programs.
+// writeFailed marks a segment as full, because the next start would not find entries after a
+// hole. It removes the segment if it has no entries, so that empty files don't pile up on a disk
+// that fails all writes. If the disk is full it also removes the oldest segment, to free space
+// for other programs.
 func (d *disk) writeFailed(s *segment, err error) {
 	var dropped []*segment
 	d.mu.Lock()
-	if !slices.Contains(d.segments, s) { // dropped meanwhile, file and all
+	if !slices.Contains(d.segments, s) { // already dropped, together with its file
 		d.mu.Unlock()
 		return
 	}
@@ -250,14 +248,14 @@ func (d *disk) write(p place, header, b []byte) error {
 	}
 	_, err = f.WriteAt(b, int64(p.at)+entryHeaderSize)
 	if err == nil {
-		// Last, so that a header means that its batch was written too.
+		// The header is written last: where a header is, its batch was written too.
 		_, err = f.WriteAt(header, int64(p.at))
 	}
 	return errors.Join(err, f.Close())
 }
 
-// reserve finds room for an entry of n bytes at the end of the newest segment,
-// or in a new one; false without room, or if the entry is there already.
+// reserve finds room for an entry of n bytes at the end of the newest segment, or in a new one.
+// It returns false if there is no room, or if the disk cache has the entry already.
 func (d *disk) reserve(h uint64, n int64) (place, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -278,7 +276,8 @@ func (d *disk) reserve(h uint64, n int64) (place, bool) {
 	return p, true
 }
 
-// segmentEntriesMax keeps a segment of tiny entries from filling the index alone.
+// segmentEntriesMax returns the largest number of entries in a segment, so that one segment of
+// tiny entries can't fill the index.
 func (d *disk) segmentEntriesMax() int { return max(1, d.indexMax/segmentsMin) }
 
 func (d *disk) hasRoomLocked(n int64) bool {
@@ -290,8 +289,8 @@ func (d *disk) hasRoomLocked(n int64) bool {
 		len(s.hashes) < d.segmentEntriesMax()
 }
 
-// rollLocked begins a new segment, after dropping old ones to make room for it.
-// It unlocks while it works on files.
+// rollLocked drops old segments to make room for a new one, and creates it. It unlocks d.mu
+// while it works on files.
 func (d *disk) rollLocked() bool {
 	dropped := d.evictLocked(d.bytesMax-d.segmentBytes, d.indexMax-d.segmentEntriesMax())
 	s := &segment{id: d.nextID, path: d.path(d.nextID)}
@@ -319,8 +318,8 @@ func (d *disk) rollLocked() bool {
 	return true
 }
 
-// evictLocked drops the oldest segments until at most so many bytes and entries
-// remain, and returns them for their files to be removed.
+// evictLocked drops the oldest segments until at most that many bytes and entries remain. It
+// returns the dropped segments; the caller must remove their files.
 func (d *disk) evictLocked(bytesMax int64, entriesMax int) []*segment {
 	var dropped []*segment
 	for len(d.segments) > 0 && (d.bytesLocked() > bytesMax || len(d.index) > entriesMax) {
@@ -332,7 +331,7 @@ func (d *disk) evictLocked(bytesMax int64, entriesMax int) []*segment {
 	return dropped
 }
 
-// dropLocked forgets a segment and its entries.
+// dropLocked removes a segment and its entries from memory, not from disk.
 func (d *disk) dropLocked(s *segment) {
 	d.segments = slices.DeleteFunc(d.segments, func(o *segment) bool { return o == s })
 	for _, h := range s.hashes {

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// openOnDisk returns a cache whose memory holds nothing, so that every Get is
-// answered from disk.
+// openOnDisk returns a cache that keeps nothing in memory, so that every Get reads from disk.
 func openOnDisk(t testing.TB, dir string, diskBytes int64) (*Cache, *logBuffer) {
 	t.Helper()
 	log := new(logBuffer)
@@ -40,7 +39,7 @@ func segmentFiles(t testing.TB, dir string) []string {
 	return files
 }
 
-// damage changes a file by f.
+// damage replaces the content of a file by what f returns for it.
 func damage(t testing.TB, path string, f func([]byte) []byte) {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -58,8 +57,8 @@ func addBatches(c *Cache, from, to, size int) {
 	}
 }
 
-// countHits returns how many of the batches [from, to) are found, having
-// compared every byte of those.
+// countHits returns how many of the batches [from, to) the cache has, and compares all their
+// bytes.
 func countHits(t testing.TB, c *Cache, from, to, size int) int {
 	t.Helper()
 	hits := 0
@@ -92,7 +91,7 @@ func TestDiskHoldsWhatWasFetched(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 
-	// A restart finds them again and goes on in the same file.
+	// After a restart the cache finds the batches, and appends to the same file.
 	closeCache(t, c)
 	if c.Get(r) != nil || countHits(t, c, 0, 10, 1000) != 0 {
 		t.Fatal("a closed cache reads a directory that may be another's")
@@ -162,7 +161,7 @@ func TestDiskIndexIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever bit of a file flips while the cache runs: a hit is right or a miss.
+// Whichever bit of a file flips while the cache runs, a Get returns the right bytes or nothing.
 func TestFlippedBitsAreMisses(t *testing.T) {
 	dir := t.TempDir()
 	r, b := batch(1, 100)
@@ -177,7 +176,7 @@ func TestFlippedBitsAreMisses(t *testing.T) {
 		if s := c.Stats(); s.DiskCorrupt != 1 || len(log.lines()) != 1 || !strings.Contains(log.lines()[0], "damaged") {
 			t.Fatalf("byte %d: %+v, log %v", i, s, log.lines())
 		}
-		// Fetched again, it is found again.
+		// Once it is added again, Get finds it.
 		if c.AddFetched(r, b); !bytes.Equal(c.Get(r), b) {
 			t.Fatalf("byte %d: not found after it was added again", i)
 		}
@@ -192,8 +191,8 @@ func TestDamagedFiles(t *testing.T) {
 	const count, size = 10, 1000
 	for name, tc := range map[string]struct {
 		change func([]byte) []byte
-		want   int // hits when damaged between two runs; while running the other entries stay too
-		live   int // hits when damaged while running
+		want   int // hits if the file is damaged while the cache is closed
+		live   int // hits if the file is damaged while the cache runs, which keeps all intact entries
 	}{
 		"zeroed":             {func(p []byte) []byte { clear(p); return p }, 0, 0},
 		"emptied":            {func(p []byte) []byte { return nil }, 0, 0},
@@ -225,7 +224,7 @@ func TestDamagedFiles(t *testing.T) {
 			c, log := openOnDisk(t, dir, 1<<20)
 			addBatches(c, 0, count, size)
 			damage(t, segmentFiles(t, dir)[0], tc.change)
-			// A file that ends too early is given up as a whole, once a read shows it.
+			// A file that ends too early is dropped as a whole once a read finds this.
 			hits := countHits(t, c, 0, count, size)
 			if hits != tc.live {
 				t.Fatalf("%d hits, want %d", hits, tc.live)
@@ -238,8 +237,8 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// requireAddsAgain checks that a cache whose files were damaged works on, also
-// after another restart.
+// requireAddsAgain checks that a cache with damaged files still works, also after another
+// restart.
 func requireAddsAgain(t *testing.T, c *Cache, dir string, count, size int) {
 	t.Helper()
 	addBatches(c, 0, count, size)
@@ -278,7 +277,7 @@ func TestFilesRemovedWhileRunning(t *testing.T) {
 			addBatches(c, 0, 10, 1000)
 			want := 10
 			if name == "directory" {
-				want = 0 // somebody wants it gone: it isn't made again before the next start
+				want = 0 // somebody removed it on purpose: the cache does not create it again before the next start
 			}
 			if hits := countHits(t, c, 0, 10, 1000); hits != want || len(log.lines()) > 2 {
 				t.Fatalf("%d hits, want %d, log %v", hits, want, log.lines())
@@ -292,7 +291,7 @@ func TestFilesRemovedWhileRunning(t *testing.T) {
 		if err := os.Remove(segmentFiles(t, dir)[0]); err != nil {
 			t.Fatal(err)
 		}
-		addBatches(c, 5, 10, 1000) // the first of these finds that the file is gone
+		addBatches(c, 5, 10, 1000) // the first write finds that the file is gone
 		if hits := countHits(t, c, 0, 10, 1000); hits != 4 {
 			t.Fatalf("%d hits, want 4", hits)
 		}
@@ -358,7 +357,7 @@ func TestForeignFilesAreNotUsed(t *testing.T) {
 	})
 }
 
-// failingWriter takes n bytes, then no more.
+// failingWriter writes n bytes, then fails.
 type failingWriter struct {
 	segmentWriter
 	n   *int
@@ -380,7 +379,7 @@ func TestFailingWritesAreMisses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			c, log := openOnDisk(t, dir, 80_000)
-			room := 25_500 // two segments of nine entries each, and a half one
+			room := 25_500 // two segments of nine entries each, and half of another
 			good := c.disk.openWrite
 			c.disk.openWrite = func(path string, flag int) (segmentWriter, error) {
 				w, err := good(path, flag)

@@ -9,7 +9,7 @@ import (
 // ErrClosed is the error of a flight after Close.
 var ErrClosed = errors.New("cache closed")
 
-// flights is the work under way, by key.
+// flights are the running calls, by key.
 type flights struct {
 	mu      sync.Mutex
 	running map[any]*flight
@@ -17,21 +17,20 @@ type flights struct {
 	all     sync.WaitGroup
 }
 
-// flight is one call of a function that several callers wait for.
+// flight is one call of a function, for whose result several callers may wait.
 type flight struct {
-	callers int // still waiting; guarded by flights.mu
+	callers int // number of callers that still wait; guarded by flights.mu
 	cancel  context.CancelFunc
 	done    chan struct{} // closed once err is set
 	err     error
 }
 
-// Flight calls fn, unless a call for the same key is under way: then it waits
-// for the result of that call. key must be comparable, and of a type of the caller's
-// own. A caller whose ctx ends gets its error; the other callers still wait. When
-// the last one has left, fn's context ends, and the next caller starts a new
-// call. fn's context has the values of the ctx that began it, but neither
-// its deadline nor its end. fn runs in a goroutine of its own, which Close
-// waits for, so it must heed its context.
+// Flight calls fn, unless a call for the same key is running: then it waits for the result of
+// that call. key must be comparable, and of a type that only the calling package uses. A caller
+// whose ctx ends gets the error of ctx; the other callers still wait. When no caller waits any
+// longer, fn's context is cancelled, and the next caller starts a new call. fn's context has the
+// values of the first caller's ctx, but not its deadline or cancellation. fn runs in a goroutine
+// of its own, for which Close waits, so fn must return soon after its context ends.
 func (c *Cache) Flight(ctx context.Context, key any, fn func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -75,20 +74,21 @@ func (fs *flights) leave(key any, f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f.callers--; f.callers == 0 {
-		// Under the lock, so that no caller joins a flight whose context ends.
+		// Cancel under the lock, so that no caller joins a cancelled flight.
 		fs.forgetLocked(key, f)
 		f.cancel()
 	}
 }
 
-// land removes a flight that has its result.
+// land removes a flight that has its result, so that no more callers join it.
 func (fs *flights) land(key any, f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.forgetLocked(key, f)
 }
 
-// forgetLocked lets the next caller start a new call, unless one has started already.
+// forgetLocked removes a flight, so that the next caller starts a new call. It leaves a newer
+// flight of the same key alone.
 func (fs *flights) forgetLocked(key any, f *flight) {
 	if fs.running[key] == f {
 		delete(fs.running, key)

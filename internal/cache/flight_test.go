@@ -34,7 +34,7 @@ func TestFlightIsSharedByConcurrentCallers(t *testing.T) {
 		if calls != 1 {
 			t.Fatalf("%d calls", calls)
 		}
-		// What is over is over: the next caller asks anew.
+		// After a flight has ended, the next caller starts a new one.
 		if err := c.Flight(t.Context(), keyOf("k"), func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestAFlightEndsWithItsLastCaller(t *testing.T) {
 			}
 		}
 		<-ended
-		// The old flight still winds up; whoever comes now gets one of their own.
+		// While the old flight is still ending, the next caller starts a new one.
 		if err := c.Flight(t.Context(), keyOf("k"), func(ctx context.Context) error { return ctx.Err() }); err != nil {
 			t.Fatalf("joined a flight that nobody waits for: %v", err)
 		}

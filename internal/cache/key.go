@@ -13,12 +13,12 @@ import (
 	"syscall"
 )
 
-// ErrUnsafe is wrapped when the directory, or the key in it, belongs to another
-// user, or others may write or read it: its content may be forged.
+// ErrUnsafe says that the directory, or the key in it, belongs to another user, or that other
+// users may write to the directory or use the key. Then they may have forged entries.
 var ErrUnsafe = errors.New("the cache directory is not safe")
 
-// key authenticates the entries of a directory. It is in a file there, so
-// that the next process can use the entries of this one.
+// key authenticates the entries of a directory. The directory has it in a file, so that the next
+// process can use the entries of this one.
 type key struct {
 	secret [32]byte
 	aead   cipher.AEAD
@@ -38,7 +38,7 @@ func newKey(secret [32]byte) (*key, error) {
 
 const keyName = "key" + segmentSuffix
 
-// What others must not be allowed to do with a directory, and with the key.
+// Mode bits that must not be set: othersWrite for the directory, othersUse for the key.
 const (
 	othersWrite fs.FileMode = 0o022
 	othersUse   fs.FileMode = 0o077
@@ -49,18 +49,16 @@ const (
 	macSize   = 16
 )
 
-// mac authenticates a header and a batch: it is the tag of AES-256-GCM, with the
-// header as plaintext, whose ciphertext is dropped, and the batch as additional
-// data. Where the processor helps, as most do, it takes a fifth of the time of
-// HMAC-SHA256. No nonce may be used for two entries under one key; random ones
-// are safe for four billion.
+// mac returns the MAC of a header and a batch: the tag of AES-256-GCM with the header as
+// plaintext and the batch as additional data. The ciphertext is dropped. With processor support
+// for AES, this takes a fifth of the time of HMAC-SHA256. No two entries under one key may have
+// the same nonce; random nonces are safe for four billion entries.
 func (k *key) mac(nonce, header, batch []byte) []byte {
 	return k.aead.Seal(nil, nonce, header, batch)[len(header):]
 }
 
-// openKey reads the key at path, or makes one. The caller has the lock of the
-// directory. A file that is cut short, by a crash as it was made, is replaced: no
-// entry can be under its key.
+// openKey reads the key at path, or makes one. The caller has the lock of the directory. If a
+// crash left an incomplete file, openKey replaces it: no entry was ever written with that key.
 func openKey(path string) (*key, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +99,7 @@ func makeKey(path string) (*key, error) {
 	return newKey(secret)
 }
 
-// CheckDir returns an error that wraps [ErrUnsafe] if dir, or the key in it, is there and
+// CheckDir returns an error that wraps [ErrUnsafe] if dir, or the key in it, exists and is
 // unsafe. It changes nothing; [Open] checks again.
 func CheckDir(dir string) error {
 	for path, forbidden := range map[string]fs.FileMode{dir: othersWrite, filepath.Join(dir, keyName): othersUse} {
@@ -112,8 +110,8 @@ func CheckDir(dir string) error {
 	return nil
 }
 
-// checkPrivate refuses a file or directory that is another user's, or that
-// others may use in one of the forbidden ways. It does not follow a link to a key.
+// checkPrivate refuses a file or directory that belongs to another user, or whose mode has one
+// of the forbidden bits. It does not follow a symbolic link at the place of the key.
 func checkPrivate(path string, forbidden fs.FileMode) error {
 	stat := os.Stat
 	if forbidden == othersUse {

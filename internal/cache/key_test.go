@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// forged returns an entry that says r of b, and whose checksums are right.
+// forged returns an entry with r and b whose checksums are right, but not its MAC.
 func forged(r Range, b []byte) []byte {
 	return append(entryHeader(testKey, cluster, r, b), b...)
 }
 
-// Whoever can write a file with right checksums must not decide what is read.
+// A user who can write files with right checksums must not control what Get returns.
 func TestForgedEntriesAreMisses(t *testing.T) {
 	dir := t.TempDir()
 	c, _ := openOnDisk(t, dir, 1<<20)

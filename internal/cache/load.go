@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// load finds the segments that an earlier process left, oldest first, and
-// indexes what they hold. A segment without a usable entry is removed: it is of
-// another cluster, another version, or damaged. It reads only headers; that is
-// at most all of the files, if their entries are small.
+// load finds the segments that an earlier process left, oldest first, and indexes their entries.
+// It removes a segment without a usable entry: one of another cluster or another version, or a
+// damaged one. It reads only the headers of entries. If entries are small, this reads most of a
+// file.
 func (d *disk) load() error {
-	names, err := os.ReadDir(d.dir) // sorted, and so by age
+	names, err := os.ReadDir(d.dir) // sorted by name, so by age
 	if err != nil {
 		return fmt.Errorf("list cache directory: %w", err)
 	}
@@ -42,7 +42,7 @@ func (d *disk) loadSegment(s *segment) {
 		d.callFailed("open", err)
 		return
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = f.Close() }() // the file was only read
 	info, err := f.Stat()
 	if err != nil {
 		d.callFailed("stat", err)
@@ -66,8 +66,8 @@ func (d *disk) loadSegment(s *segment) {
 		return
 	}
 	if end < s.size {
-		// Nothing that is appended after the last whole entry would be found
-		// at the next start, so cut the rest off.
+		// Cut off the bytes after the last whole entry: the next start would not find entries
+		// that are appended after them.
 		if err := os.Truncate(s.path, end); err != nil {
 			d.callFailed("truncate", err)
 			s.full = true

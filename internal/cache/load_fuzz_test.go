@@ -10,8 +10,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
-// Whatever stands in the directory, the cache opens, serves only what verifies,
-// works, keeps to its bound, and leaves files alone that are none of its own.
+// Whatever is in the directory, the cache opens, returns only batches that verify, keeps new
+// ones, stays within its bound, and does not touch other files.
 func FuzzLoad(f *testing.F) {
 	whole := segmentOf(3)
 	f.Add("00000000000000000001.sebcache", whole)
@@ -26,16 +26,16 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string, content []byte) {
 		if len(name) > 100 || strings.ContainsAny(name, "/\x00") || name == "" || name == "." || name == ".." {
-			return // names no file
+			return // not the name of a file
 		}
 		dir := t.TempDir()
 		file := filepath.Join(dir, name)
 		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Skip(err) // the file system knows of more that names can't hold
+			t.Skip(err) // the file system refuses some other names
 		}
 		const bytesMax = 1 << 20
 		more, added := batch(99, 500)
-		for range 2 { // the second time as it was left
+		for range 2 { // the second time with what the first left
 			c, _ := openOnDisk(t, dir, bytesMax)
 			for _, r := range wanted {
 				if b := c.Get(r); b != nil && record.Verify(b, r.CRC) != nil {

@@ -4,6 +4,6 @@ package cache
 
 import "os"
 
-// flock does nothing where there is no flock. Two processes in one directory
-// then spoil each other's entries, which shows when they are verified.
+// flock does nothing on systems without flock. There, two processes that use one directory
+// damage each other's entries, which is found when the entries are verified.
 func flock(*os.File) error { return nil }

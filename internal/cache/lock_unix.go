@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flock takes f for this process, without waiting; closing f gives it free.
+// flock locks f for this process, or returns an error at once. Closing f releases the lock.
 func flock(f *os.File) error {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }

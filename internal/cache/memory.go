@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// entryOverhead is what an entry costs beside its bytes, in bytes: its slot in
-// the map, its list element, and the entry itself.
+// entryOverhead is the memory in bytes that an entry takes without its batch: its slot in the
+// map, its list element, and the entry itself.
 const entryOverhead = 256
 
-// memory is the upper layer: the least recently used batch goes first.
+// memory is the upper layer: it evicts the least recently used batch first.
 type memory struct {
 	mu      sync.Mutex
 	max     int64
@@ -26,7 +26,8 @@ type entry struct {
 	b []byte
 }
 
-// cost counts what stays allocated, not only what is used of it.
+// cost returns the memory of an entry in bytes. It counts the capacity of b, since all of it
+// stays allocated.
 func (e *entry) cost() int64 { return int64(cap(e.b)) + entryOverhead }
 
 func (m *memory) init(bytesMax int64) {
@@ -49,7 +50,7 @@ func (m *memory) get(r Range) []byte {
 
 func (m *memory) add(r Range, b []byte) {
 	if cap(b) > 2*len(b) {
-		// Mostly unused room, or a small part of something large.
+		// b has much unused capacity, or is a small slice of a large allocation.
 		b = bytes.Clone(b)
 	}
 	e := &entry{r, b}
@@ -60,7 +61,7 @@ func (m *memory) add(r Range, b []byte) {
 		return
 	}
 	if e.cost() > m.max {
-		return // it would evict everything and still not fit
+		return // even an empty cache would not have room for it
 	}
 	m.evictToLocked(m.max - e.cost())
 	m.byRange[r] = m.order.PushFront(e)

@@ -4,7 +4,7 @@ package cache
 
 import "io/fs"
 
-// checksMode is false where file modes do not tell who may write.
+// checksMode is false on systems whose file modes don't say who may write.
 const checksMode = false
 
 func ownedByUs(fs.FileInfo) bool { return true }

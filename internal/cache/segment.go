@@ -32,8 +32,8 @@ import (
 //	    68    16  MAC of the bytes 0 to 55 and of the batch, see [key.mac]
 //	    84     .  the batch
 //
-// The checksum finds where entries begin and end, and damage; it proves nothing
-// about their origin. No batch is used without its MAC.
+// The checksum at 52 shows where entries begin and end, and which are damaged. It does not prove
+// who wrote them: no batch is used unless its MAC is right.
 const (
 	entryMagic      = "sebc"
 	entryVersion    = 2
@@ -44,11 +44,11 @@ const (
 
 	// uncovered is how many bytes of a batch its own CRC does not cover.
 	uncovered = 21
-	// entryHeadSize is what the entry's CRC needs to be verified.
+	// entryHeadSize is how many bytes of an entry are needed to verify its CRC.
 	entryHeadSize = entryHeaderSize + uncovered
 
-	// scanWindow is how much is read at once to find headers: so much that
-	// small entries are read as a stream, so little that large ones are skipped.
+	// scanWindow is how many bytes a scan for headers reads at once. Small entries are read many
+	// at a time; most of a large one is skipped.
 	scanWindow = 64 << 10
 )
 
@@ -62,7 +62,7 @@ var errForged = errors.New("its MAC is wrong")
 
 func entrySize(r Range) int64 { return entryHeaderSize + int64(r.Size) }
 
-// entryHeader returns the header of the entry for the batch b.
+// entryHeader returns the header of an entry with the batch b.
 func entryHeader(k *key, cluster [16]byte, r Range, b []byte) []byte {
 	h := make([]byte, entryHeaderSize)
 	copy(h, entryMagic)
@@ -85,7 +85,7 @@ func entryCRC(header, batch []byte) uint32 {
 	return crc32.Update(sum, castagnoli, batch[:uncovered])
 }
 
-// parseEntry reads the header of an entry from its first entryHeadSize bytes.
+// parseEntry decodes the header of an entry; head is the first entryHeadSize bytes of the entry.
 func parseEntry(cluster [16]byte, head []byte) (Range, error) {
 	switch {
 	case string(head[:4]) != entryMagic:
@@ -111,8 +111,8 @@ func parseEntry(cluster [16]byte, head []byte) (Range, error) {
 	return r, nil
 }
 
-// verifyEntry decides whether an entry read from disk is the one for r, intact,
-// written by a holder of the key, and returns its batch.
+// verifyEntry returns the batch of an entry that was read from disk, or an error unless the
+// entry is that of r, undamaged, and written with the key.
 func verifyEntry(k *key, cluster [16]byte, r Range, e []byte) ([]byte, error) {
 	got, err := parseEntry(cluster, e[:entryHeadSize])
 	if err != nil {
@@ -128,11 +128,10 @@ func verifyEntry(k *key, cluster [16]byte, r Range, e []byte) ([]byte, error) {
 	return batch, record.Verify(batch, r.CRC)
 }
 
-// scanSegment reads the headers of a segment of that size and calls found for
-// each entry, until found returns false. It returns where the last entry ends
-// that is whole. An error says why the rest can't be used; a segment that was
-// being written when its process ended has one too. Batches are not read: that
-// is for when they are used.
+// scanSegment reads the headers of a segment of that size and calls found for each entry, until
+// found returns false. It returns the position at which the last whole entry ends. An error says
+// why the rest can't be used, which also happens if the process ended while it wrote to the
+// segment. scanSegment does not verify batches: [disk.get] does.
 func scanSegment(f io.ReaderAt, size int64, cluster [16]byte, found func(r Range, at int64) bool) (end int64, err error) {
 	window := make([]byte, 0, scanWindow)
 	windowAt := int64(0)

@@ -7,7 +7,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
-// testKey is of segments that no directory has.
+// testKey is the key of segments that are not in a directory.
 var testKey = func() *key {
 	k, err := newKey([32]byte{42})
 	if err != nil {
@@ -41,8 +41,7 @@ func TestScanFindsEveryEntry(t *testing.T) {
 	}
 }
 
-// The layout is fixed: what is written today must be told apart from what is
-// not by any later version.
+// The layout is fixed: every later version must recognize entries of this one.
 func TestEntryHeaderLayout(t *testing.T) {
 	r := Range{Object{Kind: 2, Seq: 0x0102030405060708, Tag: 0x1112131415161718}, 0x21222324, 0x31323334, 0x41424344}
 	got := entryHeader(testKey, [16]byte([]byte("0123456789abcdef")), r, make([]byte, uncovered))
@@ -54,8 +53,8 @@ func TestEntryHeaderLayout(t *testing.T) {
 	}
 }
 
-// FuzzScan: any file is scanned to an end, and an entry that verifies is one
-// that its name fits.
+// FuzzScan checks that the scan of any bytes ends, and that an entry that verifies is that of
+// its Range.
 func FuzzScan(f *testing.F) {
 	whole := segmentOf(3)
 	f.Add(whole)

@@ -9,7 +9,8 @@ import (
 	"math/rand/v2"
 )
 
-// Next is what a commit is built on.
+// Next tells build about the slot that is claimed: its number, the hash of the commit before it,
+// and the time.
 type Next struct {
 	Seq  format.Seq
 	Prev format.Hash
@@ -17,15 +18,15 @@ type Next struct {
 	Now int64
 }
 
-// Commit claims slots until one is won, and returns the commit as applied.
-// It calls build for each slot that it claims, with the state up to the one
-// before it. build returns a commit without cluster, seq, prev and hash, and the
-// parts of its payload, or nil to give up. Commit sends the bytes to the store
-// until the slot is decided. It waits for the store until ctx ends, and calls
-// report with every failed attempt.
+// Commit claims one slot after the other until it wins one. It returns the commit in that slot,
+// which it has applied. It calls build for each slot that it claims, when all slots before are
+// applied. build returns a commit without cluster, seq, prev and hash, and the parts of its
+// payload, or nil to give up; then Commit returns nil. Commit sends the bytes to the store until
+// the slot is decided. It waits for the store until ctx ends, and calls report with the error of
+// each failed attempt.
 //
-// ErrUnknown is wrapped when a claim that was sent has ended undecided; any
-// other error means that nothing was, or will be, committed.
+// An error that wraps ErrUnknown means that a claim was sent and has ended undecided. Any other
+// error means that nothing was, or will be, committed.
 func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]byte), report func(error)) (*format.Commit, error) {
 	attempts := 0
 	if err := l.giveWay(ctx); err != nil {
@@ -53,8 +54,8 @@ func (l *Log) Commit(ctx context.Context, build func(Next) (*format.Commit, [][]
 			}
 			l.stats.LostRaces.Add(1)
 		case err == nil && act.Do == Tail:
-			// The store said that the slot is taken, and yet it is not there: ask
-			// again, but not in a tight loop.
+			// The store said that the slot is taken, but a Get did not find it: ask again, but
+			// not in a tight loop.
 			attempts++
 			if err := l.pause(ctx, attempts); err != nil {
 				return nil, l.abandon(err)
@@ -88,11 +89,11 @@ func (l *Log) abandon(err error) error {
 	return err
 }
 
-// giveWay pauses after a win while other brokers want slots too, so that they
-// have a fair chance at the next one: they have to Get what this one wrote first.
+// giveWay pauses after a win while other brokers want slots too, so that they have a fair chance
+// of winning the next slot: they must first Get the commit that this broker wrote.
 //
-// A broker that never wins is never seen, so a long row of wins, each right
-// after the other, is interrupted too.
+// A broker that never wins leaves no trace in the log, so giveWay also pauses after every
+// winsMax wins in quick succession.
 func (l *Log) giveWay(ctx context.Context) error {
 	if !l.wonLast || l.getLatency == 0 || !l.Contended() && l.row%winsMax != 0 {
 		return nil
@@ -104,7 +105,7 @@ func (l *Log) giveWay(ctx context.Context) error {
 func (l *Log) countWin() {
 	now := l.clock.Boot()
 	if now-l.wonAt > 4*l.getLatency {
-		l.row = 0 // there was room for others in between
+		l.row = 0 // the time since the last win was enough for other brokers to win
 	}
 	l.row++
 	l.wonAt = now

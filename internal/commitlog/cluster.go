@@ -14,9 +14,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// OpenCluster reads a bucket's constants, or sets them where the bucket is
-// empty; deleteDelay and margin are used only then. A bucket that holds anything
-// else but has no seb.json is refused.
+// OpenCluster reads the constants of a bucket. If the bucket is empty it sets them, with
+// deleteDelay and margin. It refuses a bucket that has objects but no seb.json.
 func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin time.Duration, now time.Time) (format.Cluster, error) {
 	if err := format.CheckDelays(deleteDelay, margin); err != nil {
 		return format.Cluster{}, err
@@ -51,17 +50,17 @@ func OpenCluster(ctx context.Context, store objstore.Store, deleteDelay, margin 
 			last = fmt.Errorf("list the bucket: %w", err)
 			continue
 		}
-		// Objects of probes don't count, whichever broker left them.
+		// Objects that brokers wrote to probe the store don't count.
 		taken := slices.DeleteFunc(page.Keys, func(k string) bool { return strings.HasPrefix(k, format.ProbePrefix) })
 		if len(taken) > 0 {
-			// Another broker may have created seb.json since, and other keys
-			// after it, so seb.json is read once more.
+			// Another broker may have created seb.json and other objects since the read, so read
+			// seb.json once more.
 			if taken[0] != format.ClusterKey {
 				other = taken[0]
 			}
 			continue
 		}
-		// Whatever the outcome, the next round reads and takes what is there.
+		// Whatever the outcome, the next round reads seb.json.
 		if err := createCluster(ctx, store, deleteDelay, margin, now); err != nil && !errors.Is(err, objstore.ErrExists) {
 			last = err
 		}

@@ -25,13 +25,13 @@ func TestBrokersThatOpenAnEmptyBucketTogetherAgree(t *testing.T) {
 		opened := make(chan format.Cluster)
 		for i := range brokers {
 			store := storetest.NewFaulty(memory)
-			store.On("", "", storetest.Delay(10*time.Millisecond)) // so that all find it empty
+			store.On("", "", storetest.Delay(10*time.Millisecond)) // so that all brokers find it empty
 			go func() {
 				c, err := OpenCluster(t.Context(), store, time.Duration(i+4)*time.Hour, time.Hour, time.Now())
 				if err != nil {
 					t.Error(err)
 				}
-				// What a broker does next must not make the bucket look foreign to the others.
+				// Objects of probes must not make the bucket look foreign to other brokers.
 				if _, err := memory.Create(t.Context(), fmt.Sprint(format.ProbePrefix, i)); err != nil {
 					t.Error(err)
 				}
@@ -81,7 +81,8 @@ func TestBucketOfSomebodyElseIsRefused(t *testing.T) {
 	}
 }
 
-// Between a Get of seb.json and the List another broker may create it, and more.
+// Between the Get of seb.json and the List, another broker may create seb.json and other
+// objects.
 func TestBucketThatFillsUpMeanwhileIsNotForeign(t *testing.T) {
 	memory := objstore.NewMemory()
 	store := storetest.NewFaulty(memory)
@@ -170,7 +171,8 @@ func TestDamagedConstantsAreRefused(t *testing.T) {
 	requireIs(t, err, format.ErrVersion)
 }
 
-// Also a bent answer that looks like the file of another version.
+// After a damaged answer OpenCluster asks again, even if the answer looks like a file of another
+// version.
 func TestBentAnswersAboutTheClusterAreAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewFaulty(objstore.NewMemory())
@@ -194,7 +196,7 @@ func TestBentAnswersAboutTheClusterAreAskedForAgain(t *testing.T) {
 	})
 }
 
-// A network that refuses and bends is a bad network, and no damage.
+// Failed requests together with damaged answers mean a bad network, not a damaged file.
 func TestClusterFileThatIsNotAlwaysBentIsNotDamaged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewFaulty(objstore.NewMemory())
@@ -211,7 +213,7 @@ func TestClusterFileThatIsNotAlwaysBentIsNotDamaged(t *testing.T) {
 	})
 }
 
-// flipLowBit keeps text text.
+// flipLowBit returns a fault that flips a bit which turns text into other text.
 func flipLowBit(i int) storetest.Fault {
 	return func(ctx context.Context, r storetest.Request, next storetest.Next) (storetest.Answer, error) {
 		a, err := next(ctx, r)

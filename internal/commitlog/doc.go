@@ -1,14 +1,14 @@
-// Package commitlog is Seb's log: the rules by which brokers that share a bucket
-// agree on its content, and the steps that carry those rules out against a store.
+// Package commitlog is Seb's log: the rules by which brokers that share a bucket agree on its
+// content, and the requests to the store that carry out those rules.
 //
-// It has two layers. [Protocol] (protocol.go) holds every decision: which answer of
-// the store counts, when a slot is decided, when a claim ends, what is loss.
-// It has no goroutines, no clock and no I/O, so that a test can step it through every
-// interleaving. [Log] (log.go) performs what the Protocol asks for, one step at a time.
+// It has two layers. [Protocol] (protocol.go) holds every decision: which answer of the store
+// counts, when a slot is decided, when a claim ends, and when the log has lost a commit. It has
+// no goroutines, no clock and no I/O, so that a test can step it through every interleaving.
+// [Log] (log.go) performs what the Protocol asks for, one step at a time.
 //
 // The package does not know what commits mean: the [Fold] does.
 //
-// Invariants: slots are dense from 1 and claimed one at a time; a commit is
-// applied only from an answer that the lease covers; a payload never moves to
-// another slot before its slot is decided.
+// Invariants: slots have no gaps and are claimed one at a time; a commit is applied only if the
+// log lease covers the answer that it came with; a payload never moves to another slot before
+// its slot is decided.
 package commitlog

@@ -9,20 +9,20 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// listCheckMax is how many slots that a List has left out are checked one by one.
+// listCheckMax bounds how many slots FindHole checks by a Get because a List did not show them.
 const listCheckMax = 5
 
-// FindHole returns an error that wraps [ErrRolledBack] if one of the applied slots from
-// first to last is gone, and the bucket has no checkpoint at or above it, which would
-// allow its deletion. A broker whose bucket is rolled back while it appends does not notice
-// by itself, because its next slot is free. FindHole may be called while the log is used.
+// FindHole returns an error that wraps [ErrRolledBack] if one of the applied slots from first to
+// last is gone, and no checkpoint covers it. A broker whose bucket is rolled back while it
+// appends does not notice this by its appends, because its next slot is free. Any goroutine may
+// call FindHole.
 func (l *Log) FindHole(ctx context.Context, first, last format.Seq) error {
 	for range listCheckMax {
 		gone, err := firstGone(ctx, l.store, first, last)
 		if err != nil || gone > last {
 			return err
 		}
-		// A List alone does not stop a broker.
+		// A List may be wrong, so a Get must confirm it.
 		there, err := l.isThere(ctx, format.LogKey(gone))
 		if errors.Is(err, objstore.ErrNotRegular) {
 			return l.deletedBehindCheckpoint(ctx, gone, err)
@@ -48,8 +48,9 @@ func (l *Log) isThere(ctx context.Context, key string) (bool, error) {
 	return err == nil, nil
 }
 
-// deletedBehindCheckpoint returns why a slot is gone that a Get did not find: nil if a
-// checkpoint covers it. A slot may be deleted only after a checkpoint covers it.
+// deletedBehindCheckpoint judges a slot that a Get did not find; got is the error of the Get. It
+// returns nil if a checkpoint covers the slot, because then the slot may be deleted. Else it
+// returns an error that wraps [ErrRolledBack].
 func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone format.Seq, got error) error {
 	page, err := listOnce(ctx, l.store, format.CheckpointPrefix, format.AfterKey(format.CheckpointPrefix, gone))
 	if err != nil {
@@ -61,8 +62,8 @@ func (l *Log) deletedBehindCheckpoint(ctx context.Context, gone format.Seq, got 
 	return fmt.Errorf("%w: log slot %d was applied and is gone, and no checkpoint covers it: %w", ErrRolledBack, gone, got)
 }
 
-// firstGone returns the first of the slots from first to last that the store
-// does not show, or the one after last.
+// firstGone returns the first of the slots from first to last that the store does not show, or
+// last+1 if it shows all.
 func firstGone(ctx context.Context, store objstore.Store, first, last format.Seq) (format.Seq, error) {
 	if finder, ok := store.(objstore.Finder); ok {
 		return firstNotFound(ctx, finder, first, last)
@@ -70,7 +71,7 @@ func firstGone(ctx context.Context, store objstore.Store, first, last format.Seq
 	return firstNotListed(ctx, store, first, last)
 }
 
-// firstNotFound asks for each slot by its name.
+// firstNotFound is firstGone for a store that can look up many keys at once.
 func firstNotFound(ctx context.Context, store objstore.Finder, first, last format.Seq) (format.Seq, error) {
 	for first <= last {
 		keys := make([]string, min(last-first+1, listPageKeys))
@@ -95,7 +96,7 @@ func findOnce(ctx context.Context, store objstore.Finder, keys []string) (int, e
 	return store.FirstMissing(ctx, keys)
 }
 
-// firstNotListed searches Lists for the slots.
+// firstNotListed is firstGone for a store that can only list.
 func firstNotListed(ctx context.Context, store objstore.Store, first, last format.Seq) (format.Seq, error) {
 	want, after := first, format.AfterKey(format.LogPrefix, first)
 	for want <= last {

@@ -8,8 +8,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// In a directory a List costs as much as the log is long, so a broker that has
-// commits to check looks for each by its name.
+// The cost of a List of a directory grows with the log, so a broker looks up each slot by its
+// key instead.
 func TestHoleInADirectoryIsFoundWithoutAList(t *testing.T) {
 	dir, err := objstore.OpenDir(t.TempDir())
 	if err != nil {

@@ -14,50 +14,51 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// ErrUnknown is wrapped when a claim that was sent ended undecided. It may be in
-// the log or may still get there; it is never sent again.
+// ErrUnknown says that a claim was sent and ended undecided. Its commit may be in the log
+// already or later; the broker never sends it again.
 var ErrUnknown = errors.New("the outcome of the commit is unknown")
 
 const (
-	// headRead is how many bytes of a commit are read at first: most commits are
-	// smaller, so that their records come with their heads.
+	// headRead is how many bytes of a commit the first Get reads. Most commits are smaller, so
+	// their records come with their heads.
 	headRead = 256 << 10
-	// recoveryRead is the same while a broker catches up: only heads matter,
-	// and what is read ahead is under no budget.
+	// recoveryRead is used instead of headRead while a broker catches up: then only heads
+	// matter, and no memory budget bounds what is read ahead.
 	recoveryRead  = 16 << 10
 	wholeReadsMax = 8
 
 	requestTimeout   = 15 * time.Second
-	bytesPerSecond   = 256 << 10 // the slowest transfer for which a request waits
-	damagedReadsMax  = 5         // reads of a damaged object before it is believed
+	bytesPerSecond   = 256 << 10 // a slower transfer times out
+	damagedReadsMax  = 5         // damaged answers in a row before the object itself counts as damaged
 	attemptsMax      = 5         // failed requests of a sync or a recovery before the store counts as unavailable
 	syncMax          = 10 * time.Second
 	backoffMin       = 20 * time.Millisecond
 	backoffMax       = 5 * time.Second
 	contendedFor     = 5 * time.Second
 	listPageKeys     = 1000
-	getLatencyWeight = 8  // of the past in the moving average
-	winsMax          = 32 // between two pauses of a broker that sees no other
+	getLatencyWeight = 8  // a new measurement counts 1/8 in the moving average
+	winsMax          = 32 // wins in a row between two pauses, while no other broker is seen
 )
 
 // Fold is the owner of the state that commits change. Calls never overlap.
 type Fold interface {
-	// Load replaces the state by a checkpoint's body.
+	// Load replaces the state by the snapshot in a checkpoint's body.
 	Load(c *format.Checkpoint) error
-	// Apply folds in the next commit; object is the whole object if it was
-	// read with its head, else nil. The same *Commit that build returned
-	// comes back when it has won its slot.
+	// Apply applies the next commit to the state. object is the whole object if it was read
+	// together with its head, else nil. If a claim has won its slot, c is the *Commit that build
+	// returned.
 	Apply(c *format.Commit, object []byte) error
 }
 
 // Clock is the local time.
 type Clock struct {
 	Now  func() time.Time
-	Boot func() time.Duration // since boot, suspended time included
+	Boot func() time.Duration // time since boot, including time in which the machine was suspended
 }
 
-// Log drives a [Protocol] against a store, one step at a time. Its methods are
-// for one goroutine, but for Covers, Position, StoreNow and Stats.
+// Log drives a [Protocol] against a store, one step at a time. Only one goroutine may call its
+// methods, except for Covers, Err, FindHole, Lag, Position, StoreNow and Stats, which any
+// goroutine may call.
 type Log struct {
 	store   objstore.Store
 	cluster format.Cluster
@@ -65,19 +66,19 @@ type Log struct {
 	clock   Clock
 
 	mu   sync.Mutex
-	p    Protocol   // guarded by mu, as is seen
-	seen storeClock // by the dates of the store's answers
+	p    Protocol   // guarded by mu, as seen is
+	seen storeClock // the store's time, from the dates of its answers
 
-	claim      *format.Commit // what the protocol's claim stands for
-	claimParts [][]byte       // its object
+	claim      *format.Commit // the commit of the protocol's claim, or nil
+	claimParts [][]byte       // the bytes of its object
 	read       map[format.Seq]readCommit
-	damaged    map[string]int // reads in a row that found an object damaged, by key
+	damaged    map[string]int // by key: how many reads in a row found the object damaged
 
 	wonLast    bool
-	row        uint64        // wins of ours, one right after the other
-	wonAt      time.Duration // boot time of the last one
-	foreignAt  time.Duration // boot time of the last foreign commit, 0 = none
-	getLatency time.Duration // moving average
+	row        uint64        // wins of this broker in quick succession
+	wonAt      time.Duration // boot time of the last win
+	foreignAt  time.Duration // boot time when another broker's commit was last applied, 0 = never
+	getLatency time.Duration // moving average of the time that a Get takes
 
 	stats Stats
 }
@@ -92,7 +93,7 @@ type Stats struct {
 	LostRaces, UnknownCreates, ForeignCommits, Loads atomic.Uint64
 }
 
-// NewLog returns a log that has not recovered yet.
+// NewLog returns a log at slot 0; call Recover first.
 func NewLog(store objstore.Store, cluster format.Cluster, fold Fold, clock Clock) *Log {
 	return &Log{
 		store:   store,
@@ -122,8 +123,8 @@ func (l *Log) Err() error {
 	return l.p.Err()
 }
 
-// Covers reports whether the lease covers an answer that was given at store time
-// t and has just arrived.
+// Covers reports whether the log lease covers an answer that the store gave at its time t and
+// that has just arrived.
 func (l *Log) Covers(t time.Time) bool {
 	at := l.stamp(t)
 	l.mu.Lock()
@@ -131,13 +132,13 @@ func (l *Log) Covers(t time.Time) bool {
 	return l.p.Covers(at)
 }
 
-// Contended reports whether other brokers have won slots lately.
+// Contended reports whether another broker has won a slot within the last contendedFor.
 func (l *Log) Contended() bool {
 	return l.foreignAt != 0 && l.clock.Boot()-l.foreignAt < contendedFor
 }
 
-// StoreNow returns the store's time: that of its last answers, carried on by the local clocks.
-// A single answer with a wild date does not move it.
+// StoreNow returns the store's time: the dates of its last answers, advanced by the local
+// clocks. A single answer with a wrong date does not change it.
 func (l *Log) StoreNow() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +147,7 @@ func (l *Log) StoreNow() time.Time {
 
 func (l *Log) stamp(t time.Time) Stamp { return Stamp{Store: t, Boot: l.clock.Boot()} }
 
-// note remembers the store's time of an answer.
+// note records the store's time of an answer, and returns at.
 func (l *Log) note(at Stamp) Stamp {
 	if !at.Store.IsZero() {
 		l.mu.Lock()
@@ -168,11 +169,11 @@ func (l *Log) next() (act Action) {
 	return act
 }
 
-// Recover loads the newest checkpoint and applies the commits after it, up to the end
-// of the log as it is now. A List that was cut off after a page does not end the
-// recovery: it reads on beyond the page, and lists again where it finds no more. The last
-// slot that a List shows must be found too: if the store answers 404 for it, Recover
-// asks a few times.
+// Recover loads the newest checkpoint and applies the commits after it, up to the end of the log
+// as it is now. A List that has only the first page of the log does not end the recovery:
+// Recover reads slots beyond that page until it finds no more, then lists again. It must also
+// find the last slot that a List shows: if the store answers 404 for that slot, Recover asks a
+// few times.
 func (l *Log) Recover(ctx context.Context) error {
 	attempts, unlisted := 0, 0
 	for {
@@ -193,8 +194,8 @@ func (l *Log) Recover(ctx context.Context) error {
 	}
 }
 
-// recoverAgain pauses before the next Get of a slot that a List shows, and that several
-// Gets did not find.
+// recoverAgain pauses before the next Get of a slot that a List shows but Gets did not find. It
+// returns an error after attemptsMax such Gets; times counts them.
 func (l *Log) recoverAgain(ctx context.Context, s format.Seq, times int) error {
 	if times >= attemptsMax {
 		return fmt.Errorf("get %s: it is listed, and yet %w", format.LogKey(s), objstore.ErrNotFound)
@@ -202,9 +203,9 @@ func (l *Log) recoverAgain(ctx context.Context, s format.Seq, times int) error {
 	return l.pause(ctx, times)
 }
 
-// Sync follows the log to its end as it is now or later, within syncMax. Only the load of a
-// checkpoint may take longer, because a load that is cut short starts again, and a slow one
-// would never end.
+// Sync applies all commits up to the end of the log, as the end is now or later. It takes at
+// most syncMax, except for loading a checkpoint: a load that is cut short has to start again, so
+// a slow one would never end.
 func (l *Log) Sync(ctx context.Context) error {
 	l.with((*Protocol).Sync)
 	within, cancel := context.WithTimeout(ctx, syncMax)
@@ -225,14 +226,15 @@ func (l *Log) Sync(ctx context.Context) error {
 	}
 }
 
-// Relist renews the lease by a List, whatever its age, and follows the log to its end.
+// Relist renews the log lease by a List, whatever the age of the lease, then syncs.
 func (l *Log) Relist(ctx context.Context) error {
 	l.with((*Protocol).Relist)
 	return l.Sync(ctx)
 }
 
-// step performs an action. After a failure it pauses, so that the caller can try again, up to
-// attemptsMax times in a row, counted in attempts.
+// step performs an action. After a failure it pauses and returns nil, so that the caller tries
+// again. attempts counts the failures in a row; after attemptsMax of them, step returns the
+// error.
 func (l *Log) step(ctx context.Context, act Action, attempts *int) error {
 	err := l.perform(ctx, act)
 	switch {
@@ -251,7 +253,7 @@ func (l *Log) step(ctx context.Context, act Action, attempts *int) error {
 
 func (l *Log) halted() bool { return l.Err() != nil }
 
-// pause waits before the next attempt after that number of failed ones.
+// pause waits before the next attempt; attempts is the number of failed ones.
 func (l *Log) pause(ctx context.Context, attempts int) error {
 	d := backoffMax
 	if attempts < 9 {
@@ -261,7 +263,7 @@ func (l *Log) pause(ctx context.Context, attempts int) error {
 	return ctx.Err()
 }
 
-// perform does one action.
+// perform performs an action.
 func (l *Log) perform(ctx context.Context, act Action) error {
 	switch act.Do {
 	case DoList:
@@ -286,7 +288,7 @@ func (l *Log) settled() (ok bool) {
 	return ok
 }
 
-// Lag returns how many slots exist, as far as the log knows, and are not applied yet.
+// Lag returns how many slots are known to exist but not applied yet.
 func (l *Log) Lag() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

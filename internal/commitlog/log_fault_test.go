@@ -12,7 +12,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// commitHeadBytes is what the prologue and the fixed fields of a commit take.
+// commitHeadBytes is the size of the prologue and the fixed fields of a commit.
 const commitHeadBytes = format.PrologueSize + 88
 
 func TestHeadThatWasBentOnItsWayIsReadAgain(t *testing.T) {
@@ -42,7 +42,8 @@ func TestDamageThatHealsIsForgotten(t *testing.T) {
 	})
 }
 
-// Two slots that are read side by side on a bad network: neither is bent too often.
+// A bad network damages the reads of two slots. Damage is counted per slot, so the broker does
+// not halt.
 func TestBentReadsOfDifferentSlotsDoNotAddUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a, b := r.open(), r.open()
@@ -111,7 +112,7 @@ func TestCommitOfAnotherClusterHalts(t *testing.T) {
 		r.put(format.LogKey(1), format.EncodeCommit(&format.Commit{Cluster: format.ClusterID{1}, Seq: 1}))
 		_, err := b.commit(t.Context(), "x")
 		requireIs(t, err, format.ErrForeign)
-		requireIs(t, err, ErrUnknown) // it was sent, and not all who were asked said no
+		requireIs(t, err, ErrUnknown) // the claim was sent, so its commit may be in the log
 		b.requireHalted(b.Sync(t.Context()), format.ErrForeign)
 	})
 }
@@ -220,7 +221,7 @@ func TestSlotThatIsListedButNotFoundIsUnavailability(t *testing.T) {
 		b = r.newBroker()
 		b.store.On(objstore.VerbGet, format.LogKey(2), missing)
 		requireIs(t, b.Recover(t.Context()), objstore.ErrNotFound)
-		// The first time it is asked beside slot 1, which proves nothing.
+		// The first Get is sent together with that of slot 1, so its 404 proves nothing.
 		if n := b.store.Count(objstore.VerbGet, format.LogKey(2)); n != 1+attemptsMax {
 			t.Fatalf("asked %d times", n)
 		}
@@ -257,8 +258,8 @@ func TestRecoveryOfManyCommitsAfterACheckpoint(t *testing.T) {
 		b := r.open()
 		b.requireAt(1300)
 		requireEqual(t, b.applied, a.applied)
-		// The first List is cut off at 1,000 keys. What follows is read a window ahead, so fewer
-		// than Window Gets find nothing, once: a second round of them would be one too many.
+		// The first List shows only 1,000 keys. The broker reads a Window of slots beyond them,
+		// so fewer than Window Gets find nothing. That may happen only once.
 		if n := b.store.Count(objstore.VerbGet, format.LogPrefix); n < 1200 || n >= 1200+Window {
 			t.Fatalf("%d Gets for 1200 commits", n)
 		}
@@ -298,7 +299,7 @@ func TestRecoveryWithHeadsLargerThanAFirstRead(t *testing.T) {
 	})
 }
 
-// changed returns a checkpoint whose checksums are right after a change.
+// changed changes a checkpoint and corrects its checksums.
 func changed(b []byte, change func(*format.Checkpoint)) []byte {
 	c, err := format.DecodeCheckpoint(b)
 	if err != nil {
@@ -331,7 +332,7 @@ func TestCheckpointThatDoesNotVerifyHalts(t *testing.T) {
 				r.replace(format.CheckpointKey(4), c.bend(r.get(format.CheckpointKey(4))))
 				b := r.newBroker()
 				b.requireHalted(b.Recover(t.Context()), c.want)
-				b.requireAt(0) // the older one does not serve
+				b.requireAt(0) // the broker did not load the older checkpoint
 			})
 		})
 	}
@@ -356,7 +357,7 @@ func TestFoldThatRefusesHalts(t *testing.T) {
 		a := r.open()
 		a.fill(2)
 		b := r.open()
-		b.applied = b.applied[:1] // so that slot 3 does not fit
+		b.applied = b.applied[:1] // so that the fold refuses slot 3
 		a.fill(3)
 		if err := b.Sync(t.Context()); err == nil {
 			t.Fatal("applied nonsense")
@@ -371,7 +372,7 @@ func TestFoldThatRefusesHalts(t *testing.T) {
 	})
 }
 
-// Answers about slots above a checkpoint stay good when it is loaded.
+// Answers about slots above a checkpoint stay valid after it is loaded.
 func TestSlotsReadBeforeALoadAreAppliedAfterIt(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
@@ -379,8 +380,8 @@ func TestSlotsReadBeforeALoadAreAppliedAfterIt(t *testing.T) {
 		five := r.open()
 		a.fill(20)
 		b := r.newBroker()
-		// The first slot's answer bears no date, so that a List follows, and
-		// shows a checkpoint that was not there before.
+		// The answer about slot 1 has no date, so the broker lists again, and finds a checkpoint
+		// that did not exist before.
 		b.store.On(objstore.VerbGet, format.LogKey(1), func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
 			five.checkpoint()
 			return storetest.NoTime(ctx, q, next)
@@ -396,7 +397,7 @@ func TestSlotsReadBeforeALoadAreAppliedAfterIt(t *testing.T) {
 	})
 }
 
-// Keys that are no slots stand between two slots, more than a page of them.
+// Between two slots are more than a page of keys that are not slots.
 func TestStrangeKeysAreNoHole(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()

@@ -10,8 +10,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// moveOn lets another broker commit up to last, checkpoint that, and delete
-// what it no longer needs once D has passed.
+// moveOn lets another broker commit up to slot last, write a checkpoint, and, after D, delete
+// what the log no longer needs.
 func (r *rig) moveOn(last format.Seq) {
 	r.Helper()
 	b := r.open()
@@ -24,8 +24,8 @@ func (r *rig) moveOn(last format.Seq) {
 	}
 }
 
-// The claim is on its way when the broker falls asleep; when it wakes, its slot
-// is long gone, and the store takes the commit.
+// The broker sleeps while its Create is on the way. When it wakes, its slot was deleted long
+// ago, so the Create succeeds.
 func TestBrokerThatSleptDoesNotAcknowledgeAGhost(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
@@ -48,7 +48,8 @@ func TestBrokerThatSleptDoesNotAcknowledgeAGhost(t *testing.T) {
 	})
 }
 
-// The same with the reply lost: the slot is read, and holds the broker's own ghost.
+// The same with a lost reply: the broker reads the slot and finds its own commit, a ghost in a
+// slot that was deleted before.
 func TestBrokerThatSleptDoesNotRecogniseItsGhost(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
@@ -73,7 +74,7 @@ func TestBrokerThatSleptDoesNotRecogniseItsGhost(t *testing.T) {
 	})
 }
 
-// A claim that was not sent moves on, since it can't be in the log.
+// A claim that was never sent may go to a later slot, since it can't be in the log.
 func TestBrokerThatSleptBeforeItsClaimCommitsOnTop(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.open()
@@ -102,7 +103,8 @@ func TestFollowerThatSleptLoadsTheCheckpoint(t *testing.T) {
 	})
 }
 
-// The local clock may stand still while the machine sleeps: the store's alone must do.
+// The local clock may stop while the machine sleeps: then the store's clock alone must end the
+// lease.
 func TestLeaseEndsByTheStoresClockAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.newBroker()
@@ -112,14 +114,14 @@ func TestLeaseEndsByTheStoresClockAlone(t *testing.T) {
 		}
 		a.mustCommit(1, "before")
 		r.moveOn(6)
-		_, err := a.commit(t.Context(), "ghost") // it can't know, so it sends it
+		_, err := a.commit(t.Context(), "ghost") // the broker can't know better, so it sends the claim
 		requireIs(t, err, ErrUnknown)
 		a.requireAt(6)
 		a.mustCommit(7, "after")
 	})
 }
 
-// By the local clock a lease begins when its List was sent, not when it was answered.
+// By the local clock, a lease begins when its List is sent, not when the answer arrives.
 func TestLeaseBeginsWhenItsListIsSent(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.newBroker()

@@ -110,7 +110,7 @@ func TestManyBrokersShareTheSlots(t *testing.T) {
 		for i := range brokers {
 			b := r.open()
 			b.store.On("", "", storetest.Delay(20*time.Millisecond))
-			// A nonce is unique over all brokers.
+			// Nonces must be unique among all brokers.
 			own := *r
 			own.nonces = uint64(i) << 32
 			b.rig = &own
@@ -154,7 +154,7 @@ func TestWinnerGivesWayWhileOthersCommit(t *testing.T) {
 			a.mustCommit(3*n+3, "a again")
 			paused += time.Since(begun) - 100*time.Millisecond
 		}
-		// The average Get takes nearly 100 ms, the average pause as long.
+		// A Get takes nearly 100 ms on average, and so does a pause.
 		if mean := paused / 20; mean < 30*time.Millisecond || mean > 180*time.Millisecond {
 			t.Fatalf("after a win it pauses for %v", mean)
 		}
@@ -187,12 +187,12 @@ func TestClaimOutlivesAnOutage(t *testing.T) {
 		a := r.open()
 		a.mustCommit(1, "before")
 		a.store.SetDown(true)
-		time.AfterFunc(30*time.Hour, func() { a.store.SetDown(false) }) // more than the lease
+		time.AfterFunc(30*time.Hour, func() { a.store.SetDown(false) }) // longer than the lease
 		a.mustCommit(2, "during")
 		if a.builds != 2 {
 			t.Fatalf("%d builds", a.builds)
 		}
-		// Pauses grow to seconds, so that an outage is no flood.
+		// Pauses grow to seconds, so that an outage causes few requests.
 		if n := len(a.reports); n < 30*3600/6 || n > 30*3600/2 {
 			t.Fatalf("%d attempts in 30 hours", n)
 		}
@@ -238,7 +238,7 @@ func TestCommitEndsWithItsContext(t *testing.T) {
 			t.Fatalf("before it was sent: %v", err)
 		}
 
-		// A List that doesn't come back keeps the claim from being sent.
+		// A List without an answer prevents that the claim is sent.
 		r.sleep(testDelay / 2)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -248,7 +248,7 @@ func TestCommitEndsWithItsContext(t *testing.T) {
 			t.Fatalf("while the lease is renewed: %v", err)
 		}
 		remove()
-		a.mustLook() // must not send what was given up
+		a.mustLook() // must not send the abandoned claim
 		if n := a.store.Count(objstore.VerbCreate, format.LogPrefix); n != 0 {
 			t.Fatalf("%d Creates", n)
 		}

@@ -9,25 +9,24 @@ import (
 )
 
 var (
-	// ErrLoss is wrapped when a slot that the log needs is gone. Nothing is ever skipped.
+	// ErrLoss says that a slot that brokers still need is gone. A broker never skips a slot.
 	ErrLoss = errors.New("the log has lost a commit")
-	// ErrFork is wrapped when two commits don't fit together: the order of the
-	// log was broken by a store without conditional writes, or by a restored
-	// copy.
+	// ErrFork says that a commit does not follow from the one before: a store without
+	// conditional writes, or a restored copy, broke the order of the log.
 	ErrFork = errors.New("the log has forked")
-	// ErrRolledBack is wrapped when the bucket holds less than this broker has seen.
+	// ErrRolledBack says that the bucket lacks commits that this broker has seen.
 	ErrRolledBack = errors.New("the bucket was rolled back")
-	// ErrClock is wrapped when the store's time fell by more than the margin.
+	// ErrClock says that the store's time fell by more than the margin.
 	ErrClock = errors.New("the store's clock stepped back")
 )
 
 // Stamp tells when the store executed a request.
 type Stamp struct {
-	// Store is the store's own time; zero if the answer carried none.
+	// Store is the store's time; zero if the answer had no date.
 	Store time.Time
-	// Boot is the local clock since boot, suspended time included: for a List
-	// when it was sent, for all others when the answer had arrived. It can
-	// only shorten a lease.
+	// Boot is the local time since boot, including time in which the machine was suspended: for
+	// a List, when it was sent; for other requests, when the answer arrived. So Boot can only
+	// make a lease shorter.
 	Boot time.Duration
 }
 
@@ -38,30 +37,30 @@ type Answer struct {
 	// Hash and Prev are of the commit that was found.
 	Hash, Prev format.Hash
 	At         Stamp
-	// Known is what [Protocol.Known] returned when the request was sent:
-	// only evidence from before a 404 makes it a loss.
+	// Known is what [Protocol.Known] returned when the request was sent. A 404 is a loss only if
+	// the slot was known to exist by then.
 	Known format.Seq
 
-	// listed: a List sent after the answer arrived showed no checkpoint newer
-	// than what is applied, so the answer was good when it was given.
+	// listed is true if a List that was sent after the answer arrived showed no checkpoint above
+	// the applied slot. Then the answer was valid when the store gave it.
 	listed bool
 }
 
 // Listing is the answer to a List of checkpoint/ and then of log/.
 type Listing struct {
-	// At is the store's time of the List of checkpoint/, and the local clock
-	// when it was sent.
+	// At is the stamp of the List of checkpoint/.
 	At Stamp
 	// Checkpoint is the newest checkpoint at or above the applied slot, or 0.
 	Checkpoint format.Seq
 	// From is the slot from which log/ was listed: the larger of the applied
 	// slot and Checkpoint.
 	From format.Seq
-	// First and Last are the first and the last slot seen in log/ from From on, or 0.
+	// First and Last are the first and the last slot, from From on, that the List of log/
+	// showed, or 0.
 	First, Last format.Seq
-	// More: log/ has more keys after Last.
+	// More is true if log/ has more keys after Last.
 	More bool
-	// LogAt is the stamp of that List of log/.
+	// LogAt is the stamp of the List of log/, with the local time when the answer arrived.
 	LogAt Stamp
 }
 
@@ -70,7 +69,7 @@ type Do uint8
 
 // The steps that a Protocol can ask for.
 const (
-	// Idle: nothing to do.
+	// Idle: there is nothing to do.
 	Idle Do = iota
 	// DoList: List checkpoint/ and then log/; answer with Listed.
 	DoList
@@ -79,10 +78,10 @@ const (
 	DoLoad
 	// DoGet: Get the heads of slots Seq to To; answer each with Answered.
 	DoGet
-	// DoCreate: Create slot Seq from the claim; answer with Created, Exists or
-	// nothing. The claim counts as sent from now on.
+	// DoCreate: Create slot Seq with the commit of the claim; answer with Created or Exists, or
+	// not at all if the outcome is unknown. From now on the claim counts as sent.
 	DoCreate
-	// DoApply: apply the commit of slot Seq that was answered; then Applied.
+	// DoApply: apply the commit of slot Seq, which was read before; answer with Applied.
 	DoApply
 	// Tail: the log ended at Seq when the answer to the last Get was given.
 	// Next returns it once.
@@ -97,63 +96,66 @@ type Action struct {
 	Seq, To format.Seq
 }
 
-// Claim is a commit that wants the next slot.
+// Claim is the attempt of a commit to win the next slot.
 type Claim struct {
 	Seq  format.Seq
 	Hash format.Hash
-	Sent bool // a Create of it may be under way, now or later
+	Sent bool // a Create may have been sent, and may reach the store even later
 }
 
-// Window is how many slots are read ahead at most.
+// Window is the largest number of slots that are read ahead.
 const Window = 64
 
-// streakMax is the streak from which on the whole window is read ahead.
+// streakMax is the largest value of Protocol.streak. With it, the protocol reads a whole Window
+// ahead.
 const streakMax = 8
 
-// Protocol decides. The caller gives it every answer of the store and performs the
-// steps that Next returns. It is not safe for concurrent use.
+// Protocol makes all decisions about the log. The caller performs the steps that Next returns,
+// and passes every answer of the store to the Protocol. It is not safe for concurrent use.
 type Protocol struct {
 	deleteDelay, margin time.Duration
 
 	applied format.Seq
 	tip     format.Hash
 
-	// lease is the stamp of the last List that showed no checkpoint newer than
-	// what was applied: c. Zero before the first.
+	// lease is the beginning of the log lease: the stamp of the last List that showed no
+	// checkpoint above the applied slot. Zero before the first such List.
 	lease Stamp
-	// expired: an answer is in hand that the lease does not cover.
+	// expired is true if a List must renew the lease, mostly because the protocol or a reader
+	// has an answer that the lease does not cover.
 	expired bool
-	// newer is the newest checkpoint of a later List, above what is applied;
-	// Seq 0 if there is none. The old lease may still cover the way there.
+	// newer is the newest checkpoint above the applied slot that a List showed after the one of
+	// lease; seq is 0 if there is none. The lease may still cover the commits up to that
+	// checkpoint.
 	newer struct {
 		seq   format.Seq
 		at    Stamp
-		end   format.Seq // the last slot that log/ held then
+		end   format.Seq // the last slot that log/ had at that List
 		ended bool       // end is known
 	}
-	// known is the highest slot seen to exist.
+	// known is the highest slot that an answer showed to exist.
 	known format.Seq
-	// gone is the newest checkpoint that was listed and could not be loaded.
-	// The slots that it covers were written, so a later one must exist.
+	// gone is the newest checkpoint that a List showed and a Get did not find. The slots that it
+	// covers were written, so a later checkpoint must exist.
 	gone format.Seq
-	// ended: a List showed nothing in log/ above end.
+	// ended is true if a List showed that end was the last slot in log/.
 	ended bool
 	end   format.Seq
-	// more: the last List showed slots up to known and told that others follow.
-	// Until a read finds none, reading on is cheaper than a List of each page.
+	// more is true if the last List showed slots up to known, and said that more follow. Until a
+	// read finds no further slot, reading on is cheaper than listing every page.
 	more bool
-	// settled: everything up to such an end was applied since the start, so
-	// no slot at the end of the log can have been deleted unseen.
+	// settled is true once recovery is complete: all slots up to an end that a List showed are
+	// applied. So no slot at the end of the log can have been deleted unnoticed.
 	settled bool
 
 	claim   Claim
-	sync    bool       // the caller waits for the end of the log
+	sync    bool       // a caller wants to know the end of the log
 	streak  uint       // reads in a row that did not find the end of the log
-	upTo    format.Seq // of the last read
-	answers []Answer   // of slots above applied, fewer than Window
+	upTo    format.Seq // last slot of the last read
+	answers []Answer   // answers about slots above applied, fewer than Window
 
 	peak time.Time // largest store time ever seen
-	mark time.Time // the same since the last List
+	mark time.Time // largest store time seen since the last List
 	halt error
 }
 
@@ -165,11 +167,11 @@ func NewProtocol(deleteDelay, margin time.Duration) Protocol {
 // Position returns the applied slot and the hash of its head.
 func (p *Protocol) Position() (format.Seq, format.Hash) { return p.applied, p.tip }
 
-// Known returns the highest slot that is known to exist or to have existed.
+// Known returns the highest slot that is known to exist, or to have existed.
 func (p *Protocol) Known() format.Seq { return max(p.known, p.applied, p.covered()) }
 
-// covered returns the highest slot that a checkpoint covers of those that were
-// listed as newer.
+// covered returns the slot of the newest checkpoint that a List showed but that was not loaded,
+// or 0. All slots up to it were written once.
 func (p *Protocol) covered() format.Seq { return max(p.newer.seq, p.gone) }
 
 // Settled reports whether recovery has reached the end of the log.
@@ -178,18 +180,18 @@ func (p *Protocol) Settled() bool { return p.settled }
 // Err returns why the protocol halted, or nil.
 func (p *Protocol) Err() error { return p.halt }
 
-// Claim returns the open claim; its Seq is 0 without one.
+// Claim returns the open claim; its Seq is 0 if there is none.
 func (p *Protocol) Claim() Claim { return p.claim }
 
-// Sync asks for the end of the log to be read, until Next answers Tail.
+// Sync makes Next ask for reads until they reach the end of the log, which Next reports as Tail.
 func (p *Protocol) Sync() {
 	p.sync = true
 	// An end that was seen before the sync does not count.
 	p.answers = slices.DeleteFunc(p.answers, func(a Answer) bool { return !a.Found })
 }
 
-// Relist asks for a List before anything else, since a reader holds an answer
-// that the lease does not cover.
+// Relist makes Next ask for a List first, since a reader has an answer that the lease does not
+// cover.
 func (p *Protocol) Relist() { p.expired = true }
 
 // Propose claims the slot after the applied one. There must be no other claim.
@@ -200,17 +202,17 @@ func (p *Protocol) Propose(h format.Hash) {
 	p.claim = Claim{Seq: p.applied + 1, Hash: h}
 }
 
-// Abandon ends the claim, if there is one, because its caller no longer waits, and
-// returns it. If it was sent, its outcome is unknown: it must never be sent
-// again, and a commit in its slot counts as that of another broker.
+// Abandon ends the claim, if there is one, because its caller no longer waits, and returns it.
+// If the claim was sent, its outcome is unknown: the caller must never send it again, and treats
+// a commit in its slot as that of another broker.
 func (p *Protocol) Abandon() Claim {
 	c := p.claim
 	p.claim = Claim{}
 	return c
 }
 
-// Covers reports whether the lease on the past covers an answer given at that
-// time: then nothing that the state needs can have been deleted before it.
+// Covers reports whether the log lease covers an answer that the store gave at that time. If so,
+// the store had not deleted anything by then that the applied state still needs.
 func (p *Protocol) Covers(at Stamp) bool {
 	return !at.Store.Before(p.mark.Add(-p.margin/4)) && p.reaches(p.lease, at)
 }
@@ -223,7 +225,7 @@ func (p *Protocol) reaches(c, at Stamp) bool {
 		at.Store.Before(c.Store.Add(span)) && at.Boot-c.Boot < span
 }
 
-// answer returns the held answer about a slot; its Seq is 0 without one.
+// answer returns the answer about a slot that the protocol holds; its Seq is 0 if there is none.
 func (p *Protocol) answer(s format.Seq) Answer {
 	for _, a := range p.answers {
 		if a.Seq == s {
@@ -249,7 +251,7 @@ func (p *Protocol) Clone() Protocol {
 	return c
 }
 
-// Next returns what to do now; boot is the local clock since boot.
+// Next returns the next step; boot is the local time since boot.
 func (p *Protocol) Next(boot time.Duration) Action {
 	if p.halt != nil {
 		return Action{Do: Halt}
@@ -289,14 +291,13 @@ func (p *Protocol) Next(boot time.Duration) Action {
 	return Action{}
 }
 
-// read asks for the next slots: those that are known to exist, and more with
-// every read that did not find the end, so that a broker that is slower than
-// the writers catches up. While the last List was cut off after a page, a
-// recovery reads on beyond that page.
+// read asks for the next slots, at least all that are known to exist. After each read that did
+// not find the end it asks for more slots at once, so that a broker that has fallen behind
+// catches up. A recovery whose last List had more than one page reads a whole Window.
 func (p *Protocol) read(n format.Seq) Action {
 	to := max(p.Known(), n)
 	if p.settled {
-		if p.claim.Seq == n { // a lost race: more slots may be taken by now
+		if p.claim.Seq == n { // lost a race: more slots may be taken by now
 			to = max(to, n+1)
 		}
 		to = max(to, n+format.Seq(1)<<p.streak/4)
@@ -307,7 +308,7 @@ func (p *Protocol) read(n format.Seq) Action {
 	return Action{Do: DoGet, Seq: n, To: p.upTo}
 }
 
-// missing decides what a 404 at the next slot means. The lease covers it.
+// missing decides what a 404 for the next slot means. The lease covers the answer.
 func (p *Protocol) missing(a Answer) Action {
 	p.forget(a.Seq)
 	switch {
@@ -315,18 +316,19 @@ func (p *Protocol) missing(a Answer) Action {
 		return p.stop(fmt.Errorf("%w: log slot %d is missing, although slot %d exists or a checkpoint covers it",
 			ErrLoss, a.Seq, max(a.Known, p.covered())))
 	case p.known > a.Seq || p.covered() >= a.Seq:
-		// The slot was seen after the request was sent: this proves nothing, ask again.
+		// The slot became known only after the request was sent, so the 404 proves nothing: ask
+		// again.
 		return p.read(a.Seq)
 	case !p.settled && p.more && p.known <= p.applied:
-		// The recovery read beyond a List that was cut off, and found no more. Another
-		// List reports whether this is the end or a hole, behind which commits exist.
+		// The recovery read beyond the last List's page and found no more. Another List shows
+		// whether this is the end of the log, or a hole before other commits.
 		p.more = false
 		p.answers = slices.DeleteFunc(p.answers, func(b Answer) bool { return !b.Found })
 		return Action{Do: DoList, Seq: p.applied}
 	}
 	p.more = false
-	// This also covers a slot that an answer to a Create said to exist: the 404
-	// decides nothing then, and a claim for it goes on.
+	// This is also so if a Create of the slot was answered "exists": then the two answers decide
+	// nothing, and the claim goes on.
 	p.known = p.applied
 	p.sync = false
 	p.streak = 0
@@ -338,7 +340,8 @@ func (p *Protocol) stop(err error) Action {
 	return Action{Do: Halt}
 }
 
-// observe takes note of the store's time; it halts when that fell too far.
+// observe records the store's time, and halts the protocol if that time fell by more than the
+// margin.
 func (p *Protocol) observe(t time.Time) {
 	if t.IsZero() || p.halt != nil {
 		return
@@ -368,14 +371,14 @@ func (p *Protocol) Answered(a Answer) {
 		return
 	}
 	if !a.Found && a.Seq != p.applied+1 && a.Known >= a.Seq {
-		return // a 404 that could mean a loss is asked for again when it is the next slot
+		return // this 404 could mean a loss: the slot is read again once it is the next one
 	}
 	p.answers = slices.DeleteFunc(p.answers, func(b Answer) bool { return b.Seq == a.Seq })
 	p.answers = append(p.answers, a)
 }
 
-// Created takes the success of a Create of a claim. If the claim ended while the reply
-// was on its way, the reply means nothing.
+// Created takes the answer that a Create of slot s with the commit h succeeded. If the claim has
+// ended since, only the time of the answer counts.
 func (p *Protocol) Created(s format.Seq, h format.Hash, at Stamp) {
 	if p.claim.Seq != s || p.claim.Hash != h {
 		p.observe(at.Store)
@@ -384,13 +387,13 @@ func (p *Protocol) Created(s format.Seq, h format.Hash, at Stamp) {
 	p.Answered(Answer{Seq: s, Found: true, Hash: h, Prev: p.tip, At: at})
 }
 
-// Exists takes the answer that a slot is taken, by this broker or another.
+// Exists takes the answer to a Create that the slot is already taken, by this broker or another.
 func (p *Protocol) Exists(s format.Seq, at Stamp) {
 	p.observe(at.Store)
 	p.known = max(p.known, s)
 }
 
-// Listed takes the answer to a List. One without a date changes nothing.
+// Listed takes the answer to a List. It ignores an answer without a date.
 func (p *Protocol) Listed(l Listing) {
 	if l.At.Store.IsZero() {
 		return
@@ -412,7 +415,7 @@ func (p *Protocol) Listed(l Listing) {
 		return
 	}
 	if !p.reaches(l.At, l.LogAt) {
-		p.expired = true // the two Lists are too far apart to be held together
+		p.expired = true // the time between the two Lists is too long to combine their answers
 		return
 	}
 	if p.applied > 0 && l.Checkpoint < p.applied && l.From == p.applied && l.First != p.applied {
@@ -431,8 +434,8 @@ func (p *Protocol) Listed(l Listing) {
 	}
 }
 
-// settle ends the recovery once the end that a List showed is applied. It does not wait for
-// later commits: the end of a busy log never stands still.
+// settle ends the recovery once the end that a List showed is applied. It does not wait until
+// later commits are applied: on a busy log, recovery would never end.
 func (p *Protocol) settle() { p.settled = p.settled || p.ended && p.applied >= p.end }
 
 func (p *Protocol) renew(at Stamp) {
@@ -442,9 +445,9 @@ func (p *Protocol) renew(at Stamp) {
 	p.newer.seq = 0
 }
 
-// Loaded tells that the checkpoint that Next named has replaced the state; h is the
-// hash in it. It returns the claim that this ended, if it was sent: its outcome is
-// unknown for ever. A claim that was never sent just ends.
+// Loaded says that the state was replaced by the checkpoint that Next named; h is the hash in
+// the checkpoint. If this ends a claim that was sent, Loaded returns that claim: its outcome
+// stays unknown for ever. A claim that was never sent just ends.
 func (p *Protocol) Loaded(s format.Seq, h format.Hash) (ended Claim) {
 	if s != p.newer.seq || s <= p.applied {
 		panic("commitlog: load of a checkpoint that was not asked for")
@@ -465,17 +468,17 @@ func (p *Protocol) Loaded(s format.Seq, h format.Hash) (ended Claim) {
 	return ended
 }
 
-// LoadMissing tells that the checkpoint that Next named is gone. A newer one
-// must have replaced it, so the protocol lists again. Without a newer one the checkpoint
-// is lost with what it covers, and the log must not count as one that ends below it.
+// LoadMissing says that the checkpoint that Next named is gone. A newer one must have replaced
+// it, so the protocol lists again. If there is no newer one, the checkpoint and the slots that
+// it covers are lost; then the protocol must not believe that the log ends below them.
 func (p *Protocol) LoadMissing() {
 	p.gone = max(p.gone, p.newer.seq)
 	p.newer.seq = 0
 	p.expired = true
 }
 
-// Applied tells that the commit of the next slot was applied. It returns
-// whether that was the claim's commit. The claim ends either way.
+// Applied says that the commit of the next slot was applied. It returns whether that was the
+// commit of the claim. The claim ends in both cases.
 func (p *Protocol) Applied() (own bool) {
 	n := p.applied + 1
 	a := p.answer(n)

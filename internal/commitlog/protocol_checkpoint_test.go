@@ -69,13 +69,13 @@ func TestMissingSlotOnTheWayToACheckpointIsLoss(t *testing.T) {
 func TestAnswersAtOrBelowALoadedCheckpointAreVoid(t *testing.T) {
 	s := begin(t, 3)
 	s.now = testSpan
-	s.Exists(7, after(testSpan)) // so that more than one slot is read
+	s.Exists(7, after(testSpan)) // so that several slots are read
 	for seq := format.Seq(4); seq <= 7; seq++ {
 		a := Answer{Seq: seq, Found: true, Hash: format.Hash{byte(seq)}, Prev: format.Hash{byte(seq - 1)}, At: after(testSpan)}
 		if seq == 7 {
 			a.Prev = slotHash(6)
 		}
-		s.Answered(a) // of slots 4 to 6 ghosts answered
+		s.Answered(a) // the commits in slots 4 to 6 are ghosts
 	}
 	s.expect(DoList, 3)
 	s.list(Listing{Checkpoint: 6, From: 6, First: 7, Last: 7})
@@ -93,7 +93,7 @@ func TestSentClaimEndsUnknownAtALoad(t *testing.T) {
 	s.Propose(own)
 	s.expect(DoCreate, 4)
 	s.now = testSpan
-	s.Created(4, own, after(s.now)) // a success in a slot that was deleted
+	s.Created(4, own, after(s.now)) // a success in a deleted slot
 	s.expect(DoList, 3)
 	s.list(Listing{Checkpoint: 9, From: 9})
 	s.expect(DoLoad, 9)
@@ -102,7 +102,7 @@ func TestSentClaimEndsUnknownAtALoad(t *testing.T) {
 	}
 	s.expect(Idle, 0)
 
-	s.Created(4, own, after(s.now)) // the reply once more, however late
+	s.Created(4, own, after(s.now)) // the same reply again, later
 	s.expect(Idle, 0)
 	if c := s.Claim(); c.Seq != 0 {
 		t.Fatalf("the claim lives on: %+v", c)
@@ -168,7 +168,7 @@ func TestOwnCommitIsRecognisedAfterALostReply(t *testing.T) {
 	own := slotHash(4)
 	s.Propose(own)
 	s.expect(DoCreate, 4)
-	s.expect(DoCreate, 4) // no reply: the same again
+	s.expect(DoCreate, 4) // no reply: send the same again
 	s.Exists(4, after(1))
 	s.expect(DoGet, 4)
 	s.found(4, after(1))
@@ -206,7 +206,7 @@ func TestRecoveryIsSettledOnceAllThatAWholeListShowedIsApplied(t *testing.T) {
 	s := &scenario{T: t, Protocol: NewProtocol(testDelay, testMargin)}
 	s.expect(DoList, 0)
 	s.list(Listing{First: 1, Last: 2, More: true})
-	s.Propose(format.Hash{1}) // it must wait, and loses to slot 1
+	s.Propose(format.Hash{1}) // the claim must wait, and loses slot 1
 	for seq := format.Seq(1); seq <= 2; seq++ {
 		s.expect(DoGet, seq)
 		s.found(seq, after(1))
@@ -222,7 +222,7 @@ func TestRecoveryIsSettledOnceAllThatAWholeListShowedIsApplied(t *testing.T) {
 	s.expect(DoGet, 3)
 	s.found(3, after(1))
 	s.apply(3)
-	s.expect(DoGet, 4) // where the claim may go, after it lost
+	s.expect(DoGet, 4) // after a lost race, the broker reads the slots that other brokers may have won
 	if !s.Settled() {
 		t.Fatal("not settled")
 	}
@@ -295,7 +295,7 @@ func TestReadAheadIsBounded(t *testing.T) {
 	if s.Held(act.To + 1) {
 		t.Fatal("holds an answer beyond the window")
 	}
-	for seq := act.To; seq >= 4; seq-- { // in any order
+	for seq := act.To; seq >= 4; seq-- { // answers may come in any order
 		s.found(seq, after(1))
 	}
 	for seq := format.Seq(4); seq <= act.To; seq++ {
@@ -325,7 +325,7 @@ func TestCloneIsIndependent(t *testing.T) {
 	c.expect(DoList, 4)
 }
 
-// Misuse by the driver is a broken invariant, not input.
+// A wrong call by the Log is a bug, so the Protocol panics.
 func TestMisusePanics(t *testing.T) {
 	for name, misuse := range map[string]func(s *scenario){
 		"two claims":           func(s *scenario) { s.Propose(format.Hash{1}); s.Propose(format.Hash{2}) },
@@ -345,8 +345,8 @@ func TestMisusePanics(t *testing.T) {
 	}
 }
 
-// recoverOn returns a protocol in recovery that has applied slots 1 to 2, all
-// that the first page of a List showed.
+// recoverOn returns a protocol in recovery. A List with only its first page showed slots 1 and
+// 2, which are applied.
 func recoverOn(t *testing.T) *scenario {
 	t.Helper()
 	s := &scenario{T: t, Protocol: NewProtocol(testDelay, testMargin)}
@@ -387,7 +387,7 @@ func TestHoleBehindTheFirstPageOfAListIsLoss(t *testing.T) {
 	s.missing404(3, after(1))
 	s.expect(DoList, 2)
 	s.list(Listing{From: 2, First: 2, Last: 9, More: true})
-	s.expect(DoGet, 3) // the 404 is from before the evidence
+	s.expect(DoGet, 3) // the 404 came before slot 4 was known
 	s.missing404(3, after(1))
 	s.halted(ErrLoss)
 }

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// AppendKey appends the canonical form of the protocol to b. Two protocols with
-// the same form decide alike for ever, so that an explorer of all interleavings
-// need follow only one of them. The protocol must not have halted.
+// AppendKey appends the canonical form of the protocol to b. Two protocols with the same form
+// make the same decisions from then on, so an explorer of all interleavings needs to follow only
+// one of them. The protocol must not have halted.
 //
-// No answer that is yet to come may be from before the store time now: times
-// that no such answer can tell apart are made one. No slot above end will ever
-// be written: ways to read that differ only above it are made one. What is left
-// out is the largest store time ever seen, which matters only to a store whose
-// time falls by more than the margin.
+// The caller guarantees that no later answer is from before the store time now: times that no
+// such answer can distinguish get the same form. The caller also guarantees that no slot above
+// end will ever be written: reads that differ only above end get the same form. The form leaves
+// out the largest store time ever seen, which matters only if the store's time falls by more
+// than the margin.
 func (p *Protocol) AppendKey(b []byte, now time.Time, end format.Seq) []byte {
 	if p.halt != nil {
 		panic("commitlog: a halted protocol decides nothing")
 	}
 	var flags byte
 	newerEnded := p.newer.ended && p.newer.seq != 0
-	ended := p.ended && !p.settled // of no interest once settled
+	ended := p.ended && !p.settled // end is not used once settled
 	for i, set := range []bool{p.expired, newerEnded, p.settled, p.claim.Sent, p.sync, ended, p.more && !p.settled} {
 		if set {
 			flags |= 1 << i
@@ -81,7 +81,7 @@ func (p *Protocol) AppendKey(b []byte, now time.Time, end format.Seq) []byte {
 	return b
 }
 
-// keyLease returns the begin of a lease, or one time for all that are over.
+// keyLease returns the beginning of a lease, or the same time for all leases that have ended.
 func (p *Protocol) keyLease(begin, now time.Time) time.Time {
 	if begin.IsZero() || begin.Add(p.deleteDelay-p.margin).After(now) {
 		return begin
@@ -100,10 +100,10 @@ func appendKeyAnswer(b []byte, a Answer) []byte {
 	b = append(b, flags)
 	b = binary.AppendUvarint(b, uint64(a.Seq))
 	if a.Found {
-		a.Known = 0 // only a 404 is judged by it
+		a.Known = 0 // only a 404 is judged by Known
 	}
 	if a.listed {
-		a.At = Stamp{} // it was judged
+		a.At = Stamp{} // the answer needs no lease any longer
 	}
 	b = appendKeyHash(b, a.Hash)
 	b = appendKeyHash(b, a.Prev)
@@ -115,7 +115,7 @@ func appendKeyStamp(b []byte, at Stamp) []byte {
 	return binary.AppendUvarint(appendKeyTime(b, at.Store), uint64(at.Boot))
 }
 
-// appendKeyTime tells the zero time from all others from 1970 on.
+// appendKeyTime appends a time: the zero time, or one since 1970.
 func appendKeyTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(b, 0)
@@ -123,7 +123,7 @@ func appendKeyTime(b []byte, t time.Time) []byte {
 	return binary.AppendUvarint(b, uint64(t.UnixNano())+1)
 }
 
-// appendKeyHash leaves the zeros at the end away.
+// appendKeyHash appends a hash without the zeros at its end.
 func appendKeyHash(b []byte, h format.Hash) []byte {
 	n := len(h)
 	for n > 0 && h[n-1] == 0 {
@@ -132,8 +132,8 @@ func appendKeyHash(b []byte, h format.Hash) []byte {
 	return append(append(b, byte(n)), h[:n]...)
 }
 
-// ProtocolFromKey returns a protocol that has the canonical form at the start
-// of b, and what follows it. It is for keys of this process: it panics on others.
+// ProtocolFromKey returns a protocol with the canonical form at the start of b, and the rest of
+// b. The form must come from AppendKey in this process: bytes from elsewhere may make it panic.
 func ProtocolFromKey(b []byte, deleteDelay, margin time.Duration) (Protocol, []byte) {
 	p := NewProtocol(deleteDelay, margin)
 	r := keyReader{b: b}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestKeyKnowsTheProtocol fails when a field comes that keys know nothing of.
+// TestKeyKnowsTheProtocol fails if Protocol gets a field that AppendKey does not know.
 func TestKeyKnowsTheProtocol(t *testing.T) {
 	fields := func(of reflect.Type) (names []string) {
 		for i := range of.NumField() {

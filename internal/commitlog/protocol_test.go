@@ -16,10 +16,10 @@ const (
 
 var testEpoch = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 
-// after is the stamp of an answer that much later, by both clocks.
+// after is the stamp of an answer that long after testEpoch, by both clocks.
 func after(d time.Duration) Stamp { return Stamp{Store: testEpoch.Add(d), Boot: d} }
 
-// slotHash is the hash of slot s in the log that the scenarios follow.
+// slotHash is the hash of slot s in the log of the scenarios.
 func slotHash(s format.Seq) (h format.Hash) {
 	if s != 0 {
 		binary.LittleEndian.PutUint64(h[:], uint64(s))
@@ -28,15 +28,15 @@ func slotHash(s format.Seq) (h format.Hash) {
 	return h
 }
 
-// scenario is a Protocol at some moment.
+// scenario is a Protocol and the time of the next answers.
 type scenario struct {
 	*testing.T
 	Protocol
 	now time.Duration
 }
 
-// begin returns the protocol of a broker that has recovered slots 1 to applied,
-// from a checkpoint if there are any; its lease begins at testEpoch.
+// begin returns the protocol of a broker that has recovered slots 1 to applied, from a
+// checkpoint unless applied is 0. Its lease begins at testEpoch.
 func begin(t *testing.T, applied format.Seq) *scenario {
 	t.Helper()
 	s := &scenario{T: t, Protocol: NewProtocol(testDelay, testMargin)}
@@ -53,7 +53,7 @@ func begin(t *testing.T, applied format.Seq) *scenario {
 	return s
 }
 
-// expect asserts what is wanted now. To of a Get isn't looked at.
+// expect asserts the next step, without To of a Get.
 func (s *scenario) expect(do Do, seq format.Seq) Action {
 	s.Helper()
 	got := s.Next(s.now)
@@ -63,7 +63,7 @@ func (s *scenario) expect(do Do, seq format.Seq) Action {
 	return got
 }
 
-// halted asserts that nothing is wanted any more, and why.
+// halted asserts that the protocol has halted, and why.
 func (s *scenario) halted(want error) {
 	s.Helper()
 	for range 2 {
@@ -74,7 +74,7 @@ func (s *scenario) halted(want error) {
 	}
 }
 
-// list answers a List at s.now; its stamps are set where they are not.
+// list answers a List at s.now; it sets stamps that are zero.
 func (s *scenario) list(l Listing) {
 	if l.At == (Stamp{}) {
 		l.At = after(s.now)
@@ -93,7 +93,7 @@ func (s *scenario) missing404(seq format.Seq, at Stamp) {
 	s.Answered(Answer{Seq: seq, At: at, Known: s.Known()})
 }
 
-// apply expects the next slot to be applied, and does.
+// apply expects DoApply for a slot, and says that it was applied.
 func (s *scenario) apply(seq format.Seq) (own bool) {
 	s.Helper()
 	s.expect(DoApply, seq)
@@ -104,7 +104,7 @@ func TestLeaseCoversStrictlyLess(t *testing.T) {
 	const never = -1
 	for _, c := range []struct {
 		name  string
-		store time.Duration // of the answer, after the List's
+		store time.Duration // store time of the answer, counted from that of the List
 		boot  time.Duration
 		want  bool
 	}{
@@ -166,7 +166,8 @@ func TestListWithoutADateChangesNothing(t *testing.T) {
 	s.expect(DoList, 3)
 }
 
-// An answer from before the List's clock fell counts as good only after a List.
+// If the store's time fell by more than a quarter of the margin, an answer counts only after a
+// List.
 func TestClockThatFellByMoreThanAQuarterOfTheMarginEndsTheLease(t *testing.T) {
 	s := begin(t, 3)
 	s.found(4, after(5*time.Hour))
@@ -177,7 +178,7 @@ func TestClockThatFellByMoreThanAQuarterOfTheMarginEndsTheLease(t *testing.T) {
 	s.expect(DoList, 5)
 	s.list(Listing{At: after(4 * time.Hour), From: 5, First: 5, Last: 6})
 	s.apply(6)
-	s.found(7, after(4*time.Hour)) // measured against the new List
+	s.found(7, after(4*time.Hour)) // covered by the lease of the new List
 	s.apply(7)
 }
 
@@ -204,7 +205,7 @@ func TestClockThatFellByMoreThanTheMarginHalts(t *testing.T) {
 	s := begin(t, 3)
 	s.found(4, after(5*time.Hour))
 	s.apply(4)
-	s.Exists(5, after(5*time.Hour-testMargin)) // by exactly the margin
+	s.Exists(5, after(5*time.Hour-testMargin)) // a fall by exactly the margin
 	s.expect(DoGet, 5)
 }
 
@@ -226,7 +227,7 @@ func Test404IsTheEndOnlyUnderTheLease(t *testing.T) {
 	s.missing404(4, after(s.now))
 	s.expect(DoList, 3)
 	s.list(Listing{Checkpoint: 9, From: 9})
-	s.expect(DoLoad, 9) // the slot was there once, and the 404 means nothing
+	s.expect(DoLoad, 9) // slot 4 existed and was deleted, so the 404 is no loss
 	s.Loaded(9, slotHash(9))
 	s.expect(DoGet, 10)
 	s.missing404(10, after(s.now))
@@ -238,7 +239,7 @@ func Test404FromBeforeTheEvidenceIsAskedAgain(t *testing.T) {
 	s.Sync()
 	s.expect(DoGet, 4)
 	early := Answer{Seq: 4, At: after(1), Known: s.Known()}
-	s.found(5, after(1)) // its Get was answered before that of slot 4, and slot 4 was written in between
+	s.found(5, after(1)) // both slots were written after the store had answered the Get of slot 4
 	s.Answered(early)
 	s.expect(DoGet, 4)
 	s.found(4, after(2))
@@ -266,7 +267,7 @@ func Test404AfterTheEvidenceIsNoLossWithoutTheLease(t *testing.T) {
 	s.Loaded(5, slotHash(5))
 	s.expect(Idle, 0)
 
-	s = begin(t, 3) // and if the List shows no checkpoint, it is one after all
+	s = begin(t, 3) // but if the List shows no checkpoint, it is a loss
 	s.Exists(5, after(1))
 	s.missing404(4, after(testSpan))
 	s.expect(DoList, 3)
@@ -317,7 +318,7 @@ func TestForkIsDeclaredOnlyUnderTheLease(t *testing.T) {
 	s.Answered(other)
 	s.expect(DoList, 3)
 	s.list(Listing{At: after(testSpan), Checkpoint: 8, From: 8})
-	s.expect(DoLoad, 8) // it was a ghost in a deleted slot
+	s.expect(DoLoad, 8) // the answer was a ghost in a deleted slot
 	s.Loaded(8, slotHash(8))
 	s.expect(Idle, 0)
 
@@ -374,7 +375,7 @@ func TestTwoListsTooFarApartAreNotHeldTogether(t *testing.T) {
 			s.found(4, after(1))
 			s.apply(4)
 			s.Relist()
-			s.Listed(Listing{At: after(0), From: 4, LogAt: logAt}) // no word of a rollback
+			s.Listed(Listing{At: after(0), From: 4, LogAt: logAt}) // the Lists are too far apart to show a rollback
 			s.expect(DoList, 4)
 			s.list(Listing{At: after(testSpan), From: 4, First: 4, Last: 4})
 			s.expect(Idle, 0)
@@ -408,5 +409,5 @@ func TestClaimRenewsTheLeaseAtHalfOfTheDelay(t *testing.T) {
 	s.expect(DoCreate, 4)
 	s = begin(t, 3)
 	s.now = 100 * testDelay
-	s.expect(Idle, 0) // idleness costs nothing
+	s.expect(Idle, 0) // an idle broker sends nothing
 }

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// The walk drives some Protocols against a model of the store at random. A PUT,
-// once sent, may execute at any later time, any number of times, also after its
-// sender crashed; replies get lost; a broker may stop between any two steps;
-// anybody deletes whatever the rules allow as soon as they allow it.
+// The walk takes random steps with several Protocols and a model of the store. A Create that was
+// sent may be executed at any later time, any number of times, even after its sender crashed.
+// Replies get lost. A broker may stop between any two steps. Objects are deleted as soon as the
+// rules allow it.
 //
-// What must hold: all brokers apply the commit that was first created in a slot
-// (SlotAgreement); what was acknowledged is in every later recovery
-// (AckDurable, and more: RecoverOK); no payload takes effect twice (NoDup); the
-// end of the log is where a covered 404 says (MissOK); no alarm is raised.
+// What must hold: all brokers apply the commit that was first created in a slot (SlotAgreement);
+// every later recovery finds all acknowledged commits (AckDurable), and all others that were
+// decided (RecoverOK); no payload takes effect twice (NoDup); a covered 404 is at the end of the
+// log (MissOK); no protocol halts.
 
 const walkUnit = time.Hour
 
-// walkCommit is a commit in the model; ids are never used twice.
+// walkCommit is a commit in the model. Each has its own id.
 type walkCommit struct {
 	id, payload int
 	seq         format.Seq
@@ -45,18 +45,18 @@ type world struct {
 	*testing.T
 	*rand.Rand
 	delay int  // D, in units
-	skew  int  // the store's clocks differ by this much; the margin is twice that
-	blind bool // brokers have no local clock that could end a lease earlier
-	dire  bool // stamps are the most dangerous that skew allows
+	skew  int  // how much the store's clocks differ, in units; the margin is twice that
+	blind bool // brokers have no local clock, which could end a lease earlier
+	dire  bool // stamps are the most dangerous ones that skew allows
 	now   int  // units
-	event int  // counts everything that happens
+	event int  // number of the last step
 
 	slots       map[format.Seq]walkCommit
 	checkpoints map[format.Seq]walkCheckpoint
 	flights     []walkCommit
-	uploads     [][]walkCommit // of checkpoints
-	first       []walkCommit   // what was first created in slots 1, 2, …
-	born        []int          // and when, as an event
+	uploads     [][]walkCommit // checkpoints that are being written
+	first       []walkCommit   // the commits that were first created in slots 1, 2, …
+	born        []int          // the values of event when they were created
 	acked       []walkCommit
 	payloads    int
 	ids         int
@@ -69,20 +69,20 @@ type walkCounts struct {
 	acks, races, lost, loads, unknown, ghosts, crashes, deleted, tails int
 }
 
-// walkBroker is a broker whose driver has at most one request under way.
+// walkBroker is a broker with at most one running request.
 type walkBroker struct {
 	p       Protocol
 	log     []walkCommit
 	claim   walkCommit
-	payload int // that waits for a slot, 0 = none
+	payload int // the payload that waits for a slot, 0 = none
 	answers map[format.Seq]walkCommit
-	doing   []func() // steps of the request under way
-	asked   int      // event of the last Look
-	wakes   int      // it does nothing before
+	doing   []func() // remaining steps of the running request
+	asked   int      // event of the last Sync
+	wakes   int      // it does nothing before this time
 }
 
-// stamp returns what one of the store's clocks says: that of a List as late and
-// all others as early as can be, which is the most dangerous, or any.
+// stamp returns the time of one of the store's clocks. If dire, a List gets the latest time and
+// other requests the earliest, which is the most dangerous case; else the clock is random.
 func (w *world) stamp(list bool) Stamp {
 	ahead := w.IntN(w.skew + 1)
 	if w.dire {
@@ -94,7 +94,7 @@ func (w *world) stamp(list bool) Stamp {
 	return Stamp{Store: testEpoch.Add(time.Duration(w.now+ahead) * walkUnit), Boot: w.boot()}
 }
 
-// boot is the local clock, which a blind broker doesn't have.
+// boot returns the time of the local clock, always 0 if blind.
 func (w *world) boot() time.Duration {
 	if w.blind {
 		return 0
@@ -106,7 +106,7 @@ func (w *world) restart(b *walkBroker) {
 	*b = walkBroker{p: NewProtocol(time.Duration(w.delay)*walkUnit, time.Duration(2*w.skew)*walkUnit), answers: map[format.Seq]walkCommit{}}
 }
 
-// step lets one thing happen.
+// step takes one random step.
 func (w *world) step() {
 	w.event++
 	b := w.brokers[w.IntN(len(w.brokers))]
@@ -129,7 +129,7 @@ func (w *world) step() {
 	}
 }
 
-// execute writes a commit unless its slot is taken.
+// execute executes a Create: it writes the commit unless its slot is taken.
 func (w *world) execute(c walkCommit) bool {
 	if _, ok := w.slots[c.seq]; ok {
 		return false
@@ -175,8 +175,8 @@ func (w *world) newest() (newest format.Seq) {
 	return newest
 }
 
-// delete removes a slot behind an old checkpoint, or a checkpoint that is not
-// the newest. The deleter's clock may be ahead.
+// delete deletes a slot that an old checkpoint covers, or a checkpoint that is not the newest.
+// The clock that decides may be ahead.
 func (w *world) delete() {
 	var covered format.Seq
 	for s, c := range w.checkpoints {
@@ -198,7 +198,7 @@ func (w *world) delete() {
 	w.checkRecovery()
 }
 
-// checkRecovery compares what a recovery would find now with all that was ever decided.
+// checkRecovery compares what a recovery would find now with all commits that were ever decided.
 func (w *world) checkRecovery() {
 	log := slices.Clone(w.checkpoints[w.newest()].log)
 	for {
@@ -218,7 +218,7 @@ func (w *world) checkRecovery() {
 	}
 }
 
-// stepBroker does the next step of the broker's request, or begins one.
+// stepBroker takes the next step of a broker's request, or begins a request.
 func (w *world) stepBroker(b *walkBroker) {
 	if len(b.doing) > 0 {
 		do := b.doing[0]
@@ -274,7 +274,7 @@ func (w *world) list(b *walkBroker, applied format.Seq) {
 	var l Listing
 	b.doing = []func(){
 		func() {
-			l.At.Boot = w.boot() // when it is sent
+			l.At.Boot = w.boot() // time of sending
 		},
 		func() {
 			at := w.stamp(true)
@@ -315,7 +315,7 @@ func (w *world) load(b *walkBroker, s format.Seq) {
 	ended := b.p.Loaded(s, c.log[s-1].hash())
 	if ended.Sent {
 		w.seen.unknown++
-		b.payload = 0 // its outcome is unknown, and it is never sent again
+		b.payload = 0 // its outcome is unknown, so it is never sent again
 	}
 }
 
@@ -351,7 +351,7 @@ func (w *world) create(b *walkBroker) {
 	c := b.claim
 	w.flights = append(w.flights, c)
 	if w.IntN(3) == 0 {
-		return // timed out, and may land at any time
+		return // the request timed out, and may be executed at any time
 	}
 	b.doing = []func(){func() {
 		won, at, lost := w.execute(c), w.stamp(false), w.IntN(4) == 0

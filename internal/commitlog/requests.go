@@ -15,7 +15,8 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// timeout bounds a request that moves so many bytes.
+// timeout returns a context for a request that transfers that many bytes; more bytes get more
+// time.
 func timeout(ctx context.Context, bytes int64) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, requestTimeout+time.Duration(bytes)*time.Second/bytesPerSecond)
 }
@@ -85,9 +86,9 @@ func listOnce(ctx context.Context, store objstore.Store, prefix, after string) (
 	return page, err
 }
 
-// CheckPage refuses a List's answer whose keys are not ascending, or were not
-// asked for, or that has no keys and says that there are more. A caller that continues
-// after the last key of such a page may miss keys, or never end.
+// CheckPage refuses an answer to a List whose keys are not ascending or don't have the prefix,
+// or that has no keys but says that there are more. A caller that continues after the last key
+// of such a page may miss keys, or never end.
 func CheckPage(page objstore.Page, prefix, after string) error {
 	if page.More && len(page.Keys) == 0 {
 		return errors.New("the store's answer has no keys, and says that there are more")
@@ -151,15 +152,15 @@ func foreign(id format.ClusterID, s format.Seq) error {
 	return fmt.Errorf("%w: it is of cluster %v, slot %d", format.ErrForeign, id, s)
 }
 
-// stop halts the protocol for a reason that only the driver sees.
+// stop halts the protocol for a reason that only the Log can see.
 func (l *Log) stop(err error) error {
 	l.with(func(p *Protocol) { p.stop(err) })
 	return err
 }
 
-// damage counts a request whose answer has the wrong bytes for an object. The network
-// may have damaged them, so only several such answers stop the broker. Other failures
-// of reads in between don't count.
+// damage counts an answer with damaged or foreign bytes for an object. The network may have
+// damaged the bytes, so only damagedReadsMax such answers in a row stop the broker. A read that
+// fails in another way does not end the row.
 func (l *Log) damage(key string, err error) error {
 	l.damaged[key]++
 	if l.damaged[key] >= damagedReadsMax {
@@ -168,7 +169,8 @@ func (l *Log) damage(key string, err error) error {
 	return err
 }
 
-// judge counts an error as damage if it is about an object, and not about the store.
+// judge counts an error by damage if the error is about the bytes of an object. It returns the
+// error.
 func (l *Log) judge(key string, err error) error {
 	if isDamage(err) {
 		return l.damage(key, err)
@@ -180,8 +182,8 @@ func isDamage(err error) bool {
 	return errors.Is(err, format.ErrCorrupt) || errors.Is(err, format.ErrForeign) || errors.Is(err, format.ErrVersion) || errors.Is(err, objstore.ErrNotRegular)
 }
 
-// get reads the heads of slots from to to in parallel. It uses all answers even if one of the
-// reads failed, so that a broker makes progress on a bad store.
+// get reads the heads of the slots in [from, to] in parallel. It uses all answers even if one of
+// the reads failed, so that a broker makes progress on a bad store.
 func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	type result struct {
 		Answer
@@ -238,12 +240,12 @@ func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 			delete(l.damaged, key)
 		}
 	}
-	// In the order in which the store executed the requests. In another order its
-	// clock would seem to step back.
+	// Pass the answers on in the order in which the store executed the requests. In another
+	// order, the store's clock would seem to step back.
 	slices.SortFunc(results, func(a, b result) int { return a.At.Store.Compare(b.At.Store) })
 	for _, r := range results {
 		if r.Seq == 0 {
-			continue // it failed
+			continue // the read failed
 		}
 		if r.Found {
 			l.read[r.Seq] = r.readCommit
@@ -254,8 +256,8 @@ func (l *Log) get(ctx context.Context, from, to format.Seq) error {
 	return err
 }
 
-// readHead reads the head of a slot, and the object if it is no larger than
-// about size. The time is set beside ErrNotFound too.
+// readHead reads the head of a slot, and the object if it is no larger than about size. The time
+// is set also if the error is ErrNotFound.
 func (l *Log) readHead(ctx context.Context, s format.Seq, size int64) (*format.Commit, []byte, time.Time, error) {
 	key := format.LogKey(s)
 	ctx, cancel := timeout(ctx, size)
@@ -303,7 +305,7 @@ func (l *Log) create(ctx context.Context, s format.Seq) error {
 	begin := l.clock.Boot()
 	t, err := l.store.Create(ctx, key, l.claimParts...)
 	if took := l.clock.Boot() - begin; err == nil && (l.getLatency == 0 || took < l.getLatency) {
-		l.getLatency = took // a Get takes no longer, and there may be none for long
+		l.getLatency = took // a Get is no slower, and the log may not need one for a long time
 	}
 	switch {
 	case err == nil:
@@ -325,7 +327,7 @@ func (l *Log) apply(s format.Seq) error {
 	delete(l.read, s)
 	own := l.claim != nil && r.commit.Hash == l.claim.Hash
 	if own {
-		r.commit = l.claim // also when it was read back
+		r.commit = l.claim // even if it was read from the store
 	}
 	if err := l.fold.Apply(r.commit, r.object); err != nil {
 		return l.stop(fmt.Errorf("apply %s: %w", format.LogKey(s), err))

@@ -16,7 +16,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// rig is a bucket in memory and the brokers on it, in a bubble of time.
+// rig is a bucket in memory and its brokers, in virtual time.
 type rig struct {
 	*testing.T
 	memory    *objstore.Memory
@@ -38,8 +38,8 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	})
 }
 
-// openEmpty returns a broker that has recovered nothing, since the List of log/
-// was empty then, and whose Gets of slot s pass through fault.
+// openEmpty returns a broker that recovered when log/ was empty. Its Gets of slot s pass through
+// fault.
 func (r *rig) openEmpty(s format.Seq, fault storetest.Fault) *broker {
 	r.Helper()
 	b := r.newBroker()
@@ -56,19 +56,20 @@ func (r *rig) openEmpty(s format.Seq, fault storetest.Fault) *broker {
 	return b
 }
 
-// broker is a Log, the store between it and the bucket, and what it folded.
+// broker is a Log, the faulty store between the Log and the bucket, and the commits that the Log
+// applied.
 type broker struct {
 	*Log
 	*rig
 	store   *storetest.Faulty
 	applied []format.Hash
-	objects int            // that came along with their heads
-	last    *format.Commit // as applied
+	objects int            // number of objects that were read whole
+	last    *format.Commit // the last commit applied
 	builds  int
 	reports []error
 }
 
-// Load implements [Fold]. The body of a checkpoint is the hash of every commit.
+// Load implements [Fold]. The body of a checkpoint is the hashes of all commits.
 func (b *broker) Load(c *format.Checkpoint) error {
 	b.applied = nil
 	for h := range slices.Chunk(c.Body, len(format.Hash{})) {
@@ -95,7 +96,7 @@ func (b *broker) Apply(c *format.Commit, object []byte) error {
 	return nil
 }
 
-// newBroker returns a broker that has recovered nothing yet.
+// newBroker returns a broker that has not recovered.
 func (r *rig) newBroker() *broker {
 	b := &broker{rig: r, store: storetest.NewFaulty(r.memory)}
 	b.Log = NewLog(b.store, r.constants, b, Clock{Now: time.Now, Boot: func() time.Duration { return time.Since(r.start) }})
@@ -112,7 +113,7 @@ func (r *rig) open() *broker {
 	return b
 }
 
-// build returns a commit that bears payload, in an entry and inline.
+// build returns a function that builds a commit with payload, both in an entry and inline.
 func (b *broker) build(payload string) func(Next) (*format.Commit, [][]byte) {
 	return func(Next) (*format.Commit, [][]byte) {
 		b.builds++
@@ -127,7 +128,7 @@ func (b *broker) commit(ctx context.Context, payload string) (*format.Commit, er
 	return b.Commit(ctx, b.build(payload), func(err error) { b.reports = append(b.reports, err) })
 }
 
-// mustCommit commits payload in slot want.
+// mustCommit commits payload, and requires that it wins slot want.
 func (b *broker) mustCommit(want format.Seq, payload string) *format.Commit {
 	b.Helper()
 	c, err := b.commit(b.Context(), payload)
@@ -155,7 +156,7 @@ func (b *broker) mustLook() {
 	}
 }
 
-// requireAt asserts the applied slot, and that the fold holds just what the log does.
+// requireAt asserts the applied slot, and that the applied commits are those of the log.
 func (b *broker) requireAt(want format.Seq) {
 	b.Helper()
 	seq, hash := b.Position()
@@ -200,14 +201,14 @@ func (r *rig) remove(keys ...string) {
 	}
 }
 
-// replace breaks the store's promise.
+// replace overwrites an object, which a store promises not to do.
 func (r *rig) replace(key string, object []byte) {
 	r.Helper()
 	r.remove(key)
 	r.put(key, object)
 }
 
-// payloads returns what stands in log/, one string per object.
+// payloads returns the payloads of all objects in log/.
 func (r *rig) payloads() (out []string) {
 	r.Helper()
 	for after := ""; ; {
@@ -230,7 +231,7 @@ func (r *rig) payloads() (out []string) {
 	}
 }
 
-// requireOnce asserts that the log holds payload just once.
+// requireOnce asserts that payload is in the log exactly once.
 func (r *rig) requireOnce(payload string) {
 	r.Helper()
 	n := 0
@@ -244,7 +245,7 @@ func (r *rig) requireOnce(payload string) {
 	}
 }
 
-// requireHalted asserts that the broker does nothing any more, and why.
+// requireHalted asserts that the broker has halted, and why.
 func (b *broker) requireHalted(err, want error) {
 	b.Helper()
 	requireIs(b.T, err, want)
@@ -258,7 +259,7 @@ func (b *broker) requireHalted(err, want error) {
 	}
 }
 
-// sleep lets time pass in the bubble.
+// sleep advances the virtual time.
 func (r *rig) sleep(d time.Duration) { time.Sleep(d) }
 
 func flip(b []byte, at int) []byte {

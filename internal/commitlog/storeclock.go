@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// datesKept is how many of the store's dates tell its time: enough that a few wild ones among
-// them move nothing.
+// datesKept is the number of last dates from which storeClock computes the store's time: enough
+// that a few wrong dates do not change the result.
 const datesKept = 9
 
-// storeClock tells the store's time: the median of its last dates, each advanced by the local
+// storeClock computes the store's time: the median of its last dates, each advanced by the local
 // clocks.
 type storeClock struct {
 	dates [datesKept]storeDate
-	noted int // dates ever noted
+	noted int // number of dates ever noted
 }
 
-// storeDate is a date of the store, and when it came. The clock since boot stands still in a
-// virtual machine that is restored from a snapshot, and the monotonic clock while a machine
-// sleeps: the one that ran faster counts.
+// storeDate is a date of the store, and when it arrived by the two local clocks. The clock since
+// boot stops in a virtual machine that is restored from a snapshot; the monotonic clock stops
+// while a machine sleeps. So the date is advanced by the clock that ran faster.
 type storeDate struct {
 	Stamp
 	came time.Time
@@ -28,7 +28,7 @@ func (d storeDate) carried(boot time.Duration, now time.Time) time.Time {
 	return d.Store.Add(max(boot-d.Boot, now.Sub(d.came)))
 }
 
-// note takes a date of the store that came at a time.
+// note adds a date of the store; came is the local time at which it arrived.
 func (c *storeClock) note(at Stamp, came time.Time) {
 	c.dates[c.noted%datesKept] = storeDate{at, came}
 	c.noted++

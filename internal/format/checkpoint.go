@@ -9,23 +9,23 @@ import (
 //
 //	offset size meaning
 //	     0   16 cluster id
-//	    16    8 seq: the last slot folded in (uint64)
+//	    16    8 seq: the last slot applied (uint64)
 //	    24   32 hash of that slot's head
 //	    56    8 size of the body that follows (uint64)
 //	    64    4 CRC-32C of the body
 //	    68    4 encoding of the body (uint32): 0 = plain
 //
-// The prologue's count is the number of index pages that the body refers to by
-// their hash; none are written yet, and a checkpoint with any is refused. The
-// body is the fold's snapshot.
+// The prologue's count is reserved for index pages, to which a body could refer by their hash.
+// It is always 0: brokers write no index pages, and refuse a checkpoint that has any. The body
+// is the fold's snapshot.
 const checkpointHeadSize = 72
 
-// Checkpoint is a snapshot of what the log means, as of a slot.
+// Checkpoint is a snapshot of the state after a slot.
 type Checkpoint struct {
 	Cluster ClusterID
 	Seq     Seq
-	Hash    Hash  // of the head of commit Seq
-	Created int64 // writer's wall clock in microseconds
+	Hash    Hash  // hash of the head of commit Seq
+	Created int64 // writer's wall clock in microseconds since 1970
 	Body    []byte
 }
 
@@ -45,14 +45,15 @@ func EncodeCheckpoint(c *Checkpoint) []byte {
 // CheckpointBodyStart is where the body of a checkpoint object begins.
 const CheckpointBodyStart = PrologueSize + checkpointHeadSize
 
-// CheckCheckpointStart judges a checkpoint object of size bytes by its first bytes, of which
-// b has [CheckpointBodyStart] or more, so that a foreign object is not read as a whole.
+// CheckCheckpointStart checks the first bytes of a checkpoint object, so that a caller need not
+// read a foreign object as a whole. b has at least [CheckpointBodyStart] of them; size is the
+// size of the object in bytes.
 func CheckCheckpointStart(b []byte, size int64) error {
 	_, _, err := decodeCheckpointStart(b, size)
 	return err
 }
 
-// DecodeCheckpoint reads a whole checkpoint object. Body is a part of b.
+// DecodeCheckpoint reads a whole checkpoint object. Body is a slice of b.
 func DecodeCheckpoint(b []byte) (*Checkpoint, error) {
 	c, want, err := decodeCheckpointStart(b, int64(len(b)))
 	if err != nil {
@@ -65,8 +66,8 @@ func DecodeCheckpoint(b []byte) (*Checkpoint, error) {
 	return c, nil
 }
 
-// decodeCheckpointStart returns a checkpoint without its body, and the body's checksum. b may end
-// before the object does, which has size bytes.
+// decodeCheckpointStart returns a checkpoint without its body, and the body's checksum. b is the
+// object, or its beginning; size is the size of the object in bytes.
 func decodeCheckpointStart(b []byte, size int64) (c *Checkpoint, bodyCRC uint32, err error) {
 	p, head, err := decodeHead(b, KindCheckpoint)
 	if err != nil {

@@ -9,26 +9,27 @@ import (
 	"time"
 )
 
-// Cluster is what seb.json says: the constants of a bucket. They are created
-// once and never change.
+// Cluster is the content of seb.json: the constants of a bucket. They are set once and never
+// change.
 type Cluster struct {
 	ID ClusterID `json:"cluster_id"`
 	// Format is the version of the objects' format.
 	Format int `json:"format"`
-	// DeleteDelay (D) is how long an object stays after the log stopped needing it.
+	// DeleteDelay (D) is how long an object stays in the bucket after the log stopped needing
+	// it.
 	DeleteDelay Duration `json:"delete_delay"`
-	// Margin covers disagreement among the store's clocks.
+	// Margin allows for differences between the clocks of the store's servers.
 	Margin  Duration  `json:"margin"`
 	Created time.Time `json:"created"`
-	// Checksum is the CRC-32C of the file without it, in hex; files written by
-	// the first versions of Seb have none.
+	// Checksum is the CRC-32C, in hex, of the file without this field. Files that the first
+	// versions of Seb wrote have no checksum.
 	Checksum string `json:"crc32c,omitempty"`
 }
 
-// Duration is written as Go writes durations, such as 24h0m0s.
+// Duration is a duration that is encoded as text in Go's form, such as 24h0m0s.
 type Duration time.Duration
 
-// MarshalText writes the duration as Go does.
+// MarshalText writes the duration in Go's form.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
 // UnmarshalText reads what [time.ParseDuration] reads.
@@ -69,9 +70,9 @@ func encodeAsIs(c Cluster) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// DecodeCluster reads seb.json. It refuses a file that differs in a single byte
-// from what Seb has written: two brokers with different values of D or of the
-// cluster would be worse than one that does not start.
+// DecodeCluster reads seb.json. It refuses a file of which a single byte has changed: it is
+// better that a broker does not start than that two brokers use different values of D or of the
+// cluster id.
 func DecodeCluster(b []byte) (Cluster, error) {
 	var c Cluster
 	if err := json.Unmarshal(b, &c); err != nil {
@@ -96,7 +97,8 @@ func DecodeCluster(b []byte) (Cluster, error) {
 	return c, nil
 }
 
-// CheckDelays refuses constants that no bucket may have. It divides, since four times a margin may be more than a Duration holds.
+// CheckDelays refuses constants that no bucket may have. It divides by four, since four times
+// the margin may be more than a Duration can hold.
 func CheckDelays(deleteDelay, margin time.Duration) error {
 	if margin < 0 || deleteDelay <= 0 || deleteDelay/4 < margin {
 		return fmt.Errorf("delete delay %v is less than four times the margin %v, or one of them is negative", deleteDelay, margin)

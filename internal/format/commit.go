@@ -11,9 +11,9 @@ import "fmt"
 //	    40   32 prev: hash of the head of commit seq-1; zero in slot 1
 //	    72    8 time of the fold, microseconds since 1970 (int64)
 //	    80    4 size of the inline payload that follows the head (uint32)
-//	    84    4 data objects that this commit is the first to refer to (uint32)
-//	    88   24 each: seq (uint64), id (uint64), size (uint32), 0 (uint32)
-//	     …    … entries, as many as the prologue counts
+//	    84    4 number of data objects that this commit is the first to refer to (uint32)
+//	    88   24 for each: seq (uint64), id (uint64), size (uint32), 0 (uint32)
+//	     …    … entries; the prologue's count is their number
 //
 // After the head comes the inline payload: batches, back to back.
 const (
@@ -23,23 +23,22 @@ const (
 
 // Commit is the head of a commit.
 type Commit struct {
-	// Created is the writer's wall clock in microseconds; informative.
+	// Created is the writer's wall clock in microseconds since 1970, for information only.
 	Created int64
 	Cluster ClusterID
 	Seq     Seq
 	Nonce   Nonce
 	Prev    Hash
-	// Time is the fold's time in microseconds since 1970, never less than the
-	// commit's before.
+	// Time is the fold's time in microseconds since 1970, never less than that of the commit
+	// before.
 	Time int64
 	// PayloadSize is the number of bytes that follow the head.
 	PayloadSize uint32
-	// PayloadStart is where they begin in the object. Set by decoding and by
-	// encoding.
+	// PayloadStart is the position of those bytes in the object. Encoding and decoding set it.
 	PayloadStart uint32
 	Data         []DataRef
 	Entries      []Entry
-	// Hash is the hash of the encoded head. Set by decoding and by encoding.
+	// Hash is the hash of the encoded head. Encoding and decoding set it.
 	Hash Hash
 }
 
@@ -84,10 +83,9 @@ func EncodeCommit(c *Commit) []byte {
 	return b
 }
 
-// DecodeCommit reads a commit from the start of its object; b must hold the
-// whole head and may hold more. Strings are copied out of b. The caller compares
-// cluster and seq with what it asked for, and the payload's size with the
-// object's.
+// DecodeCommit reads a commit from the start of its object; b must hold the whole head and may
+// hold more. Strings are copied out of b. The caller must check that cluster and seq are those
+// that it asked for, and that [Commit.Size] is the size of the object.
 func DecodeCommit(b []byte) (*Commit, error) {
 	p, head, err := decodeHead(b, KindCommit)
 	if err != nil {

@@ -13,14 +13,14 @@ const (
 	positionSize = 16
 )
 
-// ConsumerCreated adds a consumer, which begins at 0 in every partition.
+// ConsumerCreated adds a consumer, whose position is 0 in every partition.
 type ConsumerCreated struct {
 	ID    uint64
 	Topic uint64
-	Name  string // unique among the topic's
+	Name  string // unique among the topic's consumers
 }
 
-// PositionsMoved moves a consumer.
+// PositionsMoved sets positions of a consumer. Other positions stay.
 type PositionsMoved struct {
 	Consumer uint64
 	// Positions ascend by partition.
@@ -33,7 +33,7 @@ type Position struct {
 	Offset    int64
 }
 
-// ConsumerDeleted forgets a consumer.
+// ConsumerDeleted deletes a consumer.
 type ConsumerDeleted struct{ ID uint64 }
 
 func (*ConsumerCreated) kind() uint16 { return entryConsumerCreated }

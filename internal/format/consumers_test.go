@@ -29,7 +29,7 @@ func TestGoldenCommitOfConsumers(t *testing.T) {
 	requireEqual(t, got, want)
 }
 
-// TestConsumerFieldTable builds the entries from the table in the comment alone.
+// TestConsumerFieldTable builds the entries only from the table in the comment of consumers.go.
 func TestConsumerFieldTable(t *testing.T) {
 	le := binary.LittleEndian
 	var b []byte

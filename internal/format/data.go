@@ -9,8 +9,8 @@ package format
 //	    32    4 size of the payload that follows (uint32)
 //	    36   12 zero
 //
-// Then the payload: batches, back to back. Which partition each belongs to is
-// told by the commit that refers to them.
+// Then the payload: batches, back to back. The commit that refers to the object says to which
+// partition each batch belongs.
 const (
 	dataHeadSize = 48
 
@@ -21,8 +21,8 @@ const (
 // DataHead is the head of a data object.
 type DataHead struct {
 	Cluster     ClusterID
-	Ref         DataRef // Size is the whole object's
-	Created     int64   // writer's wall clock in microseconds
+	Ref         DataRef // Size is that of the whole object
+	Created     int64   // writer's wall clock in microseconds since 1970
 	Batches     uint32
 	PayloadSize uint32
 }
@@ -40,7 +40,7 @@ func EncodeDataHead(h *DataHead) []byte {
 	return b
 }
 
-// DecodeDataHead reads the head from the start of a data object.
+// DecodeDataHead reads the head of a data object; b begins with it.
 func DecodeDataHead(b []byte) (*DataHead, error) {
 	p, head, err := decodeHead(b, KindData)
 	if err != nil {

@@ -2,7 +2,7 @@ package format
 
 import "fmt"
 
-// An entry, in the order in which the fold takes it:
+// The layout of an entry. The fold applies the entries of a commit in order.
 //
 //	0    2 kind (uint16)
 //	2    2 flags (uint16): bit 0 = critical: refuse the commit if the kind is unknown
@@ -15,16 +15,16 @@ import "fmt"
 //	         position from the start of the object's payload (uint32), size (uint32), CRC-32C as in the batch (uint32)
 //	2 topic created: id (uint64), partitions (uint32), name
 //	3 topic deleted: id (uint64)
-//	4 partitions added: topic (uint64), partitions from now on (uint32)
-//	5 data floor: seq (uint64): no later commit first refers to a data key below it
-//	6 start moved: topic (uint64), partition (uint32), 0 (uint32), first offset from now on (int64)
-//	7 topic configured: topic (uint64), retention in ms (int64), retention in bytes (int64); 0 = for ever, all
+//	4 partitions added: topic (uint64), new number of partitions (uint32)
+//	5 data floor: seq (uint64): no later commit is the first to refer to a data object with a smaller seq
+//	6 start moved: topic (uint64), partition (uint32), 0 (uint32), new first offset (int64)
+//	7 topic configured: topic (uint64), retention in ms (int64), retention in bytes (int64); 0 = no limit
 //	8 append keyed: topic (uint64; 0 if no records were appended), 16 bytes of the key's hash, 16 of the
 //	  request's hash, then for each range of its records: partition (uint32), records (uint32), base offset (int64)
 //	9, 10 API keys: see keys.go
 //	11 to 13 consumers: see consumers.go
 //	14 to 24 queues: see queues.go
-//	25 where they are pushed to: see queuepush.go
+//	25 push targets of queues: see queuepush.go
 //	26 sessions: see sessions.go
 const (
 	entryHeaderSize = 8
@@ -43,36 +43,36 @@ const (
 
 	entryCritical = 1
 
-	batchSizeMin = 61 // a RecordBatch v2 without a record
+	batchSizeMin = 61 // the header of a RecordBatch v2
 )
 
-// Entry is one step of the fold: *Batch, *TopicCreated, *TopicDeleted,
-// *PartitionsAdded, *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed,
-// *KeyCreated, *KeyRevoked, *ConsumerCreated, *PositionsMoved, *ConsumerDeleted,
-// one of those about queues, *SessionNamed, or *UnknownEntry.
+// Entry is one step of the fold: *Batch, *TopicCreated, *TopicDeleted, *PartitionsAdded,
+// *DataFloor, *StartMoved, *TopicConfigured, *AppendKeyed, *KeyCreated, *KeyRevoked,
+// *ConsumerCreated, *PositionsMoved, *ConsumerDeleted, one of the entries in queues.go and
+// queuepush.go, *SessionNamed, or *UnknownEntry.
 type Entry interface {
 	size() int
 	append(b []byte) []byte
 	kind() uint16
 }
 
-// Batch says where a batch stands and which records it holds.
+// Batch says where a batch is stored and which offsets its records have.
 type Batch struct {
 	Topic     uint64
 	Partition uint32
-	// Object is 0 for the commit's own payload, else 1 + an index into Data.
+	// Object is 0 for the commit's inline payload, else 1 + an index into [Commit.Data].
 	Object uint32
 	// Base is the offset of the first record.
 	Base int64
-	// MaxTime is the largest timestamp in it, in ms since 1970.
+	// MaxTime is the largest timestamp of its records, in ms since 1970.
 	MaxTime int64
 	// Count is the number of records, at least 1.
 	Count uint32
-	// Pos is the position in the payload of its object.
+	// Pos is the position of the batch in the payload of its object.
 	Pos uint32
-	// Size is the number of bytes, at least a batch header's.
+	// Size is the size of the batch in bytes, at least that of a batch header.
 	Size uint32
-	// CRC is the batch's own CRC-32C.
+	// CRC is the CRC-32C in the batch's header.
 	CRC uint32
 }
 
@@ -89,11 +89,10 @@ type TopicDeleted struct{ ID uint64 }
 // PartitionsAdded gives a topic more partitions.
 type PartitionsAdded struct {
 	Topic      uint64
-	Partitions uint32 // from now on, all of them
+	Partitions uint32 // their number from now on, old ones included
 }
 
-// DataFloor promises that no later commit is the first to refer to a data
-// object whose key's seq is below Seq.
+// DataFloor promises that no later commit has a DataRef whose Seq is below this one.
 type DataFloor struct{ Seq Seq }
 
 // StartMoved drops the records of a partition before an offset.
@@ -109,18 +108,19 @@ type TopicConfigured struct {
 	Config TopicConfig
 }
 
-// TopicConfig is how long and how much of a topic is kept; 0 means no limit.
+// TopicConfig says how long, and how many bytes, of a topic are kept; 0 means no limit.
 type TopicConfig struct {
 	RetentionMS    int64
 	RetentionBytes int64 // per partition
 }
 
-// AppendKeyed keeps the answer to an append by its idempotency key. The append may be one of
-// several of a request, or the request may have none. The entry follows the batches of its
-// records, in the same commit.
+// AppendKeyed keeps the answer to an append with an idempotency key. A request with several
+// appends has one such entry for each; a request without appends has one entry, with Topic 0 and
+// no Ranges. The entry follows the batches of the append's records, in the same commit.
 type AppendKeyed struct {
 	Topic uint64
-	// Key is a hash of the key and what it is for, Print a hash of the request.
+	// Key is a hash of the idempotency key and of what the key is for. Print is a hash of the
+	// request.
 	Key, Print Digest
 	// Ranges ascend by partition, then by base.
 	Ranges []KeyedRange
@@ -135,7 +135,7 @@ type KeyedRange struct {
 // Digest is the first 128 bits of a SHA-256.
 type Digest [16]byte
 
-// UnknownEntry is a non-critical entry of a newer version.
+// UnknownEntry is a non-critical entry that a newer version of Seb wrote.
 type UnknownEntry struct {
 	Kind uint16
 	Body []byte
@@ -281,7 +281,8 @@ func decodeEntry(b []byte, c *Commit) (Entry, []byte, error) {
 	return &UnknownEntry{Kind: kind, Body: append([]byte(nil), body...)}, rest, nil
 }
 
-// fixedEntrySize returns the size that every entry of the kind has, -1 if it varies.
+// fixedEntrySize returns the size in bytes that every entry of the kind has, -1 if the size
+// varies.
 func fixedEntrySize(kind uint16) int64 {
 	switch kind {
 	case entryBatch:
@@ -299,8 +300,7 @@ func fixedEntrySize(kind uint16) int64 {
 	}
 }
 
-// decodeBatch also checks that the bytes it points at are inside their object,
-// so that its callers need not.
+// decodeBatch also checks that the batch is inside the payload of its object.
 func decodeBatch(b []byte, c *Commit) (*Batch, error) {
 	x := &Batch{
 		Topic:     le.Uint64(b),

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// goldenEntries has the entries that came after the first golden commit.
+// goldenEntries returns a commit with the entries that are newer than goldenCommit.
 func goldenEntries() *Commit {
 	return &Commit{
 		Created: goldenTime,
@@ -49,8 +49,8 @@ func TestImpossibleEntriesAreRefused(t *testing.T) {
 	keyed := func(c *Commit) *AppendKeyed { return c.Entries[2].(*AppendKeyed) }
 	for _, c := range []struct {
 		name   string
-		change func(c *Commit) // before it is encoded
-		bend   func(b []byte)  // after
+		change func(c *Commit) // changes the commit before it is encoded
+		bend   func(b []byte)  // changes the encoded bytes
 	}{
 		{"keyed append of no records", func(c *Commit) { keyed(c).Ranges[1].Count = 0 }, nil},
 		{"keyed append before the first offset", func(c *Commit) { keyed(c).Ranges[0].Base = -1 }, nil},

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// format is a kind of object, for tests that hold for all of them.
+// format describes a kind of object, for tests of all kinds.
 type format struct {
 	name, file string
 	decode     func([]byte) (any, error)
@@ -27,8 +27,7 @@ var formats = []format{
 	{"checkpoint", "checkpoint.golden", func(b []byte) (any, error) { return DecodeCheckpoint(b) }},
 }
 
-// seal sets the checksums of prologue and head to what they should be, and that
-// of a checkpoint's body.
+// seal corrects the checksums of prologue and head, and that of a checkpoint's body.
 func seal(b []byte) {
 	if len(b) < PrologueSize {
 		return
@@ -74,7 +73,7 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 	}
 }
 
-// TestSealedTruncationIsRefused cuts the head and makes the checksums agree.
+// TestSealedTruncationIsRefused truncates the head and corrects the checksums.
 func TestSealedTruncationIsRefused(t *testing.T) {
 	for _, f := range formats {
 		t.Run(f.name, func(t *testing.T) {
@@ -123,8 +122,8 @@ func TestCommitWithImpossibleFactsIsRefused(t *testing.T) {
 	batch := func(c *Commit) *Batch { return c.Entries[1].(*Batch) }
 	for _, c := range []struct {
 		name   string
-		change func(c *Commit) // before it is encoded
-		bend   func(b []byte)  // after
+		change func(c *Commit) // changes the commit before it is encoded
+		bend   func(b []byte)  // changes the encoded bytes
 		want   error
 	}{
 		{"batch without records", func(c *Commit) { batch(c).Count = 0 }, nil, ErrCorrupt},
@@ -196,7 +195,7 @@ func TestDecodedCommitKeepsNoPartOfItsObject(t *testing.T) {
 	requireEqual(t, got, want)
 }
 
-// TestHashCoversPrologueAndHead: whatever differs between two commits, their hashes do.
+// If two commits differ in any field, their hashes differ.
 func TestHashCoversPrologueAndHead(t *testing.T) {
 	seen := map[Hash]string{}
 	for name, change := range map[string]func(c *Commit){
@@ -290,7 +289,8 @@ func TestClusterFileWithNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// One bit decides whose log it is, or how long a broker may sleep.
+// A single wrong bit could name another cluster, or let a broker trust an old answer for too
+// long.
 func TestEveryBitOfTheClusterFileCounts(t *testing.T) {
 	file, err := os.ReadFile("testdata/seb.json.crc.golden")
 	if err != nil {

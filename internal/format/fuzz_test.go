@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The fuzz targets bend bytes and then make the checksums agree, so that the
-// fuzzer gets past them. What is accepted must mean the same once written again.
+// The fuzz targets change bytes and then correct the checksums, so that decoders look further. A
+// decoded object that is encoded again must decode to the same.
 
 func FuzzDecodeCommit(f *testing.F) {
 	f.Add(golden(f, "commit.golden"))
@@ -33,7 +33,7 @@ func FuzzDecodeCommit(f *testing.F) {
 			}
 			again := *c
 			encoded := EncodeCommit(&again)
-			c.Hash = again.Hash // a known entry's critical flag may differ
+			c.Hash = again.Hash // differs if a known entry had another critical flag
 			return c, encoded, nil
 		})
 	})
@@ -65,8 +65,8 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 	})
 }
 
-// fuzzDecode decodes b as it is, and then made an object of the kind. decode returns what b means and
-// those bytes written again.
+// fuzzDecode decodes b as it is, and then b with the prologue of the kind. decode returns what
+// it decoded, and the encoding of that.
 func fuzzDecode[T any](t *testing.T, b []byte, kind Kind, decode func([]byte) (*T, []byte, error)) {
 	for range 2 {
 		got, encoded, err := decode(b)

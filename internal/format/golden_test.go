@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The files in testdata are what a Seb of format version 2 wrote. They never
-// change: a Seb that can't read them can't read the buckets that exist.
+// The files in testdata have format version 2. They never change: a version of Seb that can't
+// read them can't read existing buckets.
 
 var (
 	goldenCluster = ClusterID{0x5e, 0xb0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
@@ -101,7 +101,7 @@ func requireBytes(t testing.TB, got, want []byte) {
 func TestGoldenCommit(t *testing.T) {
 	file := golden(t, "commit.golden")
 	want := goldenCommit()
-	encoded := EncodeCommit(want) // sets PayloadStart and Hash too
+	encoded := EncodeCommit(want) // also sets PayloadStart and Hash
 	requireBytes(t, encoded, file)
 	got, err := DecodeCommit(file)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestGoldenCommit(t *testing.T) {
 	if got.PayloadStart != uint32(len(file)) || got.Size() != int64(len(file))+170 {
 		t.Fatalf("payload starts at %d of %d; the head has %d bytes", got.PayloadStart, got.Size(), len(file))
 	}
-	// The payload that follows changes nothing.
+	// The payload after the head does not change what is decoded.
 	if got, err = DecodeCommit(append(file, make([]byte, 170)...)); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestGoldenClusterFile(t *testing.T) {
 	requireEqual(t, got, want)
 }
 
-// The first versions wrote no checksum.
+// The first versions of Seb wrote seb.json without a checksum.
 func TestGoldenClusterFileWithoutChecksum(t *testing.T) {
 	file, err := os.ReadFile("testdata/seb.json.golden")
 	if err != nil {
@@ -174,7 +174,7 @@ func TestGoldenClusterFileWithoutChecksum(t *testing.T) {
 	requireEqual(t, got, goldenClusterFile())
 }
 
-// TestCommitFieldTable builds a commit from the tables in the comments alone.
+// TestCommitFieldTable builds a commit only from the tables in the comments.
 func TestCommitFieldTable(t *testing.T) {
 	u16, u32, u64 := binary.LittleEndian.AppendUint16, binary.LittleEndian.AppendUint32, binary.LittleEndian.AppendUint64
 	entry := func(b []byte, kind, flags uint16, body []byte) []byte {
@@ -214,7 +214,8 @@ func TestCommitFieldTable(t *testing.T) {
 	requireBytes(t, golden(t, "commit.golden"), append(b, head...))
 }
 
-// TestDataAndCheckpointFieldTables does the same for the other two kinds.
+// TestDataAndCheckpointFieldTables builds a data object and a checkpoint only from the tables in
+// the comments.
 func TestDataAndCheckpointFieldTables(t *testing.T) {
 	u32, u64 := binary.LittleEndian.AppendUint32, binary.LittleEndian.AppendUint64
 	castagnoli := crc32.MakeTable(crc32.Castagnoli)

@@ -1,17 +1,17 @@
 package format
 
-// The entries about API keys. Only the owner of a key knows its secret. The log has
-// a hash by which brokers check it.
+// The entries about API keys. Only the owner of a key knows its secret. Brokers check the secret
+// by its hash in the log.
 //
 //	9 key created:
 //	  offset size meaning
 //	       0    8 id (uint64)
 //	       8    8 expires, microseconds since 1970 (int64); 0 = never
-//	      16    2 scopes (uint16): bit 0 read, 1 write, 2 admin
+//	      16    2 scopes (uint16): bit 0 read, 1 write, 2 admin, 3 metrics
 //	      18    2 size of the name (uint16)
 //	      20   16 salt
 //	      36   32 SHA-256 of the salt and the secret
-//	      68   32 Ed25519 public key, which the secret signs URLs for
+//	      68   32 Ed25519 public key, by which brokers verify URLs signed with the secret
 //	     100    … name
 //	       …    … topic patterns until the end of the entry: size (uint16), pattern
 //	10 key revoked: id (uint64)
@@ -29,12 +29,12 @@ type KeyCreated struct {
 	Scopes  uint16
 	Salt    [16]byte
 	Hash    [32]byte // SHA-256 of Salt and the secret
-	Public  [32]byte // Ed25519 key of which the secret is the other half
+	Public  [32]byte // Ed25519 public key; the private key is derived from the secret
 	Name    string
-	Topics  []string // patterns: a name, or the beginning of names and *
+	Topics  []string // patterns: a name, or the beginning of names followed by *
 }
 
-// KeyRevoked ends an API key for good.
+// KeyRevoked revokes an API key for ever.
 type KeyRevoked struct{ ID uint64 }
 
 func (*KeyCreated) kind() uint16 { return entryKeyCreated }

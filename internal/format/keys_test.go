@@ -29,7 +29,7 @@ func TestGoldenCommitOfKeys(t *testing.T) {
 	requireEqual(t, got, want)
 }
 
-// TestKeyFieldTable builds the entries from the table in the comment alone.
+// TestKeyFieldTable builds the entries only from the table in the comment of keys.go.
 func TestKeyFieldTable(t *testing.T) {
 	le := binary.LittleEndian
 	file := golden(t, "commit.keys.golden")

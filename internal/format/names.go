@@ -7,16 +7,18 @@ import (
 	"strings"
 )
 
-// Seq is the position of a commit in the log, dense from 1; 0 is before the first.
+// Seq is the position of a commit in the log: 1 for the first commit, then without gaps. 0 is
+// before the first.
 type Seq uint64
 
 // Hash is the SHA-256 of a commit's prologue and head. The zero Hash precedes slot 1.
 type Hash [32]byte
 
-// ClusterID names a bucket's log; every object has it.
+// ClusterID identifies the log of a bucket. Every object has it.
 type ClusterID [16]byte
 
-// Nonce makes the bytes of every claim unique, so that its writer knows its own.
+// Nonce is random. It makes the bytes of every claim unique, so that a broker recognizes its own
+// commits.
 type Nonce [16]byte
 
 // String returns 32 hex digits.
@@ -25,11 +27,11 @@ func (c ClusterID) String() string { return hex.EncodeToString(c[:]) }
 // String returns 64 hex digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// Tag returns the first 64 bits of the nonce, which tell a commit's object from
-// any other that may have had the same key.
+// Tag returns the first 64 bits of the nonce, which distinguish a commit's object from any other
+// object that had the same key.
 func (n Nonce) Tag() uint64 { return le.Uint64(n[:]) }
 
-// The keys of a bucket, below its prefix.
+// The keys in a bucket, without the bucket's prefix.
 const (
 	ClusterKey       = "seb.json"
 	LogPrefix        = "log/"
@@ -43,15 +45,15 @@ const seqDigits = 20
 // LogKey returns the key of a slot's object.
 func LogKey(s Seq) string { return seqKey(LogPrefix, s) }
 
-// CheckpointKey returns the key of the checkpoint as of s.
+// CheckpointKey returns the key of the checkpoint that covers the slots up to s.
 func CheckpointKey(s Seq) string { return seqKey(CheckpointPrefix, s) }
 
 func seqKey(prefix string, s Seq) string {
 	return fmt.Sprintf("%s%0*d", prefix, seqDigits, uint64(s))
 }
 
-// AfterKey returns the key after which a List begins with s: the one of the
-// slot before it.
+// AfterKey returns the key after which a List must begin to show slot s first: the key of slot
+// s-1, or "" if s is 0.
 func AfterKey(prefix string, s Seq) string {
 	if s == 0 {
 		return ""
@@ -59,7 +61,7 @@ func AfterKey(prefix string, s Seq) string {
 	return seqKey(prefix, s-1)
 }
 
-// ParseSeqKey returns the slot of a key of the exact form prefix + 20 digits.
+// ParseSeqKey returns the slot of a key; false unless the key is prefix + 20 digits.
 func ParseSeqKey(prefix, key string) (Seq, bool) {
 	digits, ok := strings.CutPrefix(key, prefix)
 	if !ok || len(digits) != seqDigits {
@@ -76,7 +78,7 @@ func ParseSeqKey(prefix, key string) (Seq, bool) {
 
 // DataRef names a data object.
 type DataRef struct {
-	Seq  Seq    // the slot that its writer had applied when the upload began
+	Seq  Seq    // the last slot that its writer had applied when the upload began
 	ID   uint64 // random
 	Size uint32 // bytes of the whole object
 }
@@ -86,8 +88,8 @@ func (d DataRef) Key() string {
 	return fmt.Sprintf("%s%0*d-%016x", DataPrefix, seqDigits, uint64(d.Seq), d.ID)
 }
 
-// ParseDataKey returns what a key of the exact form of [DataRef.Key] names; Size
-// is 0.
+// ParseDataKey is the inverse of [DataRef.Key]; the result has Size 0. It returns false if the
+// key is not that of a data object.
 func ParseDataKey(key string) (DataRef, bool) {
 	seq, id, ok := strings.Cut(key, "-")
 	if !ok {

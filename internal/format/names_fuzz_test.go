@@ -2,7 +2,7 @@ package format
 
 import "testing"
 
-// A key names a slot if and only if it is what that slot's key is.
+// ParseSeqKey accepts a key if and only if it is the key of a slot.
 func FuzzParseSeqKey(f *testing.F) {
 	for _, key := range []string{
 		LogKey(1), LogKey(1<<64 - 1), CheckpointKey(7), "log/99999999999999999999", "log/1", "log/+0000000000000000001",

@@ -13,7 +13,7 @@ import (
 //	offset size meaning
 //	     0    4 magic "seb!"
 //	     4    2 version (int16): 2
-//	     6    8 writer's wall clock, microseconds since 1970 (int64); informative
+//	     6    8 writer's wall clock, microseconds since 1970 (int64); for information only
 //	    14    4 count (uint32): entries of a commit, batches of a data object, pages of a checkpoint
 //	    18    1 kind: 1 commit, 2 data, 3 checkpoint
 //	    19    1 flags: 0; any other bit is refused
@@ -21,8 +21,8 @@ import (
 //	    24    4 CRC-32C of the head
 //	    28    4 CRC-32C of bytes 0 to 27
 //
-// Version 1 is the single-topic batch file of the original Seb. It ends its
-// header after count and 14 reserved bytes, and is never written here.
+// Version 1 is the single-topic batch file of the original Seb. In it, count is followed by 14
+// reserved bytes, which end the header. This package never writes version 1.
 const (
 	PrologueSize = 32
 
@@ -59,16 +59,16 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// ErrCorrupt is wrapped by every error about bytes that are not what Seb wrote:
-// a wrong checksum, an impossible length, a shape that no version has.
+// ErrCorrupt is wrapped by every error about bytes that are not what Seb wrote: a wrong
+// checksum, an impossible length, a structure that no version has.
 var ErrCorrupt = errors.New("object is damaged")
 
 // ErrVersion is wrapped by every error about bytes that a newer Seb may have
 // written: an unknown version, flag or critical entry.
 var ErrVersion = errors.New("object needs another version of seb")
 
-// ErrForeign is wrapped by every error about an object of another cluster, or
-// one that stands under a key that is not its own.
+// ErrForeign is wrapped by every error about an object of another cluster, or an object under
+// the wrong key.
 var ErrForeign = errors.New("object does not belong here")
 
 // Corrupt returns an error that wraps [ErrCorrupt].
@@ -88,10 +88,11 @@ type Prologue struct {
 	HeadCRC  uint32
 }
 
-// End returns where the head ends and the payload begins.
+// End returns the position in the object where the head ends and the payload begins.
 func (p Prologue) End() int64 { return PrologueSize + int64(p.HeadSize) }
 
-// putPrologue writes the prologue for the head that fills b from PrologueSize on.
+// putPrologue writes the prologue to the first PrologueSize bytes of b; the rest of b is the
+// head.
 func putPrologue(b []byte, kind Kind, created int64, count uint32) {
 	head := b[PrologueSize:]
 	copy(b, magic)
@@ -132,8 +133,8 @@ func DecodePrologue(b []byte) (Prologue, error) {
 	}, nil
 }
 
-// decodeHead returns the prologue and the checked head of an object of the kind
-// wanted. b may go on beyond the head.
+// decodeHead returns the prologue of an object, which must be of the kind want, and its head,
+// whose checksum it has checked. b begins with both and may have more bytes.
 func decodeHead(b []byte, want Kind) (Prologue, []byte, error) {
 	p, err := DecodePrologue(b)
 	if err != nil {
@@ -152,5 +153,5 @@ func decodeHead(b []byte, want Kind) (Prologue, []byte, error) {
 	return p, head, nil
 }
 
-// headHash returns the hash of prologue and head, which the next commit's prev repeats.
+// headHash returns the hash of prologue and head. The next commit has it as prev.
 func headHash(prologueAndHead []byte) Hash { return sha256.Sum256(prologueAndHead) }

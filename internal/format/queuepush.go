@@ -1,34 +1,34 @@
 package format
 
-// The entry about where a queue's records are pushed to:
+// The entry about the push target of a queue:
 //
-//	25 queue push set: queue (uint64), timeout in ms (int64), requests under way at most (uint32),
-//	   headers (uint32), sizes of the next three (3 × uint16), 0 (uint16),
-//	   URL, secret, why it was stopped (nothing if it goes on), then for each header, ascending by name:
-//	   size of the name, of the value (2 × uint16), name, value; in place of what was before.
-//	   Without a URL there is nothing else, and nothing is pushed.
+//	25 queue push set: queue (uint64), timeout in ms (int64), most requests at a time (uint32),
+//	   headers (uint32), sizes of the next three texts (3 × uint16), 0 (uint16),
+//	   URL, secret, why the push was stopped (empty if it was not), then for each header, ascending by name:
+//	   size of the name, of the value (2 × uint16), name, value. The entry replaces the queue's target.
+//	   Without a URL all other fields are 0 or empty, and the queue has no target.
 //
-// What the secret and the headers say stands there as it is: pushing needs it, and every
-// broker has only the bucket to learn it from.
+// The secret and the headers are stored in plain text: the broker that pushes needs them, and
+// the bucket is the only place where it can find them.
 const entryQueuePushSet = 25
 
-// QueuePushSet says where a queue's records are pushed to.
+// QueuePushSet sets or removes the push target of a queue.
 type QueuePushSet struct {
 	Queue uint64
-	Push  *QueuePush // nil: nowhere
+	Push  *QueuePush // nil: the queue is not pushed
 }
 
-// QueuePush is a target of pushed records.
+// QueuePush is a push target.
 type QueuePush struct {
 	URL       string // not ""
 	Secret    string
-	Stopped   string // why it was, "" while it goes on
+	Stopped   string // why the push was stopped; "" if it was not
 	TimeoutMS int64
 	InFlight  uint32
 	Headers   []PushHeader // ascending by name
 }
 
-// PushHeader goes with each request to a target.
+// PushHeader is a header that the broker sends with each request to a target.
 type PushHeader struct{ Name, Value string }
 
 const (
@@ -45,7 +45,7 @@ func (p *QueuePushSet) size() int {
 	return queuePushSize + pushHeaderSize*len(p.Push.Headers) + p.Push.TextBytes()
 }
 
-// TextBytes returns the size of all texts together.
+// TextBytes returns the total size in bytes of all texts.
 func (p *QueuePush) TextBytes() int {
 	n := len(p.URL) + len(p.Secret) + len(p.Stopped)
 	for _, h := range p.Headers {
@@ -104,7 +104,8 @@ func decodeQueuePushSet(b []byte) (*QueuePushSet, error) {
 	return set, nil
 }
 
-// textReader takes texts off the rest of an entry. Once one is too short, all are empty.
+// textReader takes texts off the front of rest. Once rest is too short for a text, that text and
+// all later ones are empty.
 type textReader struct {
 	rest  []byte
 	short bool

@@ -32,7 +32,7 @@ func TestGoldenCommitOfPush(t *testing.T) {
 	requireEqual(t, got, want)
 }
 
-// TestPushFieldTable builds the entries from the table in the comment alone.
+// TestPushFieldTable builds the entries only from the table in the comment of queuepush.go.
 func TestPushFieldTable(t *testing.T) {
 	le := binary.LittleEndian
 	var b []byte

@@ -1,23 +1,24 @@
 package format
 
-// The entries about queues: records as work to be done. docs/rfcs/0002 says why they are
-// as they are.
+// The entries about queues, which hand out the records of a topic as work. docs/rfcs/0002 gives
+// the reasons for them.
 //
 //	14 queue set: id (uint64), topic (uint64), lease, least and longest backoff in ms (3 × int64),
-//	   attempts (uint32), flags (uint32: bit 0 = order by key, bit 1 = paused), size of the next (uint16),
-//	   name of the dead-letter topic, name; in place of what was before if the id is known
+//	   attempts (uint32), flags (uint32: bit 0 = order by key, bit 1 = paused), size of the next text (uint16),
+//	   name of the dead-letter topic, name; if the id is known, this replaces the queue's config
 //	15 queue deleted: id (uint64)
-//	16 queue owned: queue, epoch (uint64), partitions (uint32), 0 (uint32), a window each (int64), address
-//	17 queue released: queue, epoch (uint64); what is out is in the attempts
+//	16 queue owned: queue, epoch (uint64), partitions (uint32), 0 (uint32), for each its window,
+//	   which is the dispatch limit (int64), address
+//	17 queue released: queue, epoch (uint64); earlier entries of kind 19 name the records that workers still hold
 //	18 window moved: queue, epoch (uint64), partition (uint32), 0 (uint32), window (int64)
 //	19 records attempted: queue, epoch (uint64), partition (uint32), 0 (uint32),
-//	   then for each: offset (int64), attempt from now on (uint32), 0 (uint32)
+//	   then for each: offset (int64), number of its latest attempt (uint32), 0 (uint32)
 //	20 records done: queue (uint64), partition (uint32), 0 (uint32),
-//	   then for each run: first offset (int64), records (uint32), attempt that did them (uint32)
+//	   then for each run: first offset (int64), records (uint32), attempt that succeeded (uint32)
 //	21 record put back: queue (uint64), partition (uint32), attempt that failed (uint32), offset (int64),
 //	   not before, in microseconds (int64), flags (uint32: bit 0 = dead letter), 0 (uint32), reason
 //	22 records redriven: queue (uint64), partition (uint32), 0 (uint32), then each offset (int64)
-//	23 queue purged: queue (uint64), partition (uint32), 0 (uint32), first offset that stays (int64)
+//	23 queue purged: queue (uint64), partition (uint32), 0 (uint32), first offset that is not purged (int64)
 //	24 records delayed: topic (uint64), partition (uint32), records (uint32), first offset (int64),
 //	   due, in microseconds since 1970 (int64)
 const (
@@ -34,31 +35,32 @@ const (
 	entryRecordsDelayed   = 24
 )
 
-// QueueSet adds a queue, or changes its config.
+// QueueSet adds a queue, or replaces its config.
 type QueueSet struct {
 	ID     uint64
 	Topic  uint64
 	Config QueueConfig
-	Name   string // unique among the topic's
+	Name   string // unique among the topic's queues
 }
 
-// QueueConfig is how a queue hands out records.
+// QueueConfig says how a queue hands out records.
 type QueueConfig struct {
 	LeaseMS                    int64
 	BackoffMinMS, BackoffMaxMS int64
-	Attempts                   uint32 // at most
+	Attempts                   uint32 // most attempts of a record
 	Ordered                    bool   // by key
 	Paused                     bool
-	DeadLetterTopic            string // "": none
+	DeadLetterTopic            string // "": the queue has no dead-letter topic
 }
 
-// QueueDeleted forgets a queue.
+// QueueDeleted deletes a queue.
 type QueueDeleted struct{ ID uint64 }
 
-// QueueOwned makes a broker the owner of a queue, which hands out its records.
+// QueueOwned makes a broker the owner of a queue. The owner hands out the queue's records.
 type QueueOwned struct {
 	Queue, Epoch uint64
-	// Windows are the dispatch limits by partition: the owner may hand out new records below them.
+	// Windows are the dispatch limits by partition, below which the owner may hand out records
+	// for the first time.
 	Windows []int64
 	Address string
 }
@@ -66,8 +68,8 @@ type QueueOwned struct {
 // QueueReleased leaves a queue without an owner.
 type QueueReleased struct{ Queue, Epoch uint64 }
 
-// WindowMoved changes the dispatch limit of a partition: the owner may hand out new records
-// below it.
+// WindowMoved changes the dispatch limit of a partition, below which the owner may hand out
+// records for the first time.
 type WindowMoved struct {
 	Queue, Epoch uint64
 	Partition    uint32
@@ -81,26 +83,26 @@ type RecordsAttempted struct {
 	Attempts     []Attempt // ascending by offset
 }
 
-// Attempt is one delivery of a record, counted from 1.
+// Attempt is a delivery of a record. Number counts the record's deliveries from 1.
 type Attempt struct {
 	Offset int64
 	Number uint32
 }
 
-// RecordsDone says that work is done.
+// RecordsDone marks records as done.
 type RecordsDone struct {
 	Queue     uint64
 	Partition uint32
 	Runs      []Run // ascending by offset, disjoint
 }
 
-// Run is Count records from Offset on that were done by the attempt Number.
+// Run is Count records from Offset on. For each of them, Number is the attempt that succeeded.
 type Run struct {
 	Offset        int64
 	Count, Number uint32
 }
 
-// End returns the offset after the last.
+// End returns the offset after the last record.
 func (r Run) End() int64 { return r.Offset + int64(r.Count) }
 
 // RecordPutBack says that a delivery failed.
@@ -113,23 +115,23 @@ type RecordPutBack struct {
 	Reason     string
 }
 
-// RecordsRedriven sends dead letters back to work, with all the attempts that a queue
-// allows. The number of the next delivery continues from the last one.
+// RecordsRedriven turns dead letters into records that the queue hands out again, with as many
+// attempts as the queue allows. The number of the next delivery continues from the last one.
 type RecordsRedriven struct {
 	Queue     uint64
 	Partition uint32
 	Offsets   []int64 // ascending
 }
 
-// QueuePurged drops all work before an offset.
+// QueuePurged marks all records before an offset as done.
 type QueuePurged struct {
 	Queue     uint64
 	Partition uint32
 	Before    int64
 }
 
-// RecordsDelayed delays the delivery by queues of records that its commit appends. It
-// follows their batches. No record is in two such entries.
+// RecordsDelayed delays records that its commit appends: queues hand them out only when they are
+// due. The entry follows their batches. No record is in two such entries.
 type RecordsDelayed struct {
 	Topic            uint64
 	Partition, Count uint32
@@ -137,7 +139,7 @@ type RecordsDelayed struct {
 	Due              int64 // microseconds since 1970
 }
 
-// End returns the offset after the last.
+// End returns the offset after the last record.
 func (d *RecordsDelayed) End() int64 { return d.Offset + int64(d.Count) }
 
 func (*QueueSet) kind() uint16         { return entryQueueSet }

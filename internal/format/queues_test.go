@@ -42,7 +42,7 @@ func TestGoldenCommitOfQueues(t *testing.T) {
 	requireEqual(t, got, want)
 }
 
-// TestQueueFieldTable builds the entries from the table in the comment alone.
+// TestQueueFieldTable builds the entries only from the table in the comment of queues.go.
 func TestQueueFieldTable(t *testing.T) {
 	le := binary.LittleEndian
 	var b []byte
@@ -122,22 +122,22 @@ func TestQueueFieldTable(t *testing.T) {
 	requireBytes(t, golden(t, "commit.queues.golden")[PrologueSize+commitFixedSize:], b)
 }
 
-// queueBody returns the encoded entry, and what it is decoded as.
+// queueBody returns the encoded entry, and a function that decodes such an entry.
 func queueBody(it Entry) (body []byte, decode func(b []byte) error) {
 	kind := it.kind()
 	return it.append(nil), func(b []byte) error {
 		if want := fixedEntrySize(kind); want >= 0 && int64(len(b)) != want {
-			return Corrupt("size") // what decodeEntry says before it looks inside
+			return Corrupt("size") // decodeEntry checks the size first
 		}
 		_, _, err := decodeQueueEntry(kind, b)
 		return err
 	}
 }
 
-// A cut entry of queues is refused, or is another whole entry: one with fewer things in
-// its list, or a shorter text.
+// A truncated entry about queues is refused, or is another valid entry: one with fewer elements
+// in its list, or a shorter text.
 func TestQueueEntriesThatAreCutOffAreRefused(t *testing.T) {
-	shortest := map[uint16][]int{ // sizes at which an entry of the kind may end
+	shortest := map[uint16][]int{ // by kind: sizes that a truncated entry may have
 		entryRecordsAttempted: {24 + 16}, entryRecordsDone: {16 + 16, 16 + 32}, entryRecordsRedriven: {16 + 8, 16 + 16},
 	}
 	text := map[uint16]int{entryQueueSet: 50, entryQueueOwned: 24, entryRecordPutBack: 40}

@@ -2,7 +2,7 @@ package format
 
 import "fmt"
 
-// decodeQueueEntry decodes an entry about queues; ok reports whether the kind is one.
+// decodeQueueEntry decodes an entry about queues; ok is false if the entry is of another kind.
 func decodeQueueEntry(kind uint16, b []byte) (_ Entry, ok bool, err error) {
 	var it Entry
 	switch kind {
@@ -36,7 +36,8 @@ func decodeQueueEntry(kind uint16, b []byte) (_ Entry, ok bool, err error) {
 	return it, true, err
 }
 
-// queueEntrySize returns the size that every entry of the kind has, -1 if it varies.
+// queueEntrySize returns the size in bytes that every entry of the kind has, -1 if the size
+// varies.
 func queueEntrySize(kind uint16) int64 {
 	switch kind {
 	case entryQueueDeleted:
@@ -52,7 +53,7 @@ func queueEntrySize(kind uint16) int64 {
 	}
 }
 
-// reserved refuses bytes that are for later versions.
+// reserved returns an error unless all bytes are 0: reserved bytes are for later versions.
 func reserved(b []byte) error {
 	for _, c := range b {
 		if c != 0 {

@@ -1,27 +1,28 @@
 package format
 
 // The entry about sessions. A session is one start of a broker. The broker makes its key pair
-// when it starts, and the private half never leaves its memory. So a peer that proves to have the
-// private half of a public key in the log is that broker.
+// when it starts, and the private key never leaves its memory. So a peer that proves that it has
+// the private key to a public key in the log is the broker that named that public key.
 //
 //	26 session named: public key (32 bytes, Ed25519), queue (uint64), epoch (uint64);
-//	   the session owns that queue with that epoch, as an entry before it in the commit says;
-//	   0 and 0 if it owns none
+//	   the session owns that queue with that epoch, according to an earlier entry of the commit;
+//	   0 and 0 if the entry names no queue
 //
-// It is not critical: a Seb that does not know it applies all other entries alike.
+// The entry is not critical: older versions of Seb ignore it, and apply all other entries in the
+// same way.
 const (
 	entrySessionNamed = 26
 
 	sessionNamedSize = 48
 )
 
-// SessionKey is the public half of a session's Ed25519 key pair; zero where none is known.
+// SessionKey is the public key of a session's Ed25519 key pair; zero if the key is not known.
 type SessionKey [32]byte
 
 // SessionNamed makes a session known to the brokers of the log.
 type SessionNamed struct {
 	Session      SessionKey
-	Queue, Epoch uint64 // what it owns; 0 and 0 for nothing
+	Queue, Epoch uint64 // the queue that the session owns, and its epoch; 0 and 0 if it owns none
 }
 
 func (*SessionNamed) kind() uint16 { return entrySessionNamed }
@@ -32,7 +33,8 @@ func (s *SessionNamed) append(b []byte) []byte {
 	return le.AppendUint64(le.AppendUint64(b, s.Queue), s.Epoch)
 }
 
-// Sound reports whether the entry can stand in a commit.
+// Sound reports whether the entry is valid by itself: it names a session, and both or neither of
+// queue and epoch.
 func (s *SessionNamed) Sound() bool {
 	return s.Session != SessionKey{} && (s.Queue == 0) == (s.Epoch == 0)
 }

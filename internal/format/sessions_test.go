@@ -28,7 +28,7 @@ func TestGoldenCommitOfSessions(t *testing.T) {
 	requireEqual(t, got, want)
 }
 
-// TestSessionFieldTable builds the entries from the table in the comment alone.
+// TestSessionFieldTable builds the entries only from the table in the comment of sessions.go.
 func TestSessionFieldTable(t *testing.T) {
 	le := binary.LittleEndian
 	var b []byte

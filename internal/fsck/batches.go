@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
-// row is what the log says of a batch.
+// row is what a commit or a state says about a batch.
 type row struct {
 	topic     uint64
 	partition int
@@ -22,10 +22,9 @@ type row struct {
 	crc       uint32
 }
 
-// checkBatches verifies a payload, batches back to back, against the rows that
-// point into it, and the batches that no row knows against themselves: those of
-// a data object whose topic was deleted before the commit. It returns how many
-// batches there are, and an error that counts those that are damaged.
+// checkBatches verifies the batches of a payload against their rows. Batches without a row,
+// whose topic was deleted before the commit, are verified by their own headers. It returns the
+// number of batches, and an error that counts the damaged ones.
 func checkBatches(payload []byte, rows []row) (batches int, err error) {
 	rows = slices.Clone(rows)
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.pos, b.pos) })
@@ -63,7 +62,7 @@ func checkBatches(payload []byte, rows []row) (batches int, err error) {
 	return batches, fmt.Errorf("%d of %d batches, the first: %w", len(errs), batches, errs[0])
 }
 
-// unknownBatches verifies batches that no row knows.
+// unknownBatches verifies batches without a row, and returns how many there are.
 func unknownBatches(b []byte) (n int, err error) {
 	for ; len(b) > 0; n++ {
 		x, err := record.Parse(b)
@@ -78,7 +77,7 @@ func unknownBatches(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// check verifies that b is the batch of the row, down to its records.
+// check verifies that b is the batch of the row, including its records.
 func (r row) check(b []byte) error {
 	if err := record.Verify(b, r.crc); err != nil {
 		return err
@@ -93,7 +92,7 @@ func (r row) check(b []byte) error {
 	latest := int64(math.MinInt64)
 	for rec, err := range x.Records(b, r.base, record.Limits{}) {
 		if errors.As(err, new(*record.LimitError)) {
-			return nil // intact, and larger than what is worth decompressing
+			return nil // its CRC is right; it is too large to decompress
 		}
 		if err != nil {
 			return err

@@ -17,7 +17,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// long returns a log of so many slots with a checkpoint every hundred.
+// long returns a log with that many slots and a checkpoint every hundred.
 func long(t testing.TB, slots int) *smith {
 	s := newSmith(t)
 	s.entries(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
@@ -33,7 +33,7 @@ func long(t testing.TB, slots int) *smith {
 func TestCheckOnlyReads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := newAgedLog(t)
-		l.delete(l.live, l.newest) // so that all paths are taken
+		l.delete(l.live, l.newest) // so that the check takes all its paths
 		f := storetest.NewFaulty(l.store())
 		f.On(objstore.VerbCreate, "", storetest.Fail)
 		f.On(objstore.VerbDelete, "", storetest.Fail)
@@ -44,7 +44,7 @@ func TestCheckOnlyReads(t *testing.T) {
 	})
 }
 
-// A store that fails now and then, or bends bytes, is no damaged log.
+// A store that sometimes fails, or damages bytes, does not mean a damaged log.
 func TestCheckAsksAgain(t *testing.T) {
 	for name, fault := range map[string]storetest.Fault{
 		"fails":     storetest.Times(5, storetest.Fail),
@@ -74,8 +74,8 @@ func TestCheckAsksAgain(t *testing.T) {
 	})
 }
 
-// A store that does not answer is told from damage, and what was found before
-// it failed is in the report.
+// A store that does not answer ends the check, and is not reported as damage. The report has
+// what was found before.
 func TestStoreThatFailsIsNoDamage(t *testing.T) {
 	for _, test := range []struct {
 		verb objstore.Verb
@@ -102,7 +102,7 @@ func TestStoreThatFailsIsNoDamage(t *testing.T) {
 	}
 }
 
-// An interrupt ends the check and everything that it started.
+// When its context ends, a check stops all workers before it returns.
 func TestCheckEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -125,14 +125,14 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// 100 ms a request and 16 requests side by side: 100,000 commits take minutes.
+// With 100 ms per request and 16 requests at once, 100,000 commits take minutes.
 func TestCheckReadsSideBySide(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const slots = 1600
 		s := long(t, slots)
 		begun := time.Now()
 		wantFindings(t, check(t, storetest.Slow(s.store(), 100*time.Millisecond), true))
-		if took := time.Since(begun); took > 15*time.Second { // 10 s of slots, 16 checkpoints
+		if took := time.Since(begun); took > 15*time.Second { // 10 s for the slots, and 16 checkpoints
 			t.Errorf("%d slots took %v", slots, took)
 		}
 	})
@@ -157,7 +157,7 @@ func TestNothingToCheck(t *testing.T) {
 	}
 }
 
-// A bucket that was set up and holds nothing yet is sound.
+// A bucket that has only seb.json is sound.
 func TestNewBucketIsWhole(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := check(t, newSmith(t).store(), true)
@@ -168,7 +168,7 @@ func TestNewBucketIsWhole(t *testing.T) {
 	})
 }
 
-// Lists that no broker believes prove no damage.
+// Answers to a List that brokers would refuse are no damage.
 func TestUnorderedListsAreNoDamage(t *testing.T) {
 	for name, lie := range map[string]storetest.Fault{
 		"shuffled": storetest.ShuffleList(rand.New(rand.NewPCG(1, 1))), "endless": storetest.EndlessList,
@@ -185,7 +185,7 @@ func TestUnorderedListsAreNoDamage(t *testing.T) {
 	}
 }
 
-// The first versions wrote seb.json without a checksum.
+// The first versions of Seb wrote seb.json without a checksum.
 func TestClusterFileWithoutChecksumIsSound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := long(t, 3)
@@ -194,7 +194,7 @@ func TestClusterFileWithoutChecksumIsSound(t *testing.T) {
 	})
 }
 
-// A broker of an earlier version wrote the same state in another form.
+// A broker of an earlier version wrote the same state in an older format.
 func TestCheckpointOfAnEarlierSnapshotVersionIsCompared(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := long(t, 3)
@@ -202,7 +202,7 @@ func TestCheckpointOfAnEarlierSnapshotVersionIsCompared(t *testing.T) {
 		if body[0] != 5 || !bytes.HasSuffix(body, []byte{1, 0, 0, 0, 0}) {
 			t.Fatalf("the snapshot is not of version 5, or has queues or sessions: %x", body)
 		}
-		old := bytes.Clone(body[:len(body)-5]) // version 3 has no queues, delayed records and sessions
+		old := bytes.Clone(body[:len(body)-5]) // version 3 has no queues, delayed records or sessions
 		old[0] = 3
 		key := format.CheckpointKey(s.state.Seq())
 		as := func(body []byte) *smith {

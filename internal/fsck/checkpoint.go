@@ -10,17 +10,17 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// checkpoint is one that was read and is sound in itself.
+// checkpoint is a checkpoint that was read and decoded without an error.
 type checkpoint struct {
 	*format.Checkpoint
 	state *state.State
 }
 
-// readCheckpoint reads a checkpoint and checks it for itself.
+// readCheckpoint reads and decodes a checkpoint. It does not compare it with the log.
 func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoint, err error) {
 	key := format.CheckpointKey(s)
 	err = believe(ctx, func() error {
-		o, err := c.get(ctx, key, 0, format.CheckpointBodyStart) // its size says how long reading it may take
+		o, err := c.get(ctx, key, 0, format.CheckpointBodyStart) // the size decides how long the whole read may take
 		if err == nil && o.Size > format.CheckpointBytesMax {
 			return fmt.Errorf("%w: it has %d bytes, and may have %d", format.ErrCorrupt, o.Size, int64(format.CheckpointBytesMax))
 		}
@@ -45,9 +45,9 @@ func (c *checker) readCheckpoint(ctx context.Context, s format.Seq) (cp checkpoi
 	return cp, err
 }
 
-// passCheckpoint compares a checkpoint with the walk, which is at its slot
-// or before a gap that includes it. If the walk has lost the state, it goes on
-// with that of the checkpoint.
+// passCheckpoint compares a checkpoint with the hash and state of the walk. The walk is at the
+// checkpoint's slot, or before a gap that includes that slot. If the state of the walk is
+// unknown, the walk continues with the checkpoint's.
 func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	defer c.progress()
 	key := format.CheckpointKey(s)
@@ -61,7 +61,7 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	}
 	c.objects.Add(1)
 	if c.pos < s {
-		c.move(s) // its slot is not there
+		c.move(s) // the slot of the checkpoint is absent
 		c.forgetState()
 		c.lost = s
 	}
@@ -71,14 +71,14 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	}
 	compared := c.state
 	if compared == nil {
-		compared = cp.state // with itself: its form is canonical
+		compared = cp.state // compare it with itself: this finds a body that is not canonical
 	}
 	if !compared.View().Is(cp.Body) {
 		c.found(Corrupt, key, "%v: it is not the state that the log gives", format.ErrCorrupt)
 		return nil
 	}
 	if c.state == nil {
-		// The walk changes its own, and the checkpoint's is still needed.
+		// Decode a second state: the walk changes its state, and base must stay as it is.
 		if c.state, err = state.Decode(s, cp.Body); err != nil {
 			return err
 		}
@@ -89,8 +89,8 @@ func (c *checker) passCheckpoint(ctx context.Context, s format.Seq) error {
 	return nil
 }
 
-// cover decides what the log needs by the newest sound checkpoint: brokers may
-// delete what it does not point into.
+// cover finds what the log needs up to the newest sound checkpoint: brokers may delete objects
+// in which that checkpoint's state has no batches.
 func (c *checker) cover() {
 	if c.base == nil {
 		return
@@ -111,7 +111,8 @@ func (c *checker) cover() {
 	}
 }
 
-// coverData takes note of a data object that the newest sound checkpoint knows.
+// coverData records a data object that the newest sound checkpoint knows. live says whether the
+// checkpoint's state has batches in the object.
 func (c *checker) coverData(key dataKey, size uint32, live bool) {
 	use, known := c.data[key]
 	if !known {
@@ -125,10 +126,10 @@ func (c *checker) coverData(key dataKey, size uint32, live bool) {
 	c.data[key] = use
 }
 
-// present reports whether a slot was listed, and no Get has found it gone since.
+// present reports whether the List showed a slot, and the Get of the slot found it.
 func (c *checker) present(s format.Seq) bool { return c.inv.slots.has(s) && !c.gone[s] }
 
-// eachRow calls its function with the location of every batch of a state.
+// eachRow calls each with the object and the row of every batch of a state.
 func eachRow(s *state.State, each func(state.Object, row)) {
 	const atOnce = 1024
 	var locations []state.Location

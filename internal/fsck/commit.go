@@ -9,26 +9,26 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// What is read of a commit at first: most heads are smaller, and in a deep check
-// most commits.
+// How many bytes of a commit the first Get reads. Most heads are smaller; in a deep check, most
+// commits are.
 const (
 	headBytes = 16 << 10
 	deepBytes = 256 << 10
 )
 
-// slotResult is what a worker found out about a slot.
+// slotResult is what a worker found about a slot.
 type slotResult struct {
 	seq     format.Seq
 	absent  bool
-	commit  *format.Commit // nil if it can't be read
-	damage  []error        // of the object, each of a class
-	data    []dataResult   // of the data objects that it refers to
+	commit  *format.Commit // nil if it could not be read
+	damage  []error        // errors about the object, see classOf
+	data    []dataResult   // of the data objects to which the commit refers
 	batches int
-	err     error // that ends the check
+	err     error // an error that ends the check
 }
 
-// checkSlot reads a slot's commit and the data objects that it is the first to
-// refer to. They are read together so that rows need not be kept.
+// checkSlot reads a slot's commit and the data objects that the commit is the first to refer to.
+// It reads them together so that the check need not keep the rows of all commits in memory.
 func (c *checker) checkSlot(ctx context.Context, s format.Seq) slotResult {
 	r := slotResult{seq: s}
 	var body []byte
@@ -54,7 +54,7 @@ func (c *checker) checkSlot(ctx context.Context, s format.Seq) slotResult {
 			r.damage, r.err = append(r.damage, r.err), nil
 		}
 		if errors.Is(r.err, objstore.ErrNotFound) {
-			r.absent, r.err = true, nil // since its head was read
+			r.absent, r.err = true, nil // it was deleted after its head was read
 		}
 	}
 	c.objects.Add(1)
@@ -69,8 +69,8 @@ func (c *checker) checkSlot(ctx context.Context, s format.Seq) slotResult {
 	return r
 }
 
-// readCommit reads and checks the head of a slot. body begins with that, and
-// may be the whole object.
+// readCommit reads and checks the head of a slot. body begins with the head, and may be the
+// whole object.
 func (c *checker) readCommit(ctx context.Context, s format.Seq) (commit *format.Commit, body []byte, err error) {
 	key, size := format.LogKey(s), int64(headBytes)
 	if c.opts.Deep {
@@ -111,8 +111,8 @@ func wrongSize(has, should int64) error {
 	return fmt.Errorf("%w: it has %d bytes instead of %d", format.ErrCorrupt, has, should)
 }
 
-// checkPayload verifies the inline batches of a commit, and reads them unless
-// body is the whole object and they are sound there.
+// checkPayload verifies the inline batches of a commit. It reads them from the store, unless
+// body is the whole object and the batches in body are sound.
 func (c *checker) checkPayload(ctx context.Context, commit *format.Commit, body []byte, rows []row) (batches int, err error) {
 	if int64(len(body)) == commit.Size() {
 		if batches, err = checkBatches(body[commit.PayloadStart:], rows); err == nil {
@@ -139,8 +139,8 @@ func (c *checker) checkPayload(ctx context.Context, commit *format.Commit, body 
 	return batches, err
 }
 
-// rowsOf returns the rows of a commit: those of its own payload, and those of
-// each data object.
+// rowsOf returns the rows of a commit: those of its inline payload, and those of each data
+// object, by index in c.Data.
 func rowsOf(c *format.Commit) (inline []row, byObject [][]row) {
 	byObject = make([][]row, len(c.Data))
 	for _, it := range c.Entries {

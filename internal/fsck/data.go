@@ -12,14 +12,14 @@ import (
 
 // dataResult is the result of the check of a data object.
 type dataResult struct {
-	ref     format.DataRef // its Size is that of the object, if it is sound
+	ref     format.DataRef // Size is that of the object if the object is sound
 	absent  bool
-	damage  error // of a class
+	damage  error // an error about the object, see classOf
 	batches int
 }
 
-// checkData reads a data object that something refers to, or, if ref.Size is 0,
-// nothing. Its error ends the check.
+// checkData reads and checks a data object. If nothing is known to refer to the object, ref.Size
+// is 0. An error of checkData ends the check.
 func (c *checker) checkData(ctx context.Context, ref format.DataRef, rows []row) (dataResult, error) {
 	r := dataResult{ref: ref}
 	err := believe(ctx, func() (err error) {
@@ -77,8 +77,8 @@ func (c *checker) readData(ctx context.Context, ref format.DataRef, rows []row) 
 	return h.Ref.Size, batches, err
 }
 
-// tookData notes a data object that was checked because of commit s,
-// or of a state if s is 0.
+// tookData records the result for a data object to which commit s refers, or a checkpoint if s
+// is 0.
 func (c *checker) tookData(r dataResult, s format.Seq) error {
 	key := keyOf(r.ref)
 	use, known := c.data[key]
@@ -105,16 +105,16 @@ func (c *checker) foundTwice(s format.Seq, key dataKey) {
 	c.found(Corrupt, format.LogKey(s), "%v: it refers to %s, as a commit before it does: the same records twice", format.ErrCorrupt, key)
 }
 
-// remaining is a data object that no commit led to.
+// remaining is a data object that was not checked with a commit.
 type remaining struct {
-	ref    format.DataRef // without a size if nothing refers to it
+	ref    format.DataRef // Size is 0 if nothing is known to refer to it
 	rows   []row
 	result dataResult
 	err    error
 }
 
-// checkRemainingData checks what only a state knows, since the commits that
-// referred to it are gone, and listed data objects to which nothing is known to refer.
+// checkRemainingData checks data objects that only a checkpoint's state knows, since their
+// commits are gone, and listed data objects to which nothing is known to refer.
 func (c *checker) checkRemainingData(ctx context.Context) error {
 	todo := make(map[dataKey]*remaining)
 	for key, use := range c.data {
@@ -156,12 +156,12 @@ func (c *checker) checkRemainingData(ctx context.Context) error {
 	})
 }
 
-// tookUnused reports a data object that nothing is known to refer to.
+// tookUnused reports a data object to which nothing is known to refer.
 func (c *checker) tookUnused(r dataResult) error {
 	key := r.ref.Key()
 	switch {
 	case r.absent:
-		return nil // swept since it was listed
+		return nil // a broker deleted it after it was listed
 	case r.damage != nil:
 		return c.blame(key, r.damage)
 	}
@@ -172,14 +172,13 @@ func (c *checker) tookUnused(r dataResult) error {
 	return nil
 }
 
-// inFlightSlots is how many slots before the log's end an upload may have begun
-// whose commit may still come: as many as brokers commit during an upload.
+// inFlightSlots is how many slots before the end of the log an upload may have begun if its
+// commit is still to come. It is an estimate of how many slots brokers commit during an upload.
 const inFlightSlots = 1000
 
-// judgeUnused reports whether a commit may still come that refers to a data
-// object whose upload began at slot s. What was listed before log/ and is
-// referred to by a commit in that List is known to be in use. Later commits are
-// not checked; only the floor in the state rules them out.
+// judgeUnused judges a data object to which no commit of the List refers, and whose upload began
+// at slot s. It returns [InUse] if a missing, damaged or later commit may refer to the object,
+// else [Orphaned]. Only the data floor of the state rules out all later commits.
 func (c *checker) judgeUnused(s format.Seq) (Class, string) {
 	switch {
 	case c.state != nil && s < c.state.DataFloor():

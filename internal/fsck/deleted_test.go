@@ -13,13 +13,13 @@ import (
 	"github.com/simple-event-broker/seb/objstore/storetest"
 )
 
-// agedLog is a log of which brokers may have deleted something: topic 1 lives,
-// topic 2 was deleted, both with an inline batch and a data object.
+// agedLog is a log of which brokers may delete some objects. Topic 1 exists, topic 2 was
+// deleted; each has an inline batch and a data object. The fields are keys.
 type agedLog struct {
 	*smith
 	create, live, dead         string // slots 1 to 3
 	farLive, farDead, drop     string // slots 4 to 6
-	dataLive, dataDead, middle string // the checkpoint as of slot 6
+	dataLive, dataDead, middle string // data objects of slots 4 and 5, checkpoint of slot 6
 	later, newest, tail        string // slot 7, its checkpoint, slot 8
 }
 
@@ -38,7 +38,7 @@ func newAgedLog(t testing.TB) agedLog {
 	return l
 }
 
-// What rule 6 lets brokers delete is not missing, and what it doesn't is.
+// An absent object is missing unless the rules allow brokers to delete it.
 func TestAbsentIsMissingOnlyIfNeeded(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -69,26 +69,26 @@ func TestAbsentIsMissingOnlyIfNeeded(t *testing.T) {
 	}
 }
 
-// A data object that only a checkpoint knows is read by the rows in the state.
+// A data object that only a checkpoint knows is verified by the rows in the state.
 func TestDataObjectWithoutItsCommitIsVerified(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := newAgedLog(t)
 		l.delete(l.farLive)
 		body := slices.Clone(l.objects[l.dataLive])
-		// Another sound batch of the same size: only the row tells.
+		// Another valid batch of the same size: only the row shows that it is wrong.
 		copy(body[format.DataPayloadStart:], batchOf("THREE"))
 		r := check(t, l.change(l.dataLive, body).store(), true)
 		wantFindings(t, r, "corrupt "+l.dataLive, "deleted "+l.farLive)
 		if d := r.Findings[0].Detail; !strings.Contains(d, "topic 1 partition 0 offsets 1 to 1") || !strings.Contains(d, "a checkpoint refers to it") {
 			t.Errorf("it does not say what is damaged: %s", d)
 		}
-		if r := check(t, l.store(), true); r.Batches != 7 { // all but none: the lost slot held no batch
+		if r := check(t, l.store(), true); r.Batches != 7 { // all batches: the lost slot had none
 			t.Errorf("%d batches were read", r.Batches)
 		}
 	})
 }
 
-// A commit that can't be compared with the one before it is compared with the
+// A commit after a gap, which can't be compared with the commit before, is compared with the
 // next checkpoint.
 func TestSlotBehindAGapIsComparedWithTheCheckpoint(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -105,7 +105,8 @@ func TestSlotBehindAGapIsComparedWithTheCheckpoint(t *testing.T) {
 	})
 }
 
-// during changes a bucket once it was listed, before any slot is read.
+// during returns a store that calls change after the bucket was listed and before a slot is
+// read.
 func during(store *objstore.Memory, change func(ctx context.Context)) objstore.Store {
 	var once sync.Once
 	f := storetest.NewFaulty(store)
@@ -116,8 +117,7 @@ func during(store *objstore.Memory, change func(ctx context.Context)) objstore.S
 	return f
 }
 
-// Brokers may delete while a check runs, also what a checkpoint of meanwhile has
-// made superfluous.
+// While a check runs, brokers may delete objects that a newer checkpoint has made superfluous.
 func TestWhatVanishesIsJudgedByNewerCheckpoints(t *testing.T) {
 	for _, test := range []struct {
 		name       string
@@ -149,12 +149,12 @@ func TestWhatVanishesIsJudgedByNewerCheckpoints(t *testing.T) {
 	}
 }
 
-// A commit that is gone between the reading of its head and of its records.
+// A commit is deleted after its head was read and before its records are.
 func TestSlotThatVanishesInTheMiddle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSmith(t)
 		s.entries(&format.TopicCreated{ID: 1, Partitions: 1, Name: "events"})
-		large := s.records(1, strings.Repeat("x", 300<<10)) // is read in two parts
+		large := s.records(1, strings.Repeat("x", 300<<10)) // is read by two Gets
 		s.records(1, "one")
 		f := storetest.NewFaulty(s.store())
 		f.On(objstore.VerbGet, large, storetest.After(1, func(context.Context, storetest.Request, storetest.Next) (storetest.Answer, error) {
@@ -164,7 +164,7 @@ func TestSlotThatVanishesInTheMiddle(t *testing.T) {
 	})
 }
 
-// Checkpoints go when there are two newer ones.
+// A broker may delete a checkpoint if two newer ones exist.
 func TestCheckpointThatVanishes(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -196,11 +196,11 @@ func TestCheckpointThatVanishes(t *testing.T) {
 	}
 }
 
-// A checkpoint that is listed and yet can't be read is missing.
+// A checkpoint that Lists show but a Get does not find is missing.
 func TestCheckpointThatIsListedInVainIsMissing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := newAgedLog(t)
-		l.checkpoint() // the second one that is newer
+		l.checkpoint() // now two are newer
 		f := storetest.NewFaulty(l.store())
 		f.On(objstore.VerbGet, l.middle, func(ctx context.Context, q storetest.Request, next storetest.Next) (storetest.Answer, error) {
 			q.Key = "checkpoint/00000000000000000099"
@@ -230,12 +230,12 @@ func TestOrphans(t *testing.T) {
 			t.Errorf("the orphan has %d bytes, not %d", got, old.Size)
 		}
 
-		// The floor settles it.
+		// The data floor decides: no later commit may refer to them.
 		s.delete(damaged.Key())
 		s.entries(&format.DataFloor{Seq: 901})
 		wantFindings(t, check(t, s.store(), true), "orphaned "+old.Key(), "orphaned "+young.Key(), "leftover probe/1234", "stray sub/seb.json")
 
-		// A commit that is lost may have referred to it.
+		// A lost commit may have referred to the data objects.
 		s.delete(s.entries(&format.DataFloor{Seq: 901}))
 		s.records(1, "two")
 		r = check(t, s.store(), false)
@@ -259,7 +259,8 @@ func TestSameDataObjectInTwoCommitsIsDamage(t *testing.T) {
 	})
 }
 
-// Also if the first commit is lost, and only a checkpoint knows of it.
+// A second commit with the same data object is damage even if the first commit is lost, and only
+// a checkpoint knows the object.
 func TestSameDataObjectAsOfALostCommitIsDamage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSmith(t)
@@ -276,7 +277,8 @@ func TestSameDataObjectAsOfALostCommitIsDamage(t *testing.T) {
 	})
 }
 
-// A topic that was deleted before its commit leaves batches that no row knows.
+// If a topic is deleted before a commit with its batches, the data object has batches without a
+// row.
 func TestBatchesThatNoRowKnowsAreVerified(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSmith(t)
@@ -296,7 +298,7 @@ func TestBatchesThatNoRowKnowsAreVerified(t *testing.T) {
 			body[format.DataPayloadStart+at] ^= 1
 			wantFindings(t, check(t, s.change(ref.Key(), body).store(), true), "corrupt "+ref.Key())
 		}
-		// Nor may there be another number of them than the head says.
+		// Their number must be the one in the head.
 		h, err := format.DecodeDataHead(s.objects[ref.Key()])
 		if err != nil {
 			t.Fatal(err)

@@ -1,21 +1,22 @@
-// Package fsck checks a bucket at rest or in use: that every object that the log
-// needs exists, has the bytes that were written, and fits the others. It only reads.
+// Package fsck checks a bucket, whether brokers use it or not: every object that the log needs
+// must exist, have the bytes that were written, and agree with the others. It only reads.
 //
-// It is not a broker: it takes no lease and claims nothing, so its report of
-// a bucket in use is about the log as it was when the check began. It follows
-// the rules by which brokers delete, so that it does not report as missing what
-// they may delete while it runs:
+// A check is not a broker: it takes no lease and claims no slot, so its report on a bucket in
+// use is about the log as it was when the check began. It knows the rules by which brokers
+// delete objects, and does not report as missing what brokers may delete while it runs:
 //
 //   - One List shows the bucket in the order of its keys: checkpoint/, data/,
-//     log/. So the slot of every checkpoint in it was there before log/ was
-//     listed, and so was the commit of every data object in it that has one
-//     already.
-//   - Needed are the objects that the newest sound checkpoint's state points
-//     into, and those of the commits after it. Whatever else is absent may have
-//     been deleted. Nothing that was dead at a checkpoint comes to life again.
-//   - What a commit refers to existed before the commit did. So a data object is
-//     missing if a Get says so, whether or not it was in the List.
-//   - What is found missing is judged again by checkpoints that came meanwhile.
+//     log/. So when the List comes to log/, the slot of every listed checkpoint
+//     exists, and so does the commit of every listed data object that had one
+//     when it was listed.
+//   - The log needs the objects in which the state of the newest sound checkpoint
+//     has batches, and the objects of later commits. Brokers may have deleted any
+//     other object. An object without batches in that state never gets batches
+//     again.
+//   - A data object exists before the commit that refers to it. So it is missing
+//     if a Get does not find it, whether or not the List showed it.
+//   - Missing objects are judged again by a checkpoint that was written during
+//     the check.
 package fsck
 
 import (
@@ -29,29 +30,29 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// ErrNoLog says that there is nothing to check: the store holds no object that
-// could be one of a log.
+// ErrNoLog says that there is nothing to check: the store has no object that could belong to a
+// log.
 var ErrNoLog = errors.New("the store holds no log")
 
 // Options say how thorough a check is.
 type Options struct {
-	// Deep reads every byte and verifies every batch; else only heads and
-	// checkpoints are read.
+	// Deep reads every byte and verifies every batch. Without it a check reads only heads and
+	// checkpoints.
 	Deep bool
-	// Progress is told how far the check is, by one goroutine.
+	// Progress, if not nil, is called with how far the check is, always by the same goroutine.
 	Progress func(Progress)
 }
 
-// Progress is how far a check is.
+// Progress says how far a check is.
 type Progress struct {
 	Objects int64 // checked
-	Total   int64 // that a List showed; a few may be added, or be gone
+	Total   int64 // objects that the List showed; the check may find a few more or fewer
 	Bytes   int64 // read
 }
 
-// Check checks the log in store. It returns a report even with an error, with
-// what was found until then. It fails if the store fails, ctx ends, the bucket
-// needs another version of seb, or there is no log (ErrNoLog).
+// Check checks the log in store. It returns an error if the store fails, ctx ends, the bucket
+// needs another version of seb, or there is no log (ErrNoLog). It always returns a report: with
+// an error, one of what it found until then.
 func Check(ctx context.Context, store objstore.Store, opts Options) (*Report, error) {
 	c := &checker{
 		reader:    newReader(store),
@@ -70,8 +71,8 @@ func Check(ctx context.Context, store objstore.Store, opts Options) (*Report, er
 	return c.report, err
 }
 
-// checker is one check. What the workers share is the reader and the constants;
-// everything else belongs to the goroutine that runs it.
+// checker is one check. Workers may use only the reader, opts and cluster; all other fields
+// belong to the goroutine that runs the check.
 type checker struct {
 	*reader
 	opts    Options
@@ -81,34 +82,34 @@ type checker struct {
 
 	obstacles []Obstacle
 
-	// The position of the walk. After damage, hash or state are unknown until the
-	// next checkpoint.
+	// The position of the walk over the log. After damage, hash or state are unknown until the
+	// next sound checkpoint.
 	pos   format.Seq
-	hash  *format.Hash // of the head at pos; nil if unknown
-	state *state.State // as of pos; nil if unknown
+	hash  *format.Hash // hash of the head of slot pos; nil if unknown
+	state *state.State // state after slot pos; nil if unknown
 
-	covered   format.Seq                     // the newest checkpoint that is sound
-	base      *state.State                   // at covered; nil before the first
-	needed    []format.Seq                   // absent slots that it points into
-	gone      map[format.Seq]bool            // slots that were listed and are not there
-	lost      format.Seq                     // the last slot whose commit is not known
-	unapplied map[format.Seq]unappliedCommit // read since the state became unknown
-	data      map[dataKey]dataUse            // data objects that something refers to
-	pruned    []format.Seq                   // checkpoints that were listed and are not there
+	covered   format.Seq                     // slot of the newest sound checkpoint
+	base      *state.State                   // state of that checkpoint; nil if there is none
+	needed    []format.Seq                   // absent slots in which base has batches
+	gone      map[format.Seq]bool            // slots that were listed and that a Get did not find
+	lost      format.Seq                     // the last slot whose commit could not be read
+	unapplied map[format.Seq]unappliedCommit // commits read while the state was unknown
+	data      map[dataKey]dataUse            // data objects to which a commit or base refers
+	pruned    []format.Seq                   // checkpoints that were listed and that a Get did not find
 }
 
-// unappliedCommit identifies a commit that fsck read while it had no state. A later checkpoint
-// that lists the commit must have the same tag and size.
+// unappliedCommit identifies a commit that was read while the state was unknown. A later
+// checkpoint that knows the commit must have the same tag and size.
 type unappliedCommit struct {
 	tag  uint64
 	size int64
 }
 
-// dataUse tells what refers to a data object.
+// dataUse says what refers to a data object.
 type dataUse struct {
 	size    uint32
-	commit  format.Seq // that was the first to refer to it; 0 if only a checkpoint tells
-	live    bool       // it may not be deleted
+	commit  format.Seq // the commit that was the first to refer to it; 0 if only a checkpoint refers to it
+	live    bool       // brokers must not delete it
 	checked bool
 	absent  bool
 }
@@ -135,7 +136,7 @@ func (c *checker) run(ctx context.Context) error {
 	}
 	for _, k := range c.inv.strays {
 		if slices.ContainsFunc(c.obstacles, func(o Obstacle) bool { return o.Key == k }) {
-			continue // reported already
+			continue // already reported
 		}
 		c.found(Stray, k, "not a name that Seb uses; it is ignored")
 	}
@@ -156,8 +157,8 @@ func (c *checker) found(class Class, key, format string, args ...any) {
 	c.report.Findings = append(c.report.Findings, Finding{Class: class, Key: key, Detail: fmt.Sprintf(format, args...)})
 }
 
-// blame reports what is wrong with an object. It returns errors that are not about
-// the object: they end the check.
+// blame adds a finding about an object. If the error is not about the object, blame returns it,
+// to end the check.
 func (c *checker) blame(key string, err error) error {
 	class, ok := classOf(err)
 	if !ok {

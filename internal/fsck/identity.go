@@ -9,9 +9,9 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// identify finds out which cluster's log this is: the one that seb.json names,
-// unless that is lost, or no witness knows that one and most know another.
-// Without this a seb.json that was mixed up would make every object a foreign one.
+// identify finds the cluster id of the log. It is that in seb.json, unless seb.json is lost, or
+// no witness has that id and two or more have the same other one. Without witnesses, a seb.json
+// of another cluster would make every object foreign.
 func (c *checker) identify(ctx context.Context) error {
 	named, err := c.readCluster(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (c *checker) identify(ctx context.Context) error {
 	return nil
 }
 
-// majority returns the id that most witnesses bear, and how many.
+// majority returns the id that most witnesses have, and how many have it.
 func majority(ids []format.ClusterID) (most format.ClusterID, votes int) {
 	for _, id := range ids {
 		n := 0
@@ -50,7 +50,7 @@ func majority(ids []format.ClusterID) (most format.ClusterID, votes int) {
 	return most, votes
 }
 
-// readCluster returns the id that seb.json names, zeros if it can't be read.
+// readCluster returns the cluster id in seb.json, zeros if it can't be read.
 func (c *checker) readCluster(ctx context.Context) (format.ClusterID, error) {
 	const key = format.ClusterKey
 	var cluster format.Cluster
@@ -74,8 +74,8 @@ func (c *checker) readCluster(ctx context.Context) (format.ClusterID, error) {
 	return cluster.ID, nil
 }
 
-// witnesses returns the ids in a few objects that look sound: the first slot,
-// the last one, the newest checkpoint.
+// witnesses returns the cluster ids in the first slot, the last slot and the newest checkpoint,
+// as far as these have a sound prologue.
 func (c *checker) witnesses(ctx context.Context) ([]format.ClusterID, error) {
 	var keys []string
 	if s := c.inv.slots; len(s) > 0 {
@@ -87,7 +87,7 @@ func (c *checker) witnesses(ctx context.Context) ([]format.ClusterID, error) {
 	if n := len(c.inv.checkpoints); n > 0 {
 		keys = append(keys, format.CheckpointKey(c.inv.checkpoints[n-1]))
 	}
-	const idEnd = int64(format.PrologueSize + len(format.ClusterID{})) // it begins every kind of head
+	const idEnd = int64(format.PrologueSize + len(format.ClusterID{})) // every kind of head begins with the id
 	var ids []format.ClusterID
 	for _, key := range keys {
 		o, err := c.get(ctx, key, 0, idEnd)

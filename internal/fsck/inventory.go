@@ -17,7 +17,7 @@ func keyOf(r format.DataRef) dataKey { return dataKey{r.Seq, r.ID} }
 
 func (k dataKey) String() string { return format.DataRef{Seq: k.seq, ID: k.id}.Key() }
 
-// inventory is what a List of the whole bucket showed, in the order of keys.
+// inventory is what a List of the whole bucket showed, each kind sorted by key.
 type inventory struct {
 	cluster     bool
 	slots       spans
@@ -27,7 +27,8 @@ type inventory struct {
 	strays      []string
 }
 
-// list takes obstacles for the objects in whose place they stand, which are damaged then.
+// list returns the inventory of the bucket. An obstacle at the path of an object counts as that
+// object, which the check then finds damaged.
 func (c *checker) list(ctx context.Context) (inventory, error) {
 	var inv inventory
 	err := c.try(ctx, 0, func(ctx context.Context) (err error) {
@@ -37,7 +38,7 @@ func (c *checker) list(ctx context.Context) (inventory, error) {
 	if err != nil {
 		return inv, err
 	}
-	var ahead []string // such as directories, which a List leaves out
+	var ahead []string // obstacles, such as directories, that the List may leave out
 	for _, o := range c.obstacles {
 		if isObject(o.Key) {
 			ahead = append(ahead, o.Key)
@@ -84,10 +85,10 @@ func (inv *inventory) add(key string) {
 	}
 }
 
-// empty reports whether nothing in the bucket is of a log.
+// empty reports whether the bucket has no object of a log.
 func (inv *inventory) empty() bool { return !inv.cluster && inv.count() == 0 }
 
-// count returns how many objects there are to check beside seb.json.
+// count returns how many objects there are to check, without seb.json.
 func (inv *inventory) count() int64 {
 	return int64(inv.slots.count()) + int64(len(inv.checkpoints)) + int64(len(inv.data))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// judge decides which absent objects are missing, after everything was read.
+// judge decides which absent objects are missing. It runs after everything was read.
 func (c *checker) judge(ctx context.Context) error {
 	missing, deleted := c.absentSlots()
 	var data []dataKey
@@ -40,7 +40,7 @@ func (c *checker) judge(ctx context.Context) error {
 	return nil
 }
 
-// absentSlots returns the slots that are missing, and those that need not be there.
+// absentSlots returns the absent slots that the log needs, and those that it does not need.
 func (c *checker) absentSlots() (missing, deleted spans) {
 	var gone, needed spans
 	for _, s := range slices.Sorted(maps.Keys(c.gone)) {
@@ -79,8 +79,8 @@ func (c *checker) foundRun(class Class, x span, detail string) {
 	c.report.Findings = append(c.report.Findings, f)
 }
 
-// laterCheckpoint lists the checkpoints again, and returns the newest one if it
-// came since the check began and is sound.
+// laterCheckpoint lists the checkpoints again. It returns the newest one if it is sound and was
+// written after the check began; else later.state is nil.
 func (c *checker) laterCheckpoint(ctx context.Context) (later checkpoint, listed []format.Seq, err error) {
 	for after := ""; ; {
 		page, err := c.page(ctx, format.CheckpointPrefix, after)
@@ -111,8 +111,8 @@ func (c *checker) laterCheckpoint(ctx context.Context) (later checkpoint, listed
 	return later, listed, err
 }
 
-// absolve removes from the missing objects those that a checkpoint which came
-// during the check does not point into: brokers may have deleted them.
+// absolve removes missing objects that brokers may have deleted during the check: those that the
+// later checkpoint covers, and in which its state has no batches.
 func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans, []dataKey) {
 	var live []format.Seq
 	liveData := map[dataKey]bool{}
@@ -125,7 +125,7 @@ func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans,
 		}
 	}
 	slices.Sort(live)
-	var dead spans // those that the checkpoint covers, less those that it points into
+	var dead spans // slots that the checkpoint covers and in which its state has no batches
 	var liveSlots spans
 	for _, s := range slices.Compact(live) {
 		liveSlots.add(s)
@@ -137,8 +137,8 @@ func (c *checker) absolve(later checkpoint, slots spans, data []dataKey) (spans,
 	return slots.without(dead), data
 }
 
-// judgePruned reports checkpoints that were deleted during the check although they
-// must stay: one may be deleted only when there are two newer ones.
+// judgePruned reports checkpoints that were deleted during the check although they must stay: a
+// broker may delete a checkpoint only if two newer ones exist.
 func (c *checker) judgePruned(listed []format.Seq) {
 	for _, s := range c.pruned {
 		newer := 0

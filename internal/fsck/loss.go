@@ -7,7 +7,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/state"
 )
 
-// loss says which records are gone with a data object or a run of slots.
+// loss says which records are lost with a data object or a run of slots.
 type loss struct {
 	topic   string
 	first   row
@@ -32,8 +32,8 @@ func (l *loss) String() string {
 	return s
 }
 
-// losses finds the records of missing objects in the state at the log's end. It
-// returns none for slots that the state does not know.
+// losses returns the records that are lost with the missing objects, by the state at the end of
+// the log. The result has no loss for slots that the state does not know.
 func (c *checker) losses(slots spans, data []dataKey) map[lossKey]*loss {
 	lost := make(map[lossKey]*loss)
 	if c.state == nil || len(slots)+len(data) == 0 {

@@ -11,11 +11,11 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// remedy is what to do about an obstacle.
+// remedy tells the user what to do about an obstacle.
 const remedy = "move it away, and put the object back if there was one"
 
-// Obstacle is something in a directory store at the path of an object or a directory of the
-// log.
+// Obstacle is a file or directory of the wrong kind in a directory store, such as a directory at
+// the path of an object.
 type Obstacle struct {
 	// Key is the key of the object, or the name of the directory.
 	Key string
@@ -23,8 +23,8 @@ type Obstacle struct {
 	Detail string
 }
 
-// Obstacles returns the obstacles in a store, in the order of their keys. Stores that can
-// hold nothing but objects have none.
+// Obstacles returns the obstacles in a store, sorted by key. A store that can hold only objects
+// has none.
 func Obstacles(ctx context.Context, store objstore.Store) ([]Obstacle, error) {
 	walker, ok := store.(objstore.Walker)
 	if !ok {
@@ -50,7 +50,7 @@ func Obstacles(ctx context.Context, store objstore.Store) ([]Obstacle, error) {
 	return obstacles, nil
 }
 
-// isObject reports whether a key is that of an object of the log.
+// isObject reports whether the key has the form of an object of the log.
 func isObject(key string) bool {
 	if s, ok := format.ParseSeqKey(format.LogPrefix, key); ok {
 		return s > 0
@@ -62,7 +62,7 @@ func isObject(key string) bool {
 	return ok || key == format.ClusterKey
 }
 
-// isPrefix reports whether a name is that of a directory that holds objects.
+// isPrefix reports whether a name is that of a directory in which objects are.
 func isPrefix(name string) bool {
 	return slices.Contains([]string{format.LogPrefix, format.DataPrefix, format.CheckpointPrefix, format.ProbePrefix}, name+"/")
 }

@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// inOrder lets workers work on jobs side by side, and done have the results one
-// by one in the order of the jobs. It returns done's first error, or ctx's, once
-// all workers have ended.
+// inOrder calls work for the jobs, several at once, and done for the results, one by one in the
+// order of the jobs. It returns the first error of done, or that of ctx, once all workers have
+// ended.
 func inOrder[J, R any](ctx context.Context, jobs iter.Seq[J], work func(context.Context, J) R, done func(R) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	pending := make(chan chan R, workers-1) // one more is in done's hands
+	pending := make(chan chan R, workers-1) // one more result is with done
 	all.Go(func() {
 		defer close(pending)
 		for job := range jobs {

@@ -14,21 +14,20 @@ import (
 )
 
 const (
-	workers      = 16        // requests side by side
-	memoryMax    = 128 << 20 // bodies held at a time, unless a single one is larger
-	listPageKeys = 100_000   // what a directory is listed in; S3 has pages of its own
+	workers      = 16        // requests at once
+	memoryMax    = 128 << 20 // bytes of bodies held at once; a single larger body is held alone
+	listPageKeys = 100_000   // keys per page of a directory store; S3 has its own limit
 
 	requestTimeout = 30 * time.Second
-	bytesPerSecond = 256 << 10 // the slowest transfer for which a request waits
-	attemptsMax    = 6         // of a request that the store does not answer
+	bytesPerSecond = 256 << 10 // a slower transfer times out
+	attemptsMax    = 6         // attempts of a request that the store does not answer
 	pauseMin       = 200 * time.Millisecond
 
-	rechecksMax  = 3 // reads before damage or absence counts
+	rechecksMax  = 3 // failed reads after which an object counts as damaged or absent
 	recheckPause = 50 * time.Millisecond
 )
 
-// reader reads from the store, and repeats requests whose answer may change.
-// It is safe for concurrent use.
+// reader reads from the store, and repeats requests that fail. It is safe for concurrent use.
 type reader struct {
 	store   objstore.Store
 	memory  *semaphore.Weighted
@@ -40,7 +39,8 @@ func newReader(store objstore.Store) *reader {
 	return &reader{store: store, memory: semaphore.NewWeighted(memoryMax)}
 }
 
-// hold waits until n bytes may be held in memory, and returns a function that releases them.
+// hold waits until that many bytes may be held in memory, and returns a function that releases
+// them.
 func (r *reader) hold(ctx context.Context, bytes int64) (release func(), err error) {
 	bytes = min(bytes, memoryMax)
 	if err := r.memory.Acquire(ctx, bytes); err != nil {
@@ -49,8 +49,8 @@ func (r *reader) hold(ctx context.Context, bytes int64) (release func(), err err
 	return func() { r.memory.Release(bytes) }, nil
 }
 
-// get reads bytes [off, off+n) of an object. Its error is objstore.ErrNotFound,
-// or that the store failed.
+// get reads n bytes of an object from position off on. Its error wraps objstore.ErrNotFound or
+// ErrNotRegular, or says that the store failed.
 func (r *reader) get(ctx context.Context, key string, off, n int64) (o objstore.Object, err error) {
 	err = r.try(ctx, max(n, 0), func(ctx context.Context) error {
 		o, err = r.store.Get(ctx, key, off, n)
@@ -63,7 +63,7 @@ func (r *reader) get(ctx context.Context, key string, off, n int64) (o objstore.
 	return o, nil
 }
 
-// page lists one page of keys.
+// page lists one page of the keys after a key.
 func (r *reader) page(ctx context.Context, prefix, after string) (page objstore.Page, err error) {
 	err = r.try(ctx, 0, func(ctx context.Context) error {
 		if page, err = r.store.List(ctx, prefix, after, listPageKeys); err != nil {
@@ -97,8 +97,8 @@ func (r *reader) try(ctx context.Context, bytes int64, request func(context.Cont
 	}
 }
 
-// believe reads until the object is sound, or was found damaged or absent a
-// few times in a row: networks and proxies may damage bytes, and a store may be late.
+// believe calls read until it finds a sound object, or has found the object damaged or absent
+// rechecksMax times: networks and proxies may damage bytes, and a store may show an object late.
 func believe(ctx context.Context, read func() error) error {
 	for times := 1; ; times++ {
 		err := read()

@@ -13,28 +13,28 @@ import (
 // Class is the kind of a finding about an object.
 type Class string
 
-// The classes. Missing, corrupt and foreign objects are damage: the log has lost
-// something, or some broker will stop. The others are not.
+// The classes. Missing, corrupt and foreign objects are damage: the log has lost data, or a
+// broker will stop. The other classes are no damage.
 const (
 	// Missing: the log needs the object, and it does not exist.
 	Missing Class = "missing"
-	// Corrupt: the object has other bytes than were written, or contradicts others.
+	// Corrupt: the object has other bytes than were written, or contradicts other objects.
 	Corrupt Class = "corrupt"
-	// Foreign: one of the log's keys has an object of another cluster, or of
+	// Foreign: the object under a key of the log is one of another cluster, or belongs under
 	// another key.
 	Foreign Class = "foreign"
 	// Newer: the object needs another version of seb, and was not checked.
 	Newer Class = "newer"
-	// Deleted: slots that don't exist, and that the log does not need.
+	// Deleted: the slots don't exist, and the log does not need them.
 	Deleted Class = "deleted"
-	// Orphaned: a data object that no commit refers to or ever will, such as one
-	// of a broker that died before its commit.
+	// Orphaned: no commit refers to the data object, and none will. For example, its broker died
+	// before the commit.
 	Orphaned Class = "orphaned"
-	// InUse: the same, but a commit may still come.
+	// InUse: no commit refers to the data object yet, but a later commit may.
 	InUse Class = "possibly in use"
-	// Leftover: a probe that was not deleted.
+	// Leftover: the object is a probe that was not deleted.
 	Leftover Class = "leftover"
-	// Stray: a name that Seb does not use.
+	// Stray: the key is not one that Seb uses.
 	Stray Class = "stray"
 )
 
@@ -44,7 +44,7 @@ var Classes = []Class{Missing, Corrupt, Foreign, Newer, Deleted, Orphaned, InUse
 // Damage reports whether the class means that the log is damaged.
 func (c Class) Damage() bool { return c == Missing || c == Corrupt || c == Foreign }
 
-// Finding is about an object, or a run of slots.
+// Finding is what the check found about an object, or about a run of slots.
 type Finding struct {
 	Class Class  `json:"class"`
 	Key   string `json:"key"`
@@ -53,24 +53,24 @@ type Finding struct {
 	// Count is the number of slots of a run, 0 for a single object.
 	Count  uint64 `json:"count,omitempty"`
 	Detail string `json:"detail"`
-	Bytes  int64  `json:"bytes,omitempty"` // the object's size, where it was read and is of use
+	Bytes  int64  `json:"bytes,omitempty"` // the object's size, for classes [Orphaned] and [InUse]
 }
 
 // Report is the outcome of a check.
 type Report struct {
 	Cluster string `json:"cluster"`
 	Deep    bool   `json:"deep"`
-	// Complete: the check came to its end.
+	// Complete says whether the check came to its end.
 	Complete bool `json:"complete"`
-	// First and Last are the first and the last existing slot, or 0.
+	// First and Last are the first and the last slot in log/, or 0.
 	First uint64 `json:"first_slot"`
 	Last  uint64 `json:"last_slot"`
-	// What was checked and found to be sound.
+	// The numbers of objects that were checked and found sound.
 	Commits     int64 `json:"commits"`
 	Checkpoints int64 `json:"checkpoints"`
 	DataObjects int64 `json:"data_objects"`
-	Batches     int64 `json:"batches"` // read; 0 unless deep
-	// Bytes is how much was read.
+	Batches     int64 `json:"batches"` // verified batches; 0 unless Deep
+	// Bytes is how many bytes were read.
 	Bytes int64 `json:"bytes_read"`
 	// Findings are sorted by class, the worst first, and by key.
 	Findings []Finding `json:"findings"`

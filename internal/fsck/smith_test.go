@@ -18,7 +18,7 @@ import (
 	"github.com/simple-event-broker/seb/objstore"
 )
 
-// smith makes logs without a broker, object by object, sound or not.
+// smith makes valid and invalid logs, object by object, without a broker.
 type smith struct {
 	testing.TB
 	objects map[string][]byte
@@ -42,7 +42,7 @@ func newSmith(t testing.TB) *smith {
 	return s
 }
 
-// next returns the commit that would follow, empty.
+// next returns the next commit, without entries.
 func (s *smith) next() *format.Commit {
 	c := &format.Commit{Cluster: s.cluster, Seq: s.state.Seq() + 1, Prev: s.prev, Time: s.state.Time()}
 	s.nonces++
@@ -50,7 +50,7 @@ func (s *smith) next() *format.Commit {
 	return c
 }
 
-// put writes a commit and folds it in.
+// put writes a commit and applies it to the state.
 func (s *smith) put(c *format.Commit, payload []byte) string {
 	s.Helper()
 	c.PayloadSize = uint32(len(payload))
@@ -64,7 +64,7 @@ func (s *smith) put(c *format.Commit, payload []byte) string {
 	return key
 }
 
-// entries writes a commit of entries.
+// entries writes a commit with these entries.
 func (s *smith) entries(entries ...format.Entry) string {
 	s.Helper()
 	c := s.next()
@@ -75,7 +75,7 @@ func (s *smith) entries(entries ...format.Entry) string {
 // end returns the next offset of topic id's partition 0.
 func (s *smith) end(id uint64) int64 { return s.state.TopicByID(id).Partitions[0].End }
 
-// row returns the row of a batch that is appended to topic id.
+// row returns the entry of a batch that is appended to topic id.
 func (s *smith) row(id uint64, object uint32, pos int, batch []byte, base int64) *format.Batch {
 	s.Helper()
 	x, err := record.Parse(batch)
@@ -88,7 +88,7 @@ func (s *smith) row(id uint64, object uint32, pos int, batch []byte, base int64)
 	}
 }
 
-// records writes a commit with a batch inline.
+// records writes a commit with an inline batch.
 func (s *smith) records(id uint64, values ...string) string {
 	s.Helper()
 	b := batchOf(values...)
@@ -97,7 +97,7 @@ func (s *smith) records(id uint64, values ...string) string {
 	return s.put(c, b)
 }
 
-// upload writes a data object that no commit refers to yet.
+// upload writes a data object without a commit.
 func (s *smith) upload(seq format.Seq, id uint64, batches ...[]byte) format.DataRef {
 	payload := slices.Concat(batches...)
 	h := &format.DataHead{
@@ -108,7 +108,7 @@ func (s *smith) upload(seq format.Seq, id uint64, batches ...[]byte) format.Data
 	return h.Ref
 }
 
-// far writes a data object, and a commit that refers to the batches in it.
+// far writes a data object, and a commit that refers to its batches.
 func (s *smith) far(topic, id uint64, batches ...[]byte) (commitKey, dataKey string) {
 	s.Helper()
 	ref := s.upload(s.state.Seq(), id, batches...)
@@ -123,7 +123,7 @@ func (s *smith) far(topic, id uint64, batches ...[]byte) (commitKey, dataKey str
 	return s.put(c, nil), ref.Key()
 }
 
-// checkpoint writes the state as it is now.
+// checkpoint writes a checkpoint of the current state.
 func (s *smith) checkpoint() string {
 	c := &format.Checkpoint{Cluster: s.cluster, Seq: s.state.Seq(), Hash: s.prev, Body: s.state.View().Encode()}
 	key := format.CheckpointKey(c.Seq)
@@ -131,7 +131,7 @@ func (s *smith) checkpoint() string {
 	return key
 }
 
-// store returns a store that holds what was made so far.
+// store returns a store with the objects made so far.
 func (s *smith) store() *objstore.Memory {
 	s.Helper()
 	m := objstore.NewMemory()
@@ -153,7 +153,7 @@ func (s *smith) delete(keys ...string) {
 	}
 }
 
-// change returns a copy of the smith whose object has other bytes.
+// change returns a copy of the smith in which one object has other bytes.
 func (s *smith) change(key string, b []byte) *smith {
 	c := *s
 	c.objects = maps.Clone(s.objects)
@@ -182,7 +182,7 @@ func check(t testing.TB, store objstore.Store, deep bool) *fsck.Report {
 	return r
 }
 
-// findings says what a report found: "class key" or "class key through".
+// findings returns the findings of a report, each as "class key" or "class key through".
 func findings(r *fsck.Report) []string {
 	out := []string{}
 	for _, f := range r.Findings {
@@ -208,7 +208,7 @@ func wantFindings(t testing.TB, r *fsck.Report, want ...string) {
 	}
 }
 
-// bubble runs a test in virtual time, so that pauses cost none.
+// bubble runs a test in virtual time, so that pauses take no real time.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, test)

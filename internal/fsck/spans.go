@@ -11,8 +11,8 @@ type span struct{ from, to format.Seq }
 
 func (s span) count() uint64 { return uint64(s.to-s.from) + 1 }
 
-// spans are slots in ascending order. A log is dense, so that any number of
-// slots takes a few spans.
+// spans are slots in ascending order. A log has few gaps, so any number of slots takes few
+// spans.
 type spans []span
 
 // add appends a slot that is greater than all others.
@@ -47,7 +47,7 @@ func (s spans) count() (n uint64) {
 
 func (s spans) has(q format.Seq) bool { return s.runOf(q) > 0 }
 
-// runOf returns the first slot of the run that holds q, 0 if none does.
+// runOf returns the first slot of the run that has q, 0 if no run has it.
 func (s spans) runOf(q format.Seq) format.Seq {
 	i := sort.Search(len(s), func(i int) bool { return s[i].to >= q })
 	if i == len(s) || s[i].from > q {
@@ -69,7 +69,7 @@ func (s spans) gaps(end format.Seq) spans {
 		}
 		next = x.to + 1
 		if next == 0 {
-			return out // there is no slot behind the last number
+			return out // the largest number has no slot after it
 		}
 	}
 	if next <= end {

@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-const most = 20 // slots in these tests
+const most = 20 // the highest slot in these tests
 
 func drawSpans(t *rapid.T, label string) spans {
 	var s spans
@@ -22,7 +22,7 @@ func drawSpans(t *rapid.T, label string) spans {
 	return s
 }
 
-// Spans are sets of slots.
+// Spans must behave like sets of slots.
 func TestSpansAreSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, other := drawSpans(t, "s"), drawSpans(t, "other")

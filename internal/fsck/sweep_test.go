@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/record"
 )
 
-// smallLog is one object of each kind, and two commits.
+// smallLog returns a log with one object of each kind, and two commits.
 func smallLog(t testing.TB) (s *smith, keys []string) {
 	s = newSmith(t)
 	c := s.next()
@@ -23,8 +23,7 @@ func smallLog(t testing.TB) (s *smith, keys []string) {
 	return s, []string{format.ClusterKey, inline, far, data, s.checkpoint()}
 }
 
-// Every byte of every object is under some check, but for the few that mean
-// nothing.
+// A deep check finds a change of any byte, except for the few that mean nothing.
 func TestDeepCheckNoticesEveryChangedBit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, keys := smallLog(t)
@@ -51,9 +50,8 @@ func TestDeepCheckNoticesEveryChangedBit(t *testing.T) {
 	})
 }
 
-// meansNothing reports whether byte at is one that nothing can be compared with:
-// base offset and leader epoch of a batch, which stand outside of its CRC since
-// brokers stamp them.
+// meansNothing reports whether the byte at a position belongs to the base offset or leader epoch
+// of a batch. The CRC does not cover these, since brokers stamp them.
 func meansNothing(body []byte, at int) bool {
 	p, err := format.DecodePrologue(body)
 	if err != nil || p.Kind == format.KindCheckpoint {
@@ -86,7 +84,7 @@ func TestCheckNoticesEveryTruncation(t *testing.T) {
 	})
 }
 
-// Without --deep the heads are read, and every byte of checkpoints and seb.json.
+// A check without --deep reads all heads, and every byte of checkpoints and seb.json.
 func TestShallowCheckNoticesEveryChangedByteOfHeads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, keys := smallLog(t)

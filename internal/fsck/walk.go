@@ -6,8 +6,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// walk reads all slots, 16 side by side, and passes them and the checkpoints in
-// the order of the log.
+// walk reads all slots, several at once, and checks them and the checkpoints in the order of the
+// log.
 func (c *checker) walk(ctx context.Context) error {
 	checkpoints := c.inv.checkpoints
 	passBelow := func(end format.Seq) error {
@@ -46,7 +46,7 @@ func (c *checker) walk(ctx context.Context) error {
 	return passBelow(1<<64 - 1)
 }
 
-// move goes to slot s. A gap before it leaves hash and state unknown.
+// move moves the walk to slot s. After a gap, hash and state are unknown.
 func (c *checker) move(s format.Seq) {
 	if c.pos+1 != s {
 		c.forgetState()
@@ -55,13 +55,13 @@ func (c *checker) move(s format.Seq) {
 	c.pos = s
 }
 
-// forgetState forgets hash and state, so that one damage is reported
-// once and not again at every later slot.
+// forgetState makes hash and state unknown, so that damage is reported once and not again at
+// every later slot.
 func (c *checker) forgetState() {
 	c.hash, c.state = nil, nil
 }
 
-// passSlot takes the next existing slot.
+// passSlot takes the result for the next slot of the List.
 func (c *checker) passSlot(r slotResult) error {
 	defer c.progress()
 	key := format.LogKey(r.seq)
@@ -92,7 +92,7 @@ func (c *checker) passSlot(r slotResult) error {
 	return nil
 }
 
-// follow checks that a commit follows from those before it.
+// follow checks that a commit follows from the commits before it.
 func (c *checker) follow(key string, commit *format.Commit) {
 	if c.hash != nil && *c.hash != commit.Prev {
 		c.found(Corrupt, key, "%v: it follows a commit with the hash %v, the one before it has %v: one of them is of another log",

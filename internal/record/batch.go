@@ -9,12 +9,10 @@ import (
 )
 
 var (
-	// ErrCorrupt is wrapped by every error that says that bytes are not the
-	// batch they should be.
+	// ErrCorrupt says that bytes are not a valid batch, or not the expected one.
 	ErrCorrupt = errors.New("corrupt record batch")
 
-	// ErrMagic says that the bytes may be a batch, but of another version of
-	// the format than magic 2.
+	// ErrMagic says that the batch format has another version than magic 2.
 	ErrMagic = errors.New("unsupported record batch version")
 
 	// ErrControl says that a batch is a control batch (the end of a
@@ -26,13 +24,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Batch is the header of a batch.
 type Batch struct {
-	Base        int64 // base offset as stored, which means nothing in a stored batch
-	Size        int   // bytes of the whole batch, header included
-	LeaderEpoch int32 // as stored, see Base
+	Base        int64 // base offset in the bytes; without meaning in a batch from the store
+	Size        int   // size of the whole batch in bytes, including the header
+	LeaderEpoch int32 // leader epoch in the bytes; see Base
 	CRC         uint32
 	Attributes  int16
 	Codec       Codec // from Attributes
-	Count       int   // records, at least 1; the last one's offset is Base + Count - 1
+	Count       int   // number of records, at least 1
 
 	BaseTimestamp int64 // ms since the Unix epoch
 	MaxTimestamp  int64 // ms since the Unix epoch
@@ -42,7 +40,7 @@ type Batch struct {
 	BaseSequence  int32
 }
 
-// LogAppendTime reports whether all records carry MaxTimestamp as their time.
+// LogAppendTime reports whether the timestamp of all records is MaxTimestamp.
 func (x Batch) LogAppendTime() bool { return x.Attributes&logAppendTimeBit != 0 }
 
 // Transactional reports whether the batch is part of a Kafka transaction.
@@ -51,10 +49,9 @@ func (x Batch) Transactional() bool { return x.Attributes&transactionalBit != 0 
 // Control reports whether the batch is a control batch, which holds no records of users.
 func (x Batch) Control() bool { return x.Attributes&controlBit != 0 }
 
-// Parse reads the header of the batch at the start of b; b may hold more, and
-// Size says where the next one begins. It checks that the header is plausible
-// and that all of the batch is in b, but neither the CRC nor the records. Its
-// errors wrap [ErrCorrupt] or [ErrMagic].
+// Parse reads the header of the batch at the start of b. More bytes may follow the batch: the
+// next one begins at Size. Parse checks that the header is plausible and that b has the whole
+// batch, but neither the CRC nor the records. Its errors wrap [ErrCorrupt] or [ErrMagic].
 func Parse(b []byte) (Batch, error) {
 	if len(b) < HeaderSize {
 		return Batch{}, fmt.Errorf("%w: %d bytes are fewer than a header", ErrCorrupt, len(b))
@@ -91,14 +88,12 @@ func Parse(b []byte) (Batch, error) {
 	return x, nil
 }
 
-// CRC returns the CRC-32C that the header of the batch b claims. b must hold a
-// whole header.
+// CRC returns the CRC-32C in the header of the batch b. b must have at least [HeaderSize] bytes.
 func CRC(b []byte) uint32 { return binary.BigEndian.Uint32(b[crcAt:]) }
 
-// Verify checks that b is exactly one batch, intact, whose CRC-32C is crc: by
-// its length field, its magic, the CRC it claims and the CRC of its bytes. The
-// base offset and leader epoch are under no checksum. Errors wrap [ErrCorrupt]
-// or [ErrMagic].
+// Verify checks that b is exactly one undamaged batch whose CRC-32C is crc: it compares crc with
+// the CRC in the header and that of the bytes, and checks length field and magic. No checksum
+// covers base offset and leader epoch. Errors wrap [ErrCorrupt] or [ErrMagic].
 func Verify(b []byte, crc uint32) error {
 	switch {
 	case len(b) < HeaderSize || len(b) > math.MaxInt32:
@@ -117,9 +112,9 @@ func Verify(b []byte, crc uint32) error {
 	return nil
 }
 
-// Stamp writes the offset of its first record and the leader epoch into the
-// batch b: 12 bytes that its CRC does not cover. b must hold a whole header
-// and must not be shared with a concurrent reader.
+// Stamp writes the base offset and the leader epoch into the batch b: 12 bytes that its CRC does
+// not cover. b must have at least [HeaderSize] bytes, and no other goroutine may use it
+// meanwhile.
 func Stamp(b []byte, base int64, leaderEpoch int32) {
 	_ = b[HeaderSize-1]
 	binary.BigEndian.PutUint64(b, uint64(base))

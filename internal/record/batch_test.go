@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// golden is a batch written by hand, field by field.
+// golden is a batch that was written by hand, field by field.
 const golden = "0000000000000000" + // base offset
 	"0000006b" + // length: 119 - 12
 	"00000000" + // leader epoch
@@ -55,7 +55,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// build returns a batch of rs by codec c.
+// build returns a batch of the records rs, compressed by c.
 func build(t testing.TB, c Codec, rs []Record) []byte {
 	t.Helper()
 	var b Builder
@@ -86,7 +86,7 @@ func read(t testing.TB, p []byte, base int64) []Record {
 	return rs
 }
 
-// reseal makes length and CRC of p right again.
+// reseal corrects length and CRC of p.
 func reseal(p []byte) []byte {
 	binary.BigEndian.PutUint32(p[lengthAt:], uint32(len(p)-lengthEnd))
 	binary.BigEndian.PutUint32(p[crcAt:], crc32.Checksum(p[attributesAt:], castagnoli))
@@ -181,7 +181,7 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 			p[i] ^= 1 << bit
 			_, checkErr := Check(p, Limits{})
 			verifyErr := Verify(p, crc)
-			// The base offset and leader epoch belong to whoever serves the batch.
+			// The CRC does not cover base offset and leader epoch, which brokers stamp.
 			stamped := i < lengthAt || i >= epochAt && i < magicAt
 			if stamped != (checkErr == nil) || stamped != (verifyErr == nil) {
 				t.Errorf("byte %d bit %d: Check says %v, Verify says %v", i, bit, checkErr, verifyErr)
@@ -211,7 +211,7 @@ func TestCheckRefusesTruncatedAndExtended(t *testing.T) {
 	}
 }
 
-// A right CRC does not make a batch well-formed.
+// A batch with a right CRC may still be malformed.
 func TestCheckRefusesResealedNonsense(t *testing.T) {
 	put := func(at int, b ...byte) func([]byte) []byte {
 		return func(p []byte) []byte { copy(p[at:], b); return p }

@@ -9,41 +9,41 @@ import (
 	"slices"
 )
 
-// SizeMax is the largest batch the format can express, in bytes.
+// SizeMax is the size in bytes of the largest batch that the format allows.
 const SizeMax = math.MaxInt32
 
 const (
-	// recordOverheadMax bounds the framing of a record, in bytes: its length,
-	// attributes, timestamp delta, offset delta, key length, value length and
-	// header count.
+	// recordOverheadMax bounds the bytes of a record without key, value and headers: its length,
+	// attributes, timestamp delta, offset delta, key length, value length and header count.
 	recordOverheadMax = 5 + 1 + 10 + 5 + 5 + 5 + 5
-	// headerOverheadMax bounds the framing of a record's header, in bytes: two lengths.
+	// headerOverheadMax bounds the bytes of a record's header without name and value: two
+	// lengths.
 	headerOverheadMax = 5 + 5
 )
 
-// SizeOf returns an upper bound of what r adds to a batch, in bytes.
+// SizeOf returns an upper bound of how many bytes r adds to a batch.
 func SizeOf(r *Record) int {
 	return recordOverheadMax + headerOverheadMax*len(r.Headers) + r.size()
 }
 
-// Builder encodes records into a batch. The zero value is an empty builder,
-// ready for use. It is not safe for concurrent use. Appending copies every
-// record once, into the memory that will be the batch; with enough room made by
-// [Builder.Grow] nothing is allocated.
+// Builder encodes records into a batch. The zero value is an empty builder, ready for use. It is
+// not safe for concurrent use. Append copies a record once, into the memory that becomes the
+// batch. It does not allocate if [Builder.Grow] has made enough room.
 type Builder struct {
-	buf           []byte // room for the header, then the records
+	buf           []byte // space for the header, then the records
 	count         int
 	baseTimestamp int64
 	maxTimestamp  int64
 }
 
-// Span is a range of record indexes, [From, To).
+// Span is a range of record indexes: From to To-1.
 type Span struct{ From, To int }
 
 // Count returns the number of records appended so far.
 func (b *Builder) Count() int { return b.count }
 
-// Size returns what the finished batch would have now, uncompressed, in bytes.
+// Size returns the size in bytes that the batch would have, uncompressed, if it were finished
+// now.
 func (b *Builder) Size() int { return max(len(b.buf), HeaderSize) }
 
 // Grow makes room for records of n more bytes; see [SizeOf].
@@ -54,9 +54,8 @@ func (b *Builder) Grow(n int) {
 	b.buf = slices.Grow(b.buf, n)
 }
 
-// Append encodes r after the records before it and keeps nothing of it. It
-// panics if the batch would exceed [SizeMax]: callers bound their batches far
-// below that.
+// Append adds r to the batch, and does not refer to r's memory afterwards. It panics if the
+// batch could exceed [SizeMax]: callers bound their batches far below that.
 func (b *Builder) Append(r *Record) {
 	if bound := b.Size() + SizeOf(r); bound > SizeMax {
 		panic(fmt.Sprintf("record: a batch of %d bytes", bound))
@@ -68,7 +67,8 @@ func (b *Builder) Append(r *Record) {
 	}
 	b.maxTimestamp = max(b.maxTimestamp, r.Timestamp)
 
-	// Extreme timestamps wrap around here, and back again where they are read.
+	// The difference of extreme timestamps overflows; the overflow when they are read undoes
+	// this.
 	timeDelta, offsetDelta := r.Timestamp-b.baseTimestamp, int64(b.count)
 	size := 1 + varintSize(timeDelta) + varintSize(offsetDelta) +
 		bytesSize(r.Key) + bytesSize(r.Value) + varintSize(int64(len(r.Headers)))
@@ -94,9 +94,8 @@ func (b *Builder) Append(r *Record) {
 	b.count++
 }
 
-// Finish completes the batch, uncompressed, with base offset 0 and leader epoch
-// 0, and returns it; nil if there are no records. The batch belongs to the
-// caller, and the builder is empty again.
+// Finish returns the batch, uncompressed, with base offset 0 and leader epoch 0; nil if there
+// are no records. The batch belongs to the caller. The builder is empty afterwards.
 func (b *Builder) Finish() []byte {
 	p := b.buf
 	if b.count == 0 {
@@ -108,8 +107,8 @@ func (b *Builder) Finish() []byte {
 	return p
 }
 
-// FinishWith is Finish, with the records compressed by c. An error means that c
-// is no codec this package has; the builder is unchanged then.
+// FinishWith is Finish, with the records compressed by c. It returns an error, and leaves the
+// builder unchanged, if the package does not have the codec c.
 func (b *Builder) FinishWith(c Codec) ([]byte, error) {
 	if c == None || b.count == 0 {
 		return b.Finish(), nil
@@ -123,7 +122,7 @@ func (b *Builder) FinishWith(c Codec) ([]byte, error) {
 	return p, nil
 }
 
-// seal fills in the header of the batch p, whose records are in place.
+// seal fills in the header of the batch p, which already has its records.
 func (b *Builder) seal(p []byte, c Codec) {
 	binary.BigEndian.PutUint64(p, 0)
 	binary.BigEndian.PutUint32(p[lengthAt:], uint32(len(p)-lengthEnd))
@@ -133,7 +132,7 @@ func (b *Builder) seal(p []byte, c Codec) {
 	binary.BigEndian.PutUint32(p[lastDeltaAt:], uint32(b.count-1))
 	binary.BigEndian.PutUint64(p[baseTimestampAt:], uint64(b.baseTimestamp))
 	binary.BigEndian.PutUint64(p[maxTimestampAt:], uint64(b.maxTimestamp))
-	// No producer: id, epoch and sequence are all -1.
+	// The batch has no producer: id, epoch and sequence are -1.
 	for i := producerIDAt; i < countAt; i++ {
 		p[i] = 0xff
 	}
@@ -141,10 +140,9 @@ func (b *Builder) seal(p []byte, c Codec) {
 	binary.BigEndian.PutUint32(p[crcAt:], crc32.Checksum(p[attributesAt:], castagnoli))
 }
 
-// Without returns a new builder that holds the records of b except those whose
-// index is in a span of skip; b stays as it is. It is for callers that give up
-// while their records wait in a batch with those of others. It encodes all that
-// remain again.
+// Without returns a new builder with the records of b, except those whose index is in a span of
+// skip. It encodes them again, and does not change b. It is for withdrawing a request whose
+// records share a batch with those of other requests.
 func (b *Builder) Without(skip []Span) *Builder {
 	out := new(Builder)
 	if b.count == 0 {
@@ -171,7 +169,7 @@ func varintSize(v int64) int {
 
 func bytesSize(b []byte) int {
 	if b == nil {
-		return 1 // a length of -1 is one byte
+		return 1 // the length -1, which takes one byte
 	}
 	return varintSize(int64(len(b))) + len(b)
 }

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Generators of what a record may be; nil and empty are drawn apart.
+// Generators of the parts of a record; they draw both nil and empty.
 var (
 	anyBytes = rapid.OneOf(rapid.Just[[]byte](nil), rapid.SliceOfN(rapid.Byte(), 0, 200))
 	anyTime  = rapid.OneOf(rapid.Int64Range(0, 1<<42), rapid.Int64())
@@ -161,7 +161,7 @@ func TestGrowMakesRoomForAll(t *testing.T) {
 		}
 		b.Finish()
 	})
-	if allocs > 2 { // one, and one more under the race detector
+	if allocs > 2 { // one allocation, and one more under the race detector
 		t.Fatalf("%v allocations per batch", allocs)
 	}
 }

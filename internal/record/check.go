@@ -6,23 +6,23 @@ import (
 )
 
 const (
-	// RecordHeadersDefault is the bound where [Limits.RecordHeaders] is 0.
+	// RecordHeadersDefault is the bound if [Limits.RecordHeaders] is 0.
 	RecordHeadersDefault = 1 << 16
-	// DecompressedBytesDefault is the bound where [Limits.DecompressedBytes] is 0.
+	// DecompressedBytesDefault is the bound if [Limits.DecompressedBytes] is 0.
 	DecompressedBytesDefault = 64 << 20
 )
 
-// Limits bound what a batch may hold.
+// Limits bound the content of a batch.
 type Limits struct {
-	// RecordBytes bounds key, value and headers of one record; 0 means that
-	// only the batch itself does.
+	// RecordBytes bounds the total size in bytes of key, value and headers of one record; 0
+	// means no bound.
 	RecordBytes int
-	// RecordHeaders bounds the headers of one record, each of which takes far
-	// more memory decoded than encoded. 0 means [RecordHeadersDefault].
+	// RecordHeaders bounds the number of headers of one record: a decoded header takes far more
+	// memory than an encoded one. 0 means [RecordHeadersDefault].
 	RecordHeaders int
-	// DecompressedBytes bounds the records of a compressed batch after
-	// decompression, framing included, so that a small batch can't claim
-	// memory without end. 0 means [DecompressedBytesDefault].
+	// DecompressedBytes bounds the size in bytes that the records of a compressed batch have
+	// after decompression, so that a small batch can't take all memory. 0 means
+	// [DecompressedBytesDefault].
 	DecompressedBytes int
 }
 
@@ -40,15 +40,15 @@ func (l Limits) recordHeaders() int {
 	return RecordHeadersDefault
 }
 
-// LimitError says that a batch holds more than [Limits] allow.
+// LimitError says that a batch exceeds one of the [Limits].
 type LimitError struct {
-	What  string // what there is too much of, such as "bytes in a record"
+	What  string // what exceeds the limit, such as "bytes in a record"
 	Limit int
-	// Index is that of the record, or -1 where it is about the whole batch.
+	// Index is that of the record in the batch, or -1 if the limit is one of the whole batch.
 	Index int
 }
 
-// Error names the limit, and the record that passed it.
+// Error names the limit, and the record that exceeds it.
 func (e *LimitError) Error() string {
 	if e.Index < 0 {
 		return fmt.Sprintf("record batch has more than %d %s", e.Limit, e.What)
@@ -60,14 +60,14 @@ func bytesLimit(limit int) error {
 	return &LimitError{What: "bytes once decompressed", Limit: limit, Index: -1}
 }
 
-// Check decides whether b may enter: it is exactly one batch, intact by its
-// CRC, whose records decompress and decode, are as many as the header says,
-// have dense offset deltas from 0, and keep within lim. Errors wrap
-// [ErrCorrupt], [ErrMagic] or [ErrControl], or are a [*LimitError].
+// Check checks a batch from outside: b must be exactly one batch whose CRC is right. Its records
+// must decompress and decode, be as many as the header says, have the offset deltas 0, 1, 2 and
+// so on, and be within lim. Errors wrap [ErrCorrupt], [ErrMagic] or [ErrControl], or are a
+// [*LimitError].
 //
-// MaxTimestamp of the result is that of the records themselves, since some
-// clients leave a wrong one in the header. Transactional batches pass; whether
-// they are welcome is the caller's decision.
+// MaxTimestamp of the result is the largest timestamp of the records, since some clients write a
+// wrong one into the header. Check accepts transactional batches; the caller decides whether to
+// refuse them.
 func Check(b []byte, lim Limits) (Batch, error) {
 	x, err := Parse(b)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// Codec says how the records of a batch are compressed; its values are those of
-// the attributes' lowest three bits.
+// Codec says how the records of a batch are compressed. Its value is that of the lowest three
+// bits of the attributes.
 type Codec int8
 
 // The codecs of Kafka.
@@ -28,7 +28,7 @@ const (
 	Zstd
 )
 
-// String returns the codec's name as in Kafka's compression.type.
+// String returns the name that the codec has in Kafka's option compression.type.
 func (c Codec) String() string {
 	switch c {
 	case None:
@@ -46,32 +46,35 @@ func (c Codec) String() string {
 }
 
 const (
-	// zstdWindowMax is what RFC 8878 recommends every decoder to support, in
-	// bytes. It covers zstd up to level 19; the window is allocated at a
-	// frame's mere word, so more would be a gift to hostile frames.
+	// zstdWindowMax is the largest window that the decoder accepts, in bytes: the one that RFC
+	// 8878 recommends every decoder to support. zstd needs no more up to level 19. The decoder
+	// allocates the window that a frame claims to need, so a larger bound would let hostile
+	// frames take more memory.
 	zstdWindowMax = 8 << 20
-	// zstdWindow is what our own encoder uses, in bytes: about a batch.
+	// zstdWindow is the window of the encoder in bytes, about the size of a batch.
 	zstdWindow = 1 << 20
 
-	// snappyExpansionMax bounds what honest snappy data can grow by: its
-	// longest copy makes 64 bytes out of 3.
+	// snappyExpansionMax bounds how many times larger valid snappy data can become: its longest
+	// copy makes 64 bytes out of 3.
 	snappyExpansionMax = 22
 )
 
-// snappyHeader begins the framing of snappy-java, which Kafka's Java client
-// writes: this magic, two int32 of versions, then blocks, each after its int32
-// size. Other clients write one bare block.
+// snappyHeader begins the framing of snappy-java, which Kafka's Java client writes: this magic,
+// two versions (int32), then blocks, each after its size (int32). Other clients write one block
+// without framing.
 var snappyHeader = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
 const snappyFramedAt = 16
 
-// Coders are expensive to make and hold no resources but memory, hence pools.
+// Encoders and decoders are expensive to make, and hold no resources but memory, so they are
+// pooled.
 var (
 	gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 	gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
 	lz4Writers  = sync.Pool{New: func() any {
 		w := lz4.NewWriter(nil)
-		// As Kafka's Java client: blocks of 64 KiB, no checksum beside the batch's.
+		// The options of Kafka's Java client: blocks of 64 KiB, no checksum but that of the
+		// batch.
 		must(w.Apply(lz4.BlockSizeOption(lz4.Block64Kb), lz4.ChecksumOption(false)))
 		return w
 	}}
@@ -90,7 +93,7 @@ var (
 	}}
 )
 
-// must guards options that are constants: they are right or never were.
+// must panics on an error of a call with constant options, which can't fail.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -129,9 +132,8 @@ func compress(dst, src []byte, c Codec) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// decompress returns what src holds, in memory of its own. More than limit
-// bytes of it are a [LimitError], found before more than about twice that is
-// allocated.
+// decompress returns the decompressed src, in new memory. It returns a [LimitError] if that
+// exceeds limit bytes, before it has allocated more than about twice the limit.
 func decompress(src []byte, c Codec, limit int) (out []byte, err error) {
 	in := bytes.NewReader(src)
 	switch c {
@@ -166,9 +168,9 @@ func decompress(src []byte, c Codec, limit int) (out []byte, err error) {
 	return out, nil
 }
 
-// readAll reads r to its end, but not more than limit bytes.
+// readAll reads r to its end. It returns a [LimitError] if r has more than limit bytes.
 func readAll(r io.Reader, sizeHint, limit int) ([]byte, error) {
-	// One byte more than the limit tells that there is more.
+	// One byte beyond the limit shows that r has more.
 	buf := make([]byte, 0, min(max(4*sizeHint, 512), limit+1))
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
@@ -214,7 +216,7 @@ func decodeSnappy(src []byte, limit int) ([]byte, error) {
 	return out, nil
 }
 
-// appendSnappyBlock appends to out what one bare block holds.
+// appendSnappyBlock decompresses one block without framing, and appends the result to out.
 func appendSnappyBlock(out, block []byte, limit int) ([]byte, error) {
 	size, err := snappy.DecodedLen(block)
 	switch {

@@ -48,7 +48,7 @@ func TestDamagedCompressionIsCorrupt(t *testing.T) {
 					t.Fatalf("%d of %d bytes: %v", n, len(good), err)
 				}
 			}
-			// The coder that saw damage serves the next batch from the pool.
+			// The pooled decoder still works for the next batch after damaged input.
 			if out, err := decompress(good, c, 1<<20); err != nil || !bytes.Equal(out, text) {
 				t.Fatalf("after damage: %v", err)
 			}

@@ -1,10 +1,10 @@
 // Package record reads and writes Kafka record batches of magic 2, the unit in
 // which Seb stores, checksums, compresses and serves records.
 //
-// It knows bytes only: no topics, no store, no clock. A batch is a byte slice;
-// [Builder] makes one, [Check] decides whether to let one in, [Batch.Records]
-// walks one, [Stamp] writes into it the two fields that only its reader's place
-// in the log decides. Every decoder here survives any bytes.
+// It works on bytes only: it knows no topics, no store and no clock. A batch is a byte slice.
+// [Builder] makes one, [Check] checks one from outside, [Batch.Records] iterates over its
+// records, and [Stamp] writes the two fields that depend on where the batch is in a partition.
+// All decoders survive any bytes.
 //
 // The layout is that of "Record Batch" in Kafka's documentation
 // (https://kafka.apache.org/documentation/#recordbatch). All integers of the
@@ -29,7 +29,7 @@
 //	    57     4  record count
 //	    61     .  records                 compressed as a whole if the codec says so
 //
-// A record; varint is zigzag LEB128 of 32 bits, varlong of 64:
+// The layout of a record follows; varint is zigzag LEB128 of 32 bits, varlong of 64:
 //
 //	varint   length of what follows
 //	int8     attributes, unused
@@ -57,13 +57,12 @@ const (
 	baseSequenceAt  = 53
 	countAt         = 57
 
-	// HeaderSize is the size of a batch's header, and so what a batch costs
-	// beside its records, in bytes.
+	// HeaderSize is the size of a batch without its records, in bytes.
 	HeaderSize = 61
 
-	// lengthEnd is where the bytes that the length field counts begin.
+	// lengthEnd is the position of the first byte that the length field counts.
 	lengthEnd = lengthAt + 4
-	// recordSizeMin is the smallest encoding of a record: seven fields of a byte.
+	// recordSizeMin is the size of the smallest encoded record: seven fields of one byte.
 	recordSizeMin = 7
 
 	magic2 = 2
@@ -77,7 +76,7 @@ const (
 	controlBit       = 1 << 5
 )
 
-// Header is one name and value beside a record. Names may repeat.
+// Header is a name and a value that belong to a record. Names may repeat.
 type Header struct {
 	Key   string
 	Value []byte // nil means null
@@ -88,11 +87,11 @@ type Record struct {
 	Key, Value []byte // nil means null, which differs from empty
 	Headers    []Header
 	Timestamp  int64 // ms since the Unix epoch
-	// Offset is set where records are read, and ignored where they are written.
+	// Offset is set when a record is read, and ignored when it is written.
 	Offset int64
 }
 
-// size counts the bytes that belong to the caller: key, value and headers.
+// size returns the number of bytes in key, value and headers.
 func (r *Record) size() int {
 	n := len(r.Key) + len(r.Value)
 	for i := range r.Headers {

@@ -13,11 +13,11 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// fuzzLimits keep a hostile input from making the fuzzer itself slow.
+// fuzzLimits keep hostile inputs from slowing down the fuzzer.
 var fuzzLimits = Limits{DecompressedBytes: 1 << 20, RecordHeaders: 1000}
 
-// FuzzCheck: what Check lets in can be read to its end, and built again from
-// what was read. Length and CRC are made right first, or little would pass.
+// FuzzCheck checks that the records of an accepted batch can be read, and built into a batch
+// again. It corrects length and CRC first, since Check would refuse nearly all inputs otherwise.
 func FuzzCheck(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, p []byte) {
@@ -53,7 +53,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// FuzzRecords: reading any bytes as a batch ends, and not with a panic.
+// FuzzRecords checks that reading any bytes as a batch ends, without a panic.
 func FuzzRecords(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, p []byte) {

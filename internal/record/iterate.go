@@ -7,14 +7,13 @@ import (
 	"math"
 )
 
-// Records walks the records of the batch b, whose header is x, in order; the
-// first has the offset base. Keys and values are slices into b, or into
-// memory of the walk's own if b is compressed: read-only, and valid as long as
-// that memory is. Without headers nothing is allocated per record.
+// Records iterates over the records of the batch b, whose header is x, in order. The first
+// record has the offset base. Keys and values are read-only slices of b, valid as long as b is;
+// if b is compressed, they are slices of new memory. Records without headers need no allocation.
 //
-// An error ends the walk and comes with no record; it wraps [ErrCorrupt], or is
-// a [*LimitError] for a batch that holds more than lim.DecompressedBytes, or a
-// record with more than lim.RecordHeaders. The CRC is not verified here.
+// An error ends the iteration and comes without a record. It wraps [ErrCorrupt], or is a
+// [*LimitError] if the batch exceeds lim.DecompressedBytes or a record exceeds
+// lim.RecordHeaders. Records does not verify the CRC.
 func (x Batch) Records(b []byte, base int64, lim Limits) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		rest, err := x.recordBytes(b, lim)
@@ -58,13 +57,13 @@ func (x Batch) recordBytes(b []byte, lim Limits) ([]byte, error) {
 // walker decodes one record after the other.
 type walker struct {
 	rest          []byte // records not decoded yet
-	index         int    // of the next record
+	index         int    // index of the next record
 	count         int
 	baseTimestamp int64
 	headersMax    int
 
-	headers []Header          // room that later records' headers are taken from
-	names   map[string]string // header names seen, so that each is allocated once
+	headers []Header          // allocated, for the headers of later records
+	names   map[string]string // header names already seen, so that each is allocated once
 }
 
 const (
@@ -108,8 +107,7 @@ func (w *walker) next() (Record, error) {
 	return r, nil
 }
 
-// decodeHeaders decodes count headers into memory of their own, which is
-// allocated for several records at once.
+// decodeHeaders decodes count headers. It allocates the memory for several records at once.
 func (w *walker) decodeHeaders(f *fields, count int) []Header {
 	if len(w.headers) < count {
 		w.headers = make([]Header, max(count, headersRoom))
@@ -144,8 +142,8 @@ func (w *walker) corrupt(what string) error {
 	return fmt.Errorf("%w: record %d of %d: %s", ErrCorrupt, w.index, w.count, what)
 }
 
-// fields reads one field after the other; after the first damaged one bad is
-// set, and every further one is zero.
+// fields reads one field after the other. A damaged field sets bad; from then on every field
+// reads as zero.
 type fields struct {
 	rest []byte
 	bad  bool
@@ -170,7 +168,7 @@ func (f *fields) varint32() int32 {
 	return int32(v)
 }
 
-// take returns the next n bytes, not nil.
+// take returns the next n bytes; nil only if it fails.
 func (f *fields) take(n int32) []byte {
 	if n < 0 || int(n) > len(f.rest) {
 		f.fail()
@@ -181,7 +179,7 @@ func (f *fields) take(n int32) []byte {
 	return b
 }
 
-// nullable returns the bytes after a length, or nil if that is -1.
+// nullable reads a length and returns that many bytes, or nil if the length is -1.
 func (f *fields) nullable() []byte {
 	n := f.varint32()
 	if n == -1 {

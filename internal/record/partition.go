@@ -2,8 +2,8 @@ package record
 
 import "encoding/binary"
 
-// Murmur2 is the hash that Kafka's clients choose partitions by: MurmurHash2 of
-// 32 bits with Kafka's seed, as org.apache.kafka.common.utils.Utils.murmur2.
+// Murmur2 is the hash by which Kafka's clients choose partitions: 32-bit MurmurHash2 with
+// Kafka's seed, the same as org.apache.kafka.common.utils.Utils.murmur2.
 func Murmur2(b []byte) int32 {
 	const (
 		seed = 0x9747b28c
@@ -31,9 +31,9 @@ func Murmur2(b []byte) int32 {
 	return int32(h ^ h>>15)
 }
 
-// PartitionForKey returns the partition, of n > 0, that Kafka's default
-// partitioner chooses for records with this key. Records without a key (nil,
-// not empty) have no such partition.
+// PartitionForKey returns the partition that Kafka's default partitioner chooses among n for
+// records with this key; n must be positive. It does not apply to records without a key, whose
+// key is nil.
 func PartitionForKey(key []byte, n int32) int32 {
 	return (Murmur2(key) & 0x7fffffff) % n
 }

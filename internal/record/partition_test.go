@@ -2,17 +2,16 @@ package record
 
 import "testing"
 
-// The first six are the table of Kafka's UtilsTest.testMurmur2. The empty key,
-// "1234" and "kafka" stand in librdkafka's unit test, and the last four, most of
-// them no text, in Apache Commons Codec's MurmurHash2Test, whose default seed is
-// Kafka's. The others, and the partitions, were computed by Utils.murmur2 and
-// BuiltInPartitioner.partitionForKey of the Java client 3.9.1, and all of them by
-// kafka-python 3.0.12.
+// The first six hashes are from the table of Kafka's UtilsTest.testMurmur2. Those of the empty
+// key, "1234" and "kafka" are from librdkafka's unit test. The last four are from Apache Commons
+// Codec's MurmurHash2Test, whose default seed is Kafka's. The other hashes and the partitions
+// were computed by Utils.murmur2 and BuiltInPartitioner.partitionForKey of the Java client
+// 3.9.1. kafka-python 3.0.12 computes the same values for all.
 func TestPartitionsAsKafkaDoes(t *testing.T) {
 	for _, tc := range []struct {
 		key       string
 		hash      int32
-		partition int32 // of 12; -1 where only the hash is known
+		partition int32 // of 12 partitions; -1 if only the hash is known
 	}{
 		{"21", -973932308, 0},
 		{"foobar", -790332482, 6},

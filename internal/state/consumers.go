@@ -48,13 +48,13 @@ func (s *State) Consumer(topic uint64, name string) *Consumer {
 // ConsumerByID returns the consumer with that id, or nil.
 func (s *State) ConsumerByID(id uint64) *Consumer { return s.consumers.byID[id] }
 
-// Consumers returns a topic's consumers by name.
+// Consumers returns a topic's consumers, sorted by name.
 func (s *State) Consumers(topic uint64) []*Consumer {
 	return s.ConsumersAfter(topic, "", s.ConsumerCount())
 }
 
-// ConsumersAfter returns the consumers of a topic whose names follow a name, in order, at
-// most the given number. Its cost depends on that number alone.
+// ConsumersAfter returns the consumers of a topic whose names sort after a name, sorted by name.
+// It returns at most the given number, and its cost depends on that number alone.
 func (s *State) ConsumersAfter(topic uint64, name string, most int) []*Consumer {
 	return s.consumers.after(&Consumer{Topic: topic, Name: name}, most)
 }
@@ -62,7 +62,7 @@ func (s *State) ConsumersAfter(topic uint64, name string, most int) []*Consumer 
 // ConsumerCount returns the number of consumers of all topics.
 func (s *State) ConsumerCount() int { return len(s.consumers.byID) }
 
-// OldestConsumers returns the consumers with the smallest ids, in order, at most the given
+// OldestConsumers returns the consumers with the smallest ids, sorted by id; at most the given
 // number.
 func (s *State) OldestConsumers(most int) []*Consumer { return s.consumers.oldest(most) }
 
@@ -95,32 +95,32 @@ func (s *State) dropConsumers(topic uint64) {
 func (s *State) movePositions(x *format.PositionsMoved) {
 	c := s.consumers.byID[x.Consumer]
 	s.memory -= c.memory()
-	// Views share what was there, so the list is never changed in place.
+	// Views share the old list, so it is never changed in place.
 	most := max(len(c.positions), int(x.Positions[len(x.Positions)-1].Partition)+1)
 	c.positions = append(make([]int64, 0, most), c.positions...)[:most]
 	for _, p := range x.Positions {
 		c.positions[p.Partition] = p.Offset
 	}
 	for len(c.positions) > 0 && c.positions[len(c.positions)-1] == 0 {
-		c.positions = c.positions[:len(c.positions)-1] // equal states have equal bytes
+		c.positions = c.positions[:len(c.positions)-1] // equal states encode to equal bytes
 	}
 	c.Moved = s.time
 	c.Version++
 	s.memory += c.memory()
 }
 
-// draftConsumer is a consumer as a commit under construction leaves it.
+// draftConsumer is a consumer with the changes of a commit under construction.
 type draftConsumer struct {
 	topic     uint64
 	version   uint64
-	positions map[uint32]int64 // those that the commit moves
+	positions map[uint32]int64 // the positions that the commit sets
 }
 
 // NextConsumerID returns the id that the next consumer must have.
 func (d *Draft) NextConsumerID() uint64 { return d.consumers.next }
 
-// ConsumerCount returns the number of consumers after the commit, those of topics that
-// the commit deletes included.
+// ConsumerCount returns the number of consumers after the commit, including those of topics that
+// the commit deletes.
 func (d *Draft) ConsumerCount() int { return d.consumers.count }
 
 // ConsumerID returns the id of a topic's consumer of that name; ok reports whether
@@ -130,7 +130,7 @@ func (d *Draft) ConsumerID(topic uint64, name string) (id uint64, ok bool) {
 	return id, ok && d.topic(topic) != nil
 }
 
-// ConsumerVersion returns how often the positions of a consumer that exists were set.
+// ConsumerVersion returns how often the positions of an existing consumer were set.
 func (d *Draft) ConsumerVersion(id uint64) uint64 { return d.consumer(id).version }
 
 // ConsumerPosition returns the next offset that an existing consumer reads.
@@ -144,7 +144,7 @@ func (d *Draft) ConsumerPosition(id uint64, partition uint32) int64 {
 	return 0
 }
 
-// consumer returns a consumer as the commit leaves it so far, nil if it doesn't exist.
+// consumer returns a consumer with the changes of the commit so far, nil if it doesn't exist.
 func (d *Draft) consumer(id uint64) *draftConsumer {
 	c := d.consumers.find(id, func(old *Consumer) *draftConsumer {
 		return &draftConsumer{topic: old.Topic, version: old.Version}

@@ -15,7 +15,7 @@ func created(id, topic uint64, name string) *format.ConsumerCreated {
 	return &format.ConsumerCreated{ID: id, Topic: topic, Name: name}
 }
 
-// moved takes partition, offset, and so on.
+// moved returns an entry that sets positions: partition, offset, partition, offset and so on.
 func moved(consumer uint64, positions ...int64) *format.PositionsMoved {
 	x := &format.PositionsMoved{Consumer: consumer}
 	for ; len(positions) > 0; positions = positions[2:] {
@@ -24,7 +24,7 @@ func moved(consumer uint64, positions ...int64) *format.PositionsMoved {
 	return x
 }
 
-// withConsumers gives a sound state two topics with consumers; one of them was deleted.
+// withConsumers adds two topics with consumers to the state; one of the consumers was deleted.
 func withConsumers(t rapid.TB, s *State) {
 	t.Helper()
 	id := s.topics.next
@@ -44,7 +44,7 @@ func consumerState(t testing.TB) *State {
 	return s
 }
 
-// consumerEntry draws a sound entry about the consumers of a topic that exists.
+// consumerEntry draws a valid entry about the consumers of an existing topic.
 func (w *writer) consumerEntry(t *rapid.T, d *Draft, topic uint64, partitions uint32) format.Entry {
 	name := rapid.SampledFrom([]string{"p", "q"}).Draw(t, "consumer")
 	id, ok := d.ConsumerID(topic, name)
@@ -102,7 +102,7 @@ func TestViewKeepsPositionsThatMoveOn(t *testing.T) {
 	}
 }
 
-// A position back at 0 leaves no trace, so that equal states have equal bytes.
+// A position that is set back to 0 leaves no trace, so that equal states encode to equal bytes.
 func TestPositionBackAtTheBeginningIsNoPosition(t *testing.T) {
 	s := consumerState(t)
 	mustApply(t, s, &format.Commit{Seq: s.Seq() + 1, Time: 9, Entries: []format.Entry{moved(1, 1, 0)}})
@@ -153,7 +153,7 @@ func TestNonsenseAboutConsumersIsRefusedAndChangesNothing(t *testing.T) {
 	}
 }
 
-// A draft tells what the entries before it did, so that a broker can decide by it.
+// A draft shows the changes of the entries taken so far, so that a broker can decide by them.
 func TestDraftTellsOfConsumers(t *testing.T) {
 	s := consumerState(t)
 	d := s.Draft(9)
@@ -262,7 +262,7 @@ func TestSnapshotWhoseConsumersContradictThemselvesIsRefused(t *testing.T) {
 	}
 }
 
-// What is shown of many consumers is the same from one time to the next.
+// If only some of many consumers are shown, they must be the same ones each time.
 func TestOldestConsumersAreThoseWithTheSmallestIDs(t *testing.T) {
 	s := consumerState(t)
 	var entries []format.Entry

@@ -8,12 +8,12 @@ import (
 // ErrDiscontinued says that a state does not follow from an earlier one.
 var ErrDiscontinued = errors.New("the state does not continue the one before")
 
-// Continues returns an error that wraps [ErrDiscontinued] unless s, which is
-// of a later slot, can follow from old: nothing that only grows has shrunk, no
-// partition has lost its end, and the last batch of each partition that old knew is
-// the same if s still has it. A broker that loads a checkpoint does not read the commits between
-// the two states, so it can't compare hashes. One batch of each partition
-// is enough: after two histories part, everything that is appended differs.
+// Continues returns an error that wraps [ErrDiscontinued] unless s, which is of a later slot,
+// can follow from old: counters did not fall, no partition ends earlier, and the last batch of
+// each partition of old is the same in s, if s still has it. A broker that loads a checkpoint
+// does not read the commits between the two states, so it can't compare their hashes. Comparing
+// one batch of each partition is enough: once two histories differ, all batches appended later
+// differ.
 func (s *State) Continues(old *State) error {
 	if s.seq < old.seq || s.time < old.time || s.topics.next < old.topics.next || s.dataFloor < old.dataFloor {
 		return fmt.Errorf("%w: slot %d, time %d, next topic %d, data floor %d; before that %d, %d, %d, %d",
@@ -27,7 +27,7 @@ func (s *State) Continues(old *State) error {
 	for id, was := range old.topics.byID {
 		now := s.topics.byID[id]
 		if now == nil {
-			continue // deleted since
+			continue // the topic was deleted
 		}
 		if now.Name != was.Name || len(now.Partitions) < len(was.Partitions) {
 			return fmt.Errorf("%w: topic %d was %q with %d partitions and is now %q with %d",
@@ -51,7 +51,7 @@ func (s *State) continuesPartition(old *State, now, was *Topic, partition int32)
 	before := old.Locate(nil, was, partition, end-1, 1, 1)
 	after := s.Locate(nil, now, partition, end-1, 1, 1)
 	if len(before) == 0 || len(after) == 0 {
-		return nil // one of them has no batch there
+		return nil // one of the two states has no batch there
 	}
 	if b, a := before[0], after[0]; b.Base != a.Base || b.Count != a.Count || b.CRC != a.CRC {
 		return fmt.Errorf("%w: offset %d of partition %d of topic %q is not in the same batch as before", ErrDiscontinued, end-1, partition, was.Name)

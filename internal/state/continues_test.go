@@ -9,7 +9,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// TestLaterStatesContinueEarlierOnes: no two states of one log contradict each other.
+// Each state of a log continues every earlier one.
 func TestLaterStatesContinueEarlierOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &writer{State: New()}
@@ -33,7 +33,8 @@ func TestLaterStatesContinueEarlierOnes(t *testing.T) {
 	})
 }
 
-// TestStateOfAnotherHistoryDoesNotContinue: two logs that part at their last commit.
+// A state does not continue one of another log, even if the two logs differ only in their last
+// commits.
 func TestStateOfAnotherHistoryDoesNotContinue(t *testing.T) {
 	topic := &format.TopicCreated{ID: 1, Name: "t", Partitions: 2}
 	row := func(base int64, count, crc uint32) *format.Batch {

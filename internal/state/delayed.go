@@ -15,7 +15,7 @@ import (
 // DelayedMax bounds the runs of delayed records of any log.
 const DelayedMax = 1 << 24
 
-// Delayed is a run of Count records from Offset on that queues hand out when they are due.
+// Delayed is a run of Count records from Offset on that queues hand out only when they are due.
 // Readers of the log see them at once. No record is in two runs.
 type Delayed struct {
 	Due       int64 // fold's time in microseconds
@@ -25,14 +25,14 @@ type Delayed struct {
 	Count     uint32
 }
 
-// End returns the offset after the last.
+// End returns the offset after the last record.
 func (d Delayed) End() int64 { return d.Offset + int64(d.Count) }
 
 func compareDelayed(a, b Delayed) int {
 	return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
 
-// delayed is a heap: the first is due first.
+// delayed is a heap ordered by compareDelayed: its first run is due first.
 type delayed []Delayed
 
 func (d delayed) Len() int           { return len(d) }
@@ -49,8 +49,8 @@ func (d *delayed) Pop() any {
 	return last
 }
 
-// due returns how many of the elements at i and below are due at a time. It visits only these
-// and their children.
+// due returns how many runs in the heap's subtree at index i are due at a time. It visits only
+// these runs and their children.
 func (d delayed) due(time int64, i int) int {
 	if i >= len(d) || d[i].Due > time {
 		return 0
@@ -58,9 +58,9 @@ func (d delayed) due(time int64, i int) int {
 	return 1 + d.due(time, 2*i+1) + d.due(time, 2*i+2)
 }
 
-const delayedMemory = 2 * int64(unsafe.Sizeof(Delayed{})) // in the state's list and its topic's
+const delayedMemory = 2 * int64(unsafe.Sizeof(Delayed{})) // a run is in the list of the state and in that of its topic
 
-// Delayed returns the runs that are not due by the fold's time, in order.
+// Delayed returns the runs that are not due by the fold's time, sorted by compareDelayed.
 func (s *State) Delayed() []Delayed { return s.delayed.sorted() }
 
 // DelayedOf iterates over the runs of a topic that are not due by the fold's time, in no order.
@@ -90,12 +90,13 @@ func (s *State) delay(x *format.RecordsDelayed) {
 	s.memory += delayedMemory
 }
 
-// expireDelayed forgets the runs that are due. Runs of trimmed records stay until then.
+// expireDelayed forgets the runs that are due. Runs whose records were trimmed stay until they
+// are due.
 func (s *State) expireDelayed() {
 	for len(s.delayed) > 0 && s.delayed[0].Due <= s.time {
 		t := s.topics.byID[s.delayed[0].Topic]
 		heap.Pop(&s.delayed)
-		heap.Pop(&t.delayed) // the same: both are in one order
+		heap.Pop(&t.delayed) // the same run: both heaps have the same order
 		t.delayed = shrunkList(t.delayed)
 		s.memory -= delayedMemory
 	}
@@ -117,9 +118,9 @@ func (s *State) DelayedCount(at int64) int { return len(s.delayed) - s.delayed.d
 // draftDelayed are the runs that a commit under construction delays.
 type draftDelayed struct {
 	count int
-	runs  map[batchKey]*done // the offsets, by partition
-	due   int                // of the state's, those that are due by now
-	knows bool               // due was counted
+	runs  map[batchKey]*done // their offsets, by partition
+	due   int                // how many runs of the state are due at the commit's time
+	knows bool               // whether due is set
 }
 
 // DelayedCount returns the number of runs of delayed records after the commit.
@@ -151,7 +152,7 @@ func (d *Draft) takeDelay(x *format.RecordsDelayed) error {
 	return nil
 }
 
-// end returns the next offset of a partition, 0 if it isn't there.
+// end returns the next offset of a partition, 0 if the partition doesn't exist.
 func (s *State) end(topic uint64, partition uint32) int64 {
 	if t := s.topics.byID[topic]; t != nil && int(partition) < len(t.Partitions) {
 		return t.Partitions[partition].End
@@ -159,7 +160,7 @@ func (s *State) end(topic uint64, partition uint32) int64 {
 	return 0
 }
 
-// appendDelayed encodes a list, which must be in order.
+// appendDelayed encodes a list, which must be sorted by compareDelayed.
 func appendDelayed(b []byte, list []Delayed) []byte {
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	var due int64
@@ -188,16 +189,16 @@ func (s *State) decodeDelayed(r *reader) {
 		if r.err != nil {
 			return
 		}
-		s.delayed = append(s.delayed, x) // in order, which is a heap
-		t := s.topics.byID[x.Topic]      // it is there: its partition has an end
+		s.delayed = append(s.delayed, x) // a sorted list is a valid heap
+		t := s.topics.byID[x.Topic]      // not nil: the check above fails without the topic
 		t.delayed = append(t.delayed, x)
 		last = x
 	}
 	s.memory += int64(len(s.delayed)) * delayedMemory
 }
 
-// continuesDelayed is [State.Continues] for delayed records: both states hold the same runs,
-// except those that only one of them can know.
+// continuesDelayed is [State.Continues] for delayed records: both states have the same runs,
+// except runs that only one of the two states can know.
 func (s *State) continuesDelayed(old *State) error {
 	var was, now []Delayed
 	for _, x := range old.Delayed() {

@@ -18,7 +18,7 @@ func delayedState(t testing.TB) *State {
 	return s
 }
 
-// delaying appends ten records and delays some, in one commit.
+// delaying returns a commit that appends ten records and delays some of them.
 func delaying(s *State, at int64, delays ...format.Entry) *format.Commit {
 	entries := []format.Entry{&format.Batch{Topic: 1, Base: s.end(1, 0), Count: 10, Size: 61}}
 	return &format.Commit{Seq: s.Seq() + 1, Time: at, PayloadSize: 61, Entries: append(entries, delays...)}
@@ -27,7 +27,7 @@ func delaying(s *State, at int64, delays ...format.Entry) *format.Commit {
 func TestRecordsAreDelayedUntilTheFoldIsAtTheirTime(t *testing.T) {
 	s := delayedState(t)
 	memory := s.Memory()
-	mustApply(t, s, delaying(s, 20, // of the same time, in no order, and of a time that has come
+	mustApply(t, s, delaying(s, 20, // some due at the same time, some not in order, one already due
 		delayedRun(1, 0, 17, 1, 40), delayedRun(1, 0, 10, 2, 40), delayedRun(1, 0, 12, 1, 30), delayedRun(1, 0, 14, 1, 20), delayedRun(1, 0, 13, 1, 40)))
 	starts := func() (offsets []int64) {
 		for _, x := range s.Delayed() {
@@ -53,7 +53,7 @@ func TestRecordsAreDelayedUntilTheFoldIsAtTheirTime(t *testing.T) {
 	}
 }
 
-// A log that stands still must not be full of what is due for ever.
+// Runs that are due don't count against the bound, even if no later commit removes them.
 func TestWhatIsDueDoesNotCountAsDelayed(t *testing.T) {
 	s := delayedState(t)
 	var entries []format.Entry
@@ -109,7 +109,7 @@ func TestNonsenseAboutDelaysIsRefused(t *testing.T) {
 func TestDelaysHaveABound(t *testing.T) {
 	s := delayedState(t)
 	s.delayed = make(delayed, DelayedMax)
-	s.delayed[0].Due = 99 // the first is not due, so none is looked at
+	s.delayed[0].Due = 99 // the first run is not due, so due must not visit the others
 	d := s.Draft(30)
 	if err := d.Take(delaying(s, 30).Entries[0]); err != nil {
 		t.Fatal(err)
@@ -147,7 +147,8 @@ func TestDelaysContinue(t *testing.T) {
 	}
 }
 
-// BenchmarkDelay delays a record and lets one come due, while there are many.
+// BenchmarkDelay delays a record and lets another become due, in a state with many delayed
+// records.
 func BenchmarkDelay(b *testing.B) {
 	for name, n := range map[string]int{"1e3": 1e3, "1e6": 1e6} {
 		b.Run(name, func(b *testing.B) {

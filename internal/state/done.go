@@ -6,19 +6,19 @@ import (
 	"unsafe"
 )
 
-// done is a set of offsets: all below floor, and those in spans above it. Its size depends on
-// its gaps, not on its offsets.
+// done is a set of offsets: all below floor, and those in spans above it. Its memory depends on
+// the number of gaps, not on the number of offsets.
 type done struct {
 	floor int64
 	above []span // ascending; no span touches another or floor
 }
 
-// span is the offsets from from to to-1.
+// span is the range of offsets [from, to).
 type span struct{ from, to int64 }
 
 const spanMemory = int64(unsafe.Sizeof(span{}))
 
-// after returns the index of the first span that ends behind an offset.
+// after returns the index of the first span that ends after an offset.
 func (d *done) after(offset int64) int {
 	return sort.Search(len(d.above), func(i int) bool { return d.above[i].to > offset })
 }
@@ -26,13 +26,13 @@ func (d *done) after(offset int64) int {
 // has reports whether an offset is in the set.
 func (d *done) has(offset int64) bool { return d.next(offset) != offset }
 
-// overlaps reports whether any of the offsets from from to to-1 is in the set.
+// overlaps reports whether any offset of [from, to) is in the set.
 func (d *done) overlaps(from, to int64) bool {
 	i := d.after(from)
 	return from < d.floor || i < len(d.above) && d.above[i].from < to
 }
 
-// next returns the first offset from that one on which is not in the set.
+// next returns the smallest offset that is not in the set and not below the given one.
 func (d *done) next(offset int64) int64 {
 	offset = max(offset, d.floor)
 	if i := d.after(offset); i < len(d.above) && d.above[i].from <= offset {
@@ -41,14 +41,14 @@ func (d *done) next(offset int64) int64 {
 	return offset
 }
 
-// add adds the offsets from from to to-1. It changes the list in place, so that a caller that
-// keeps the old set must clone above.
+// add adds the offsets of [from, to). It changes d.above in place: a caller that still needs the
+// old set must clone d.above first.
 func (d *done) add(from, to int64) {
 	from, to = max(from, d.floor), max(to, d.floor)
 	if from >= to {
 		return
 	}
-	// The spans that the new one touches become one with it.
+	// Merge the new span with the spans that it touches.
 	first := sort.Search(len(d.above), func(i int) bool { return d.above[i].to >= from })
 	last := first
 	for last < len(d.above) && d.above[last].from <= to {
@@ -66,7 +66,7 @@ func (d *done) add(from, to int64) {
 // raise adds all offsets below floor.
 func (d *done) raise(floor int64) { d.add(d.floor, floor) }
 
-// holds reports whether this set includes another one.
+// holds reports whether d has all offsets of other.
 func (d *done) holds(other *done) bool {
 	for _, s := range other.above {
 		if d.next(s.from) < s.to {

@@ -58,7 +58,7 @@ func TestDoneIsASetOfOffsets(t *testing.T) {
 	})
 }
 
-// countBelow is count for the offsets that it leaves out, one by one.
+// countBelow returns how many offsets below start are in the set.
 func (d *done) countBelow(start int64) (n int64) {
 	for o := range start {
 		if d.has(o) {
@@ -79,6 +79,6 @@ func BenchmarkDoneOutOfOrder(b *testing.B) {
 		if i%1000 == 0 {
 			d.floor, d.above = 0, append(d.above[:0], spans...)
 		}
-		d.add(2+2*int64(i%1000), 3+2*int64(i%1000)) // near the front, where it costs most
+		d.add(2+2*int64(i%1000), 3+2*int64(i%1000)) // near the front of the list, where adding costs most
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Draft checks the entries of one commit, each against the state plus the entries
-// before it, without changing the state. A writer builds its commit with it,
-// and Apply checks every commit with it, so that both agree on what is sound.
+// Draft checks the entries of one commit, each against the state plus the entries before it,
+// without changing the state. A broker builds its commits with a Draft, and Apply checks every
+// commit with one, so both accept the same entries.
 type Draft struct {
 	s         *State
 	time      int64
@@ -21,7 +21,7 @@ type Draft struct {
 	consumers indexDraft[*Consumer, draftConsumer]
 	queues    indexDraft[*Queue, draftQueue]
 	delayed   draftDelayed
-	meter     *meter // nil if the draft does not measure
+	meter     *meter // nil unless Measure was called
 }
 
 type draftTopic struct {
@@ -34,7 +34,8 @@ type batchKey struct {
 	partition uint32
 }
 
-// Draft returns an empty draft of the next commit, with that time.
+// Draft returns an empty draft of the next commit. The commit's time is in microseconds since
+// 1970.
 func (s *State) Draft(time int64) *Draft {
 	return &Draft{
 		s: s, time: time, dataFloor: s.dataFloor,
@@ -63,17 +64,17 @@ func (d *Draft) TopicID(name string) (id uint64, partitions uint32, ok bool) {
 	return id, d.topic(id).partitions, true
 }
 
-// TopicConfig returns the config of a topic that exists.
+// TopicConfig returns the config of an existing topic.
 func (d *Draft) TopicConfig(id uint64) format.TopicConfig { return d.topic(id).config }
 
-// topic returns a topic as the commit leaves it so far, nil if it doesn't exist.
+// topic returns a topic with the changes of the commit so far, nil if it doesn't exist.
 func (d *Draft) topic(id uint64) *draftTopic {
 	return d.topics.find(id, func(t *Topic) *draftTopic {
 		return &draftTopic{partitions: uint32(len(t.Partitions)), config: t.Config}
 	})
 }
 
-// End returns the next offset of a partition; ok reports whether it exists.
+// End returns the next offset of a partition; ok reports whether the partition exists.
 func (d *Draft) End(topic uint64, partition uint32) (end int64, ok bool) {
 	t := d.topic(topic)
 	if t == nil || partition >= t.partitions {
@@ -85,7 +86,7 @@ func (d *Draft) End(topic uint64, partition uint32) (end int64, ok bool) {
 	return d.s.end(topic, partition), true
 }
 
-// Start returns the first offset of a partition that exists.
+// Start returns the first offset of an existing partition.
 func (d *Draft) Start(topic uint64, partition uint32) int64 {
 	if start, ok := d.starts[batchKey{topic, partition}]; ok {
 		return start
@@ -96,8 +97,8 @@ func (d *Draft) Start(topic uint64, partition uint32) int64 {
 	return 0
 }
 
-// CheckData refuses a data object that a sweep may have deleted, or whose upload
-// would have begun after this commit.
+// CheckData refuses a data object below the data floor, which may have been deleted, and one
+// whose upload would have begun after this commit.
 func (d *Draft) CheckData(r format.DataRef) error {
 	if r.Seq > d.s.seq {
 		return fmt.Errorf("%w: %s is from after slot %d", ErrNonsense, r.Key(), d.s.seq)
@@ -108,7 +109,7 @@ func (d *Draft) CheckData(r format.DataRef) error {
 	return nil
 }
 
-// Take checks an entry and adds it to the commit.
+// Take checks an entry and adds it to the commit. Its errors wrap [ErrNonsense].
 func (d *Draft) Take(it format.Entry) error {
 	if d.meter != nil {
 		d.meter.add(it)

@@ -8,8 +8,8 @@ import (
 )
 
 // Memory returns an upper bound of the state's memory after the commit: its memory now, less
-// what expires by the commit's time, plus what the entries taken so far add. What the entries
-// free counts only for the next commit. The draft must measure: see [Draft.Measure].
+// what expires by the commit's time, plus what the entries taken so far add. Memory that the
+// entries free counts only from the next commit on. Call [Draft.Measure] first.
 func (d *Draft) Memory() int64 {
 	if d.meter.expires < 0 {
 		d.meter.expires = d.s.Expiring(d.time)
@@ -23,8 +23,8 @@ func (d *Draft) Measure() *Draft {
 	return d
 }
 
-// Growth returns an upper bound of what entries would add to the state's memory, if the draft took
-// them next. They need not be sound.
+// Growth returns an upper bound of what entries would add to the state's memory, if the draft
+// took them next. The entries need not be valid.
 func (d *Draft) Growth(entries ...format.Entry) int64 {
 	m := meter{d: d, before: d.meter}
 	for _, it := range entries {
@@ -33,8 +33,8 @@ func (d *Draft) Growth(entries ...format.Entry) int64 {
 	return m.grown
 }
 
-// Expiring returns how much memory of the state a commit with that time will free by its
-// time alone, whatever its entries.
+// Expiring returns how many bytes of the state's memory expire at a time, in microseconds since
+// 1970. A commit with that time frees them, whatever its entries are.
 func (s *State) Expiring(at int64) (bytes int64) {
 	for i := range len(s.keyed.list) - s.KeyedCount(at) {
 		bytes += s.keyed.list[i].memory()
@@ -42,29 +42,29 @@ func (s *State) Expiring(at int64) (bytes int64) {
 	return bytes + int64(s.delayed.due(at, 0))*delayedMemory
 }
 
-// KeyedMemory is the memory of an append with that number of ranges that the state keeps by its
-// idempotency key.
+// KeyedMemory returns the memory in bytes of an append with an idempotency key and that number
+// of ranges.
 func KeyedMemory(ranges int) int64 {
 	return keyedMemory + int64(ranges)*int64(unsafe.Sizeof(format.KeyedRange{}))
 }
 
-// DelayedMemory is the memory of a run of delayed records.
+// DelayedMemory is the memory in bytes of a run of delayed records.
 const DelayedMemory = delayedMemory
 
-// meter sums up what entries add to the state's memory. It never returns less than the fold
-// will need. It returns more only if an entry also frees memory, or several entries change the
-// same thing.
+// meter sums up what entries add to the state's memory. The sum is never less than the fold will
+// need. It is more only if an entry also frees memory, or several entries change the same thing.
 type meter struct {
 	d       *Draft
-	before  *meter // of the entries before these, or nil
+	before  *meter // the meter of the entries before these, or nil
 	grown   int64
-	expires int64 // at the draft's time; below 0 while that is not known
+	expires int64 // what expires at the draft's time; below 0 if not yet computed
 
-	lists map[batchKey]batchList // of partitions that batches were added to
-	parts map[uint64]int         // how many partitions the state keeps of a queue, by queue
+	lists map[batchKey]batchList // the last chunks of the partitions that batches were added to
+	parts map[uint64]int         // by queue: the number of its partitions that the state keeps
 }
 
-// batchList is the last chunk of a partition: how many batches it holds, and its capacity.
+// batchList describes the last chunk of a partition: the number of its batches, and its
+// capacity.
 type batchList struct{ count, room int }
 
 func (m *meter) add(it format.Entry) {
@@ -92,8 +92,9 @@ func (m *meter) add(it format.Entry) {
 	}
 }
 
-// batch counts a batch, and its object, since the batch may be the first in it. If the commit has
-// another batch of the partition it may begin a chunk, since chunks count objects upwards.
+// batch counts a batch and its object, since the batch may be the first in the object. If the
+// commit already has a batch of the partition, the batch may need a new chunk: a chunk can't
+// refer to an object older than that of its first batch.
 func (m *meter) batch(key batchKey) {
 	l, more := m.list(key)
 	grown := int64(0)
@@ -119,9 +120,9 @@ func (m *meter) batch(key batchKey) {
 	m.lists[key] = l
 }
 
-// roomFor returns the capacity of a chunk with count batches: the next power of two. It depends
-// on nothing else, so a commit that drops batches and appends others needs no more memory than
-// one that only appends.
+// roomFor returns the capacity of a chunk with count batches: the next power of two. The
+// capacity depends on count alone, so a commit that drops batches and appends others needs no
+// more memory than one that only appends.
 func roomFor(count int) int {
 	room := min(count, 1)
 	for room < count {
@@ -195,7 +196,8 @@ func (m *meter) queueEntry(it format.Entry) {
 	}
 }
 
-// reach counts the partitions of a queue that the state keeps from now on.
+// reach counts the partitions that the fold adds to a queue's list so that the list has count of
+// them.
 func (m *meter) reach(queue uint64, count int) {
 	had, known := 0, false
 	for x := m; x != nil && !known; x = x.before {
@@ -214,7 +216,7 @@ func (m *meter) reach(queue uint64, count int) {
 	m.parts[queue] = count
 }
 
-// work returns a queue's part of a partition in the draft, or nil.
+// work returns the draft of a queue's work in a partition, or nil.
 func (m *meter) work(queue uint64, partition uint32) *draftQueuePartition {
 	p, _, err := m.d.workedOn(queue, partition)
 	if err != nil {
@@ -223,7 +225,7 @@ func (m *meter) work(queue uint64, partition uint32) *draftQueuePartition {
 	return p
 }
 
-// attempt counts a record with a listed delivery: its reason, and whether it is a dead letter.
+// attempt counts what a record adds to attempts and to deadLetters of its queuePartition.
 func (m *meter) attempt(queue uint64, partition uint32, offset int64, now Attempt) {
 	var old Attempt
 	listed := false
@@ -241,14 +243,14 @@ func (m *meter) attempt(queue uint64, partition uint32, offset int64, now Attemp
 	m.grown += int64(max(0, len(now.Reason)-len(old.Reason)))
 }
 
-// done counts the gaps before records that are done.
+// done counts the spans that records add to the set of done records.
 func (m *meter) done(x *format.RecordsDone) {
 	p := m.work(x.Queue, x.Partition)
-	var drafted done // in the commit
+	var drafted done // records done by earlier entries of the commit
 	if p != nil {
 		drafted = p.done
 		if drafted.floor <= m.d.Start(m.d.queue(x.Queue).topic, x.Partition) {
-			drafted.floor = 0 // the fold keeps no floor where the work has not begun
+			drafted.floor = 0 // only the draft raises the floor to the partition's start
 		}
 	}
 	last := int64(-1) // the end of the previous run
@@ -260,7 +262,7 @@ func (m *meter) done(x *format.RecordsDone) {
 	}
 }
 
-// touches reports whether the offsets from from to to-1 join an existing span.
+// touches reports whether [from, to) overlaps or adjoins a span or the offsets below floor.
 func (d *done) touches(from, to int64) bool {
 	if from <= d.floor {
 		return true

@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// What a draft says that the state will take, it takes at most.
+// A state never takes more memory than its draft said.
 func TestDraftNeverSaysTooLittleOfMemory(t *testing.T) {
 	for _, queues := range []bool{false, true} {
 		rapid.Check(t, func(t *rapid.T) {
@@ -16,7 +16,7 @@ func TestDraftNeverSaysTooLittleOfMemory(t *testing.T) {
 			for range rapid.IntRange(1, 25).Draw(t, "commits") {
 				before := w.Memory()
 				c, d := w.commit(t)
-				unused := int64(len(c.Data)) * objectMemory // brokers name none that no batch is in
+				unused := int64(len(c.Data)) * objectMemory // brokers refer to no data objects without batches; this test does
 				one := d.Memory() + unused
 				all := w.Draft(c.Time).Measure()
 				together := all.Memory() + all.Growth(c.Entries...) + unused
@@ -32,7 +32,7 @@ func TestDraftNeverSaysTooLittleOfMemory(t *testing.T) {
 	}
 }
 
-// A commit may give up some of a partition's batches and append others.
+// A commit may drop some of a partition's batches and append others.
 func TestDraftNeverSaysTooLittleOfAPartitionWhoseStartMoves(t *testing.T) {
 	append1 := func(base int) format.Entry {
 		return &format.Batch{Topic: 1, Count: 1, Size: 61, Base: int64(base)}
@@ -60,7 +60,8 @@ func TestDraftNeverSaysTooLittleOfAPartitionWhoseStartMoves(t *testing.T) {
 	}
 }
 
-// Near the bound an append must not be refused for what it does not take.
+// An entry alone in its commit grows the state by exactly Growth, so no append is refused
+// although it would fit.
 func TestGrowthIsExactForWhatComesAlone(t *testing.T) {
 	s := New()
 	seq := format.Seq(0)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// indexed is a thing with an id that is never reused, and a name that no other of its kind and
-// topic has.
+// indexed is a thing with an id, which is never reused, and a name, which is unique among the
+// things of the same kind in the same topic.
 type indexed interface {
 	ref() (id uint64, name scopedName)
 }
@@ -35,16 +35,16 @@ func nameOrder[T indexed](a, b T) int {
 // index holds all things of one kind: the topics, API keys, consumers or queues of the log.
 type index[T indexed] struct {
 	kind   string
-	limit  int // of things in any log, so that damaged numbers can't take all memory
+	limit  int // largest number of things in any log, so that a damaged number can't take all memory
 	next   uint64
 	byID   map[uint64]T
 	byName map[scopedName]T
 	list   sorted[T]
-	order  func(a, b T) int         // of list; things of one topic are neighbors
-	most   struct{ ids, names int } // that the maps held: see shrunkMap
+	order  func(a, b T) int         // the order of list, in which things of one topic are neighbors
+	most   struct{ ids, names int } // the largest sizes of the maps: see shrunkMap
 }
 
-// indexMemory is the memory of one thing's places in two maps and a list.
+// indexMemory is the memory in bytes that one thing takes in the two maps and the list.
 const indexMemory = 2*64 + sortedMemory
 
 func newIndex[T indexed](kind string, limit int, order func(a, b T) int) index[T] {
@@ -66,8 +66,8 @@ func (x *index[T]) drop(t T) {
 	x.byID, x.byName = shrunkMap(x.byID, &x.most.ids), shrunkMap(x.byName, &x.most.names)
 }
 
-// after returns the things that follow one in the index's order and are in the same topic, at
-// most the given number. Its cost depends on that number alone.
+// after returns the things of t's topic that come after t in the index's order. It returns at
+// most the given number, and its cost depends on that number alone.
 func (x *index[T]) after(t T, most int) (list []T) {
 	_, at := t.ref()
 	for next := range x.list.from(t, x.order) {
@@ -81,11 +81,12 @@ func (x *index[T]) after(t T, most int) (list []T) {
 	return list
 }
 
-// oldest returns the things with the smallest ids, in order, at most the given number.
+// oldest returns the things with the smallest ids, sorted by id; at most the given number.
 func (x *index[T]) oldest(most int) []T { return smallest(maps.Values(x.byID), most, idOrder[T]) }
 
 // continues is [State.Continues] for things of one kind: the next id does not fall, no deleted
-// thing comes back, and names and topics don't change. follows compares what else a thing has.
+// thing comes back, and names and topics don't change. follows reports whether the other fields
+// of a thing can follow from the earlier ones.
 func (x *index[T]) continues(old *index[T], follows func(was, now T) bool) error {
 	if x.next < old.next {
 		return fmt.Errorf("%w: the next %s was %d and is now %d", ErrDiscontinued, x.kind, old.next, x.next)
@@ -102,7 +103,8 @@ func (x *index[T]) continues(old *index[T], follows func(was, now T) bool) error
 	return nil
 }
 
-// decode reads the next id and the things, by id, of at least size bytes each.
+// decode reads the next id, then the things by ascending id. Each thing takes at least size
+// bytes.
 func (x *index[T]) decode(r *reader, size int, one func(r *reader) T, put func(t T)) {
 	x.next = r.uvarint()
 	n := r.count(size)
@@ -124,7 +126,7 @@ func (x *index[T]) decode(r *reader, size int, one func(r *reader) T, put func(t
 	}
 }
 
-// copiesByID returns copies of things, by id.
+// copiesByID returns copies of things, sorted by id.
 func copiesByID[T any](byID map[uint64]*T) []T {
 	ids := slices.AppendSeq(make([]uint64, 0, len(byID)), maps.Keys(byID))
 	slices.Sort(ids)
@@ -135,13 +137,14 @@ func copiesByID[T any](byID map[uint64]*T) []T {
 	return list
 }
 
-// indexDraft is what a commit under construction makes of an index, and D what it makes of a thing.
+// indexDraft holds the changes that a commit under construction makes to an index. D is the
+// draft of one thing.
 type indexDraft[T indexed, D any] struct {
 	base    *index[T]
 	next    uint64
 	count   int
 	changed map[uint64]*D         // by id; nil = deleted
-	created map[scopedName]uint64 // ids
+	created map[scopedName]uint64 // ids of the things that the commit creates
 }
 
 // idOf returns the id of the thing with a name; ok reports whether it exists.
@@ -157,8 +160,8 @@ func (x *indexDraft[T, D]) idOf(name scopedName) (id uint64, ok bool) {
 	return id, ok && (now != nil || !changed)
 }
 
-// find returns a thing, nil if it doesn't exist. It calls draft for one that the commit hasn't
-// changed.
+// find returns the draft of a thing, nil if the thing doesn't exist. It calls draft if the
+// commit has not changed the thing.
 func (x *indexDraft[T, D]) find(id uint64, draft func(t T) *D) *D {
 	if now, changed := x.changed[id]; changed {
 		return now

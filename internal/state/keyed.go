@@ -9,16 +9,16 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// KeyedFor is for how long, in the fold's time, the state keeps the answer to an append by its
-// idempotency key: the 24 hours that Seb promises, and one more, in which a broker
-// may still commit a retry that came at the last moment. The answer is kept for this time even
-// if the topic is deleted meanwhile. The time is part of the format:
-// every broker forgets at the same commit.
+// KeyedFor is how long, in the fold's time, the state keeps the answer to an append with an
+// idempotency key. Seb promises 24 hours; in the extra hour a broker may still commit a retry
+// that came at the last moment. The state keeps the answer even if the topic is deleted
+// meanwhile. KeyedFor is part of the format: every broker forgets the answer at the same commit.
 const KeyedFor = 25 * time.Hour
 
-// Keyed is an append that the state keeps by its idempotency key.
+// Keyed is an append with an idempotency key, as the state keeps it.
 type Keyed struct {
-	// Key is a hash of the key and what it is for, Print a hash of the request.
+	// Key is a hash of the idempotency key and of what the key is for. Print is a hash of the
+	// request.
 	Key, Print format.Digest
 	Time       int64 // fold's time in microseconds
 	Ranges     []format.KeyedRange
@@ -30,21 +30,22 @@ func (k *Keyed) expired(at int64) bool { return k.Time <= at-KeyedFor.Microsecon
 // keyed is a list of appends, the oldest first. Its elements never change, so views
 // share them.
 type keyed struct {
-	first uint64 // number of list[0], counted from the first append of the log
+	first uint64 // number of list[0], counted from the log's first append with a key
 	list  []Keyed
-	index map[format.Digest]uint64 // number by key
-	gone  int                      // removed from the front of the list, whose memory is still in use
+	index map[format.Digest]uint64 // the append's number, by key
+	gone  int                      // how many elements were cut off the front of list but still take memory
 }
 
-// keyedMemory is about the memory of one append, with its slot in the map.
+// keyedMemory is about the memory in bytes of one append without its ranges, with its slot in
+// the map.
 const keyedMemory = int64(unsafe.Sizeof(Keyed{})) + 2*24
 
 func (k *Keyed) memory() int64 {
 	return keyedMemory + int64(len(k.Ranges))*int64(unsafe.Sizeof(format.KeyedRange{}))
 }
 
-// Keyed returns the append with a key that the state keeps at that time, even if its topic is
-// deleted.
+// Keyed returns the append with that key, even if its topic is deleted; false if there is no
+// such append, or the state has forgotten it by that time.
 func (s *State) Keyed(key format.Digest, at int64) (Keyed, bool) {
 	n, ok := s.keyed.index[key]
 	if !ok || s.keyed.list[n-s.keyed.first].expired(at) {
@@ -84,7 +85,7 @@ func (s *State) expireKeyed() {
 	s.keyed.list = s.keyed.list[n:]
 	s.keyed.gone += n
 	if s.keyed.gone > 3*len(s.keyed.list) {
-		s.keyed.list = slices.Clone(s.keyed.list) // a map and a list keep the memory of their largest size
+		s.keyed.list = slices.Clone(s.keyed.list) // list and map keep the memory of their largest size until they are copied
 		s.keyed.index = rebuilt(s.keyed.index)
 		s.keyed.gone = 0
 	}

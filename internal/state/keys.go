@@ -27,7 +27,7 @@ const (
 	KeyPatternBytesMax = 255
 )
 
-// Key is an API key: everything about it but its secret. It never changes.
+// Key is an API key without its secret. It never changes.
 type Key struct {
 	ID      uint64
 	Created int64 // fold's time in microseconds
@@ -42,11 +42,11 @@ type Key struct {
 
 func (k *Key) ref() (id uint64, name scopedName) { return k.ID, scopedName{name: k.Name} }
 
-// Keys returns the API keys that are not revoked, by id.
+// Keys returns the API keys that are not revoked, sorted by id.
 func (s *State) Keys() []*Key { return s.keys.after(&Key{}, len(s.keys.byID)) }
 
-// KeysAfter returns the ids of the API keys that are not revoked and follow an id, in order, at
-// most the given number. Its cost depends on that number alone.
+// KeysAfter returns the ids of the API keys that are not revoked and whose ids are above id,
+// ascending. It returns at most the given number, and its cost depends on that number alone.
 func (s *State) KeysAfter(id uint64, most int) (ids []uint64) {
 	for _, k := range s.keys.after(&Key{ID: id}, most) {
 		ids = append(ids, k.ID)
@@ -116,7 +116,7 @@ func (d *Draft) HasKey(id uint64) bool {
 	return d.keys.find(id, func(k *Key) *Key { return k }) != nil
 }
 
-// Key returns the API key of that id, as it was before the commit; nil if there was none.
+// Key returns the API key of that id, as it was before the commit; nil if it did not exist then.
 func (d *Draft) Key(id uint64) *Key { return d.s.Key(id) }
 
 func (d *Draft) takeKey(x *format.KeyCreated) error {

@@ -17,7 +17,7 @@ func key(id uint64, name string) *format.KeyCreated {
 	return &format.KeyCreated{ID: id, Scopes: ScopeRead, Name: name, Topics: []string{"*"}}
 }
 
-// withKeys gives a sound state two keys; a third was revoked.
+// withKeys adds two keys to a state, and a third that it revokes.
 func withKeys(t rapid.TB, s *State) {
 	t.Helper()
 	first := key(1, "ops")
@@ -33,7 +33,7 @@ func withKeys(t rapid.TB, s *State) {
 	}})
 }
 
-// keyEntry draws a sound entry about keys.
+// keyEntry draws a valid entry about API keys.
 func (w *writer) keyEntry(t *rapid.T, d *Draft) format.Entry {
 	name := rapid.SampledFrom([]string{"k", "l", "m"}).Draw(t, "key")
 	if id, ok := d.KeyID(name); ok {
@@ -127,8 +127,8 @@ func TestKeysAreBounded(t *testing.T) {
 	mustApply(t, s, more)
 }
 
-// A page of keys costs what is on it: as many pages as there are keys cost about what listing them
-// all does, and not that for each.
+// Listing a page of keys costs in proportion to its length: one page for each key costs together
+// about as much as listing all keys once.
 func TestKeysAreListedInPages(t *testing.T) {
 	const count = 4096
 	s := New()
@@ -198,7 +198,7 @@ func TestSnapshotWhoseKeysContradictThemselvesIsRefused(t *testing.T) {
 	s := New()
 	withKeys(t, s)
 	good := s.View().Encode()
-	at := len(New().View().Encode()) - 9 // where the keys begin; consumers, queues, delayed records and sessions follow
+	at := len(New().View().Encode()) - 9 // the keys begin here; consumers, queues, delayed records and sessions follow
 	for name, bend := range map[string]struct {
 		at int
 		to byte

@@ -4,21 +4,21 @@ import "sync"
 
 // Live is a state that one goroutine changes while others read it.
 //
-// The lock is for reading. The goroutine that changes the state reads it without, and takes the
-// lock for the change alone.
+// Readers take the read lock. The goroutine that changes the state needs no lock to read it, and
+// takes the write lock only for each change.
 type Live struct {
 	sync.RWMutex
 	State *State
 }
 
-// View calls f with the state, which stays as it is meanwhile. f must not call View.
+// View calls f with the state, which does not change until f returns. f must not call View.
 func (l *Live) View(f func(s *State)) {
 	l.RLock()
 	defer l.RUnlock()
 	f(l.State)
 }
 
-// Viewer shows a live state to those who must not change it.
+// Viewer gives access to a live state to callers that may only read it.
 type Viewer struct{ live *Live }
 
 // Viewer returns the viewer of l.

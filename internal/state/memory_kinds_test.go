@@ -9,8 +9,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// What Memory tells of each kind of entry is about what the heap holds for it, also after
-// most of them have gone again.
+// For each kind of entry, Memory returns about what the entries take on the heap, also after
+// most of them were removed.
 func TestMemoryTellsAboutWhatEachKindTakes(t *testing.T) {
 	const n = 20_000
 	one := func(its ...format.Entry) []format.Entry { return its }
@@ -19,7 +19,7 @@ func TestMemoryTellsAboutWhatEachKindTakes(t *testing.T) {
 		count int
 		setup []format.Entry
 		add   func(i int) []format.Entry
-		drop  func(i int) []format.Entry // nil: time does
+		drop  func(i int) []format.Entry // nil: they expire by time
 	}{
 		{
 			name: "topics", count: n,

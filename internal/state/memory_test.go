@@ -72,7 +72,7 @@ func TestAttemptTakesAboutWhatMemoryTells(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// parkedState returns a state with n records that are parked, the odd ones of a partition.
+// parkedState returns a state with n dead letters, at the odd offsets of a partition.
 func parkedState(tb testing.TB, n int) *State {
 	s := New()
 	mustApply(tb, s, &format.Commit{Seq: 1, PayloadSize: 61, Entries: []format.Entry{
@@ -82,14 +82,15 @@ func parkedState(tb testing.TB, n int) *State {
 	c := &format.Commit{Seq: 2}
 	for i := range n {
 		x := back(1, 0, int64(2*i+1), 1, true)
-		x.Reason = "its lease ran out" // one string for all
+		x.Reason = "its lease ran out" // all dead letters share one string
 		c.Entries = append(c.Entries, x)
 	}
 	mustApply(tb, s, c)
 	return s
 }
 
-// BenchmarkWork does a record and redrives and parks another, beside many that are parked.
+// BenchmarkWork marks a record as done, and redrives a dead letter and makes it one again, in a
+// state with many dead letters.
 func BenchmarkWork(b *testing.B) {
 	for name, n := range map[string]int{"1e2": 1e2, "1e5": 1e5} {
 		b.Run(name, func(b *testing.B) {

@@ -14,12 +14,12 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// model is the fold written down plainly, for commits that are sound.
+// model is a simple implementation of the fold, for valid commits.
 type model struct {
 	topics []*modelTopic
 	time   int64
 	keyed  []Keyed
-	// consumers are their positions in partition 0, by id.
+	// consumers has the position of each consumer in partition 0, by id.
 	consumers      map[uint64]int64
 	consumerTopics map[uint64]uint64
 	queues         modelQueues
@@ -95,7 +95,7 @@ func (m *model) apply(c *format.Commit) {
 	}
 }
 
-// locate is what Locate should return.
+// locate returns what Locate should return.
 func locate(p modelPartition, offset, bytesMax int64, countMax int) (out []Location) {
 	var bytes int64
 	for _, l := range p.batches {
@@ -111,7 +111,7 @@ func locate(p modelPartition, offset, bytesMax int64, countMax int) (out []Locat
 	return out
 }
 
-// compare asserts that the state holds what the model does, for every offset.
+// compare asserts that state and model are the same for every offset.
 func (m *model) compare(t rapid.TB, s *State) {
 	t.Helper()
 	if len(m.topics) != s.TopicCount() || len(s.Topics()) != s.TopicCount() {
@@ -187,14 +187,14 @@ func comparePartition(t rapid.TB, s *State, topic *Topic, partition int, want mo
 	}
 }
 
-// writer makes sound commits as a broker does, with a Draft.
+// writer makes valid commits with a Draft, as a broker does.
 type writer struct {
 	*State
 	tag    uint64
-	queues bool // is what most of it is about
+	queues bool // most entries are about queues
 }
 
-// commit draws the commit that follows, and returns the draft it was made with.
+// commit draws the next commit, and returns the draft by which it was made.
 func (w *writer) commit(t *rapid.T) (*format.Commit, *Draft) {
 	w.tag++
 	c := &format.Commit{Seq: w.Seq() + 1, Time: w.Time() + rapid.SampledFrom([]int64{0, 1, 3, KeyedFor.Microseconds() / 2, KeyedFor.Microseconds()}).Draw(t, "time"), Entries: []format.Entry{}}
@@ -225,7 +225,7 @@ func (w *writer) commit(t *rapid.T) (*format.Commit, *Draft) {
 	return decoded, d
 }
 
-// entry draws an entry that is sound, nil if there is none of the kind drawn.
+// entry draws a valid entry; nil if no entry of the drawn kind would be valid.
 func (w *writer) entry(t *rapid.T, d *Draft, c *format.Commit, pos []uint32) format.Entry {
 	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "topic")
 	id, partitions, exists := d.TopicID(name)
@@ -274,7 +274,7 @@ func (w *writer) entry(t *rapid.T, d *Draft, c *format.Commit, pos []uint32) for
 	return x
 }
 
-// keyed remembers an append by one of a few keys, nil if that is taken.
+// appendKeyed returns an entry for an append with one of a few keys; nil if the key is taken.
 func (w *writer) appendKeyed(t *rapid.T, d *Draft, topic uint64, r format.KeyedRange) format.Entry {
 	x := &format.AppendKeyed{Topic: topic, Ranges: []format.KeyedRange{r}, Print: format.Digest{byte(w.tag)}}
 	if rapid.IntRange(0, 4).Draw(t, "without records") == 0 {
@@ -287,7 +287,7 @@ func (w *writer) appendKeyed(t *rapid.T, d *Draft, topic uint64, r format.KeyedR
 	return x
 }
 
-// requireSame asserts that two states mean the same and have the same bytes.
+// requireSame asserts that two states have the same content and encode to the same bytes.
 func requireSame(t rapid.TB, got, want *State) {
 	t.Helper()
 	if string(got.View().Encode()) != string(want.View().Encode()) {

@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// Moment is what the log's time was at a moment of this machine's monotonic clock. The log's
-// time is the store's; from that moment on the monotonic clock tells how much of a delay is over.
+// Moment says what the log's time was when this machine's monotonic clock showed At. The log's
+// time comes from the store's dates; how much of a delay has passed since is measured by the
+// monotonic clock.
 type Moment struct {
 	At time.Time
 	US int64 // microseconds since 1970
 }
 
-// When returns when a time of the log comes, in microseconds since 1970: at once if it has passed.
+// When returns the time of this machine's clock at which the log's time will be us, in
+// microseconds since 1970. It returns At if that time has passed.
 func (m Moment) When(us int64) time.Time {
 	left := min(max(0, us-m.US), math.MaxInt64/int64(time.Microsecond))
 	return m.At.Add(time.Duration(left) * time.Microsecond)

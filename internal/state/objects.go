@@ -4,17 +4,17 @@ import "iter"
 
 // Object is an object of the store that holds batches.
 type Object struct {
-	// Data tells a data object from a commit.
+	// Data is true for a data object, false for a commit.
 	Data bool
-	// Seq and Tag are, of a commit, its slot and the first 64 bits of its
-	// nonce; of a data object, the two parts of its key.
+	// Seq and Tag of a commit are its slot and the first 64 bits of its nonce; those of a data
+	// object are the two numbers in its key.
 	Seq, Tag uint64
 	// Size is the size of the whole object in bytes.
 	Size uint32
 }
 
-// object is an Object and the number of batches in it. An object without batches is dead: the
-// state keeps it until the log says that it was deleted. It takes 24 bytes.
+// object is an Object and the number of batches in it that the state still has. The state also
+// keeps objects without such batches. An object takes 24 bytes.
 type object struct {
 	seq  uint64 // the highest bit is set for a data object
 	tag  uint64
@@ -31,12 +31,12 @@ func (o *object) Object() Object {
 	return Object{Data: o.seq&dataBit != 0, Seq: o.seq &^ dataBit, Tag: o.tag, Size: o.size}
 }
 
-// objects is a list by index, dense from first. Its chunks are shared with
-// views: entries are never changed but for live, which views don't read.
+// objects is a list of objects by index, without gaps from first on. Views share its chunks:
+// after an object was added, only its field live changes, which views don't read.
 type objects struct {
 	first  uint64
 	count  int
-	bytes  int64 // their sizes together
+	bytes  int64 // sum of the objects' sizes
 	chunks []*[objectsChunk]object
 }
 
@@ -63,8 +63,8 @@ func (o *objects) add(x Object) {
 func (o *objects) retain(index uint64)  { o.entry(index).live++ }
 func (o *objects) release(index uint64) { o.entry(index).live-- }
 
-// AllObjects iterates over the objects that the state knows, in the order of the
-// commits that added them, with whether each holds a batch.
+// AllObjects iterates over the objects that the state knows, in the order of the commits that
+// added them. The second value is whether the state still has a batch in the object.
 func (s *State) AllObjects() iter.Seq2[Object, bool] {
 	return func(yield func(Object, bool) bool) {
 		for i := range s.objects.count {

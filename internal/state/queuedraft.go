@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// draftQueue is a queue as the commit leaves it.
+// draftQueue is a queue with the changes of the commit so far.
 type draftQueue struct {
 	topic   uint64
 	name    string
@@ -20,12 +20,12 @@ type draftQueue struct {
 	touched map[uint32]*draftQueuePartition
 }
 
-// draftQueuePartition is what the commit does to a queue's part of a partition. For all else it
-// reads base.
+// draftQueuePartition is a queue's work in a partition with the changes of the commit so far.
+// What the commit has not changed is in base.
 type draftQueuePartition struct {
 	base          *queuePartition
-	done          done             // in the commit
-	doneBy        map[int64]uint32 // the deliveries that did them
+	done          done             // done in this commit
+	doneBy        map[int64]uint32 // by offset in done: the number of the delivery that is done
 	attempts      map[int64]Attempt
 	dispatchLimit int64
 	uncertainEnd  int64
@@ -63,8 +63,8 @@ func (p *draftQueuePartition) didBy(offset int64, number uint32) {
 // NextQueueID returns the id that the next queue must have.
 func (d *Draft) NextQueueID() uint64 { return d.queues.next }
 
-// QueueCount returns the number of queues after the commit, those of topics that the commit
-// deletes included.
+// QueueCount returns the number of queues after the commit, including those of topics that the
+// commit deletes.
 func (d *Draft) QueueCount() int { return d.queues.count }
 
 // QueueID returns the id of a topic's queue of that name; ok reports whether it exists.
@@ -73,10 +73,10 @@ func (d *Draft) QueueID(topic uint64, name string) (id uint64, ok bool) {
 	return id, ok && d.topic(topic) != nil
 }
 
-// QueueConfig returns the config of a queue that exists.
+// QueueConfig returns the config of an existing queue.
 func (d *Draft) QueueConfig(id uint64) format.QueueConfig { return d.queue(id).config }
 
-// QueueEpoch returns the epoch of a queue that exists, and whether it has an owner.
+// QueueEpoch returns the epoch of an existing queue, and whether the queue has an owner.
 func (d *Draft) QueueEpoch(id uint64) (epoch uint64, owned bool) {
 	q := d.queue(id)
 	return q.epoch, q.owned
@@ -85,14 +85,14 @@ func (d *Draft) QueueEpoch(id uint64) (epoch uint64, owned bool) {
 // QueueExists reports whether there is a queue with that id.
 func (d *Draft) QueueExists(id uint64) bool { return d.queue(id) != nil }
 
-// QueueDispatchLimit returns the dispatch limit in a partition of a queue that exists.
+// QueueDispatchLimit returns the dispatch limit of an existing queue in a partition.
 func (d *Draft) QueueDispatchLimit(id uint64, partition uint32) int64 {
 	return d.queuePartition(d.queue(id), partition).dispatchLimit
 }
 
-// RecordState returns the state of a record in a queue. Queue and partition must exist. It
-// returns whether the record is done or gone, and else its last delivery. sure is false if the
-// owner may have handed it out for the first time since.
+// RecordState returns whether a record is done or trimmed, and if it is neither, its last
+// delivery in the log. sure is false if the owner may have handed out the record for the first
+// time without an entry in the log. Queue and partition must exist.
 func (d *Draft) RecordState(id uint64, partition uint32, offset int64) (isDone bool, a Attempt, sure bool) {
 	p, end, err := d.workedOn(id, partition)
 	if err != nil || offset >= end || p.isDone(offset) {
@@ -102,8 +102,8 @@ func (d *Draft) RecordState(id uint64, partition uint32, offset int64) (isDone b
 	return false, a, sure
 }
 
-// IsLast reports whether a delivery is the last of a record that is not done, and came after
-// its last redrive. A worker may answer only for that delivery.
+// IsLast reports whether a delivery is the last one of its record, and the record is not done
+// and was not redriven since. A worker may answer only for that delivery.
 func (d *Draft) IsLast(id uint64, partition uint32, offset int64, number uint32) bool {
 	isDone, a, sure := d.RecordState(id, partition, offset)
 	return !isDone && counts(a, sure, number)
@@ -115,14 +115,14 @@ func (d *Draft) DoneBy(id uint64, partition uint32, offset int64, number uint32)
 	return err == nil && number > 0 && p.doneBy[offset] == number
 }
 
-// HasRecord reports whether the topic of a queue that exists has, or had, a record at an offset.
+// HasRecord reports whether the topic of an existing queue has, or had, a record at an offset.
 func (d *Draft) HasRecord(id uint64, partition uint32, offset int64) bool {
 	end, ok := d.End(d.queue(id).topic, partition)
 	return ok && offset < end
 }
 
-// QueueLeft returns how many records of a partition are not done in a queue that exists,
-// dead letters included.
+// QueueLeft returns how many records of a partition are not done in an existing queue, including
+// dead letters.
 func (d *Draft) QueueLeft(id uint64, partition uint32) int64 {
 	q := d.queue(id)
 	start := d.Start(q.topic, partition)
@@ -136,8 +136,9 @@ func (d *Draft) QueueLeft(id uint64, partition uint32) int64 {
 	return end - start - all.count(start)
 }
 
-// QueueDispatchLimits returns the dispatch limits of a new owner for each partition of a queue
-// that exists: that number of records beyond those that may have been handed out.
+// QueueDispatchLimits returns the dispatch limits for a new owner of an existing queue, by
+// partition. Each is the given number of records after the last record that may have been handed
+// out.
 func (d *Draft) QueueDispatchLimits(id, topic uint64, records int64) []int64 {
 	q := d.queue(id)
 	limits := make([]int64, d.topic(topic).partitions)
@@ -150,13 +151,14 @@ func (d *Draft) QueueDispatchLimits(id, topic uint64, records int64) []int64 {
 	return limits
 }
 
-// DeadLetter is the place of a dead letter in its topic.
+// DeadLetter is the position of a dead letter in its topic.
 type DeadLetter struct {
 	Partition uint32
 	Offset    int64
 }
 
-// DeadLetters returns up to limit dead letters of a queue that exists, in order.
+// DeadLetters returns up to limit dead letters of an existing queue, sorted by partition and
+// offset.
 func (d *Draft) DeadLetters(id uint64, limit int) (list []DeadLetter) {
 	q := d.queue(id)
 	for n := range d.topic(q.topic).partitions {
@@ -171,9 +173,9 @@ func (d *Draft) DeadLetters(id uint64, limit int) (list []DeadLetter) {
 	return list
 }
 
-// deadLetterOffsets returns the offsets of up to limit dead letters, in order.
+// deadLetterOffsets returns the offsets of up to limit dead letters, ascending.
 func (p *draftQueuePartition) deadLetterOffsets(limit int) (offsets []int64) {
-	for o, a := range p.attempts { // those that the commit adds
+	for o, a := range p.attempts { // dead letters that the commit adds
 		if a.DeadLetter && !p.base.attempts[o].DeadLetter && !p.isDone(o) {
 			offsets = append(offsets, o)
 		}
@@ -192,7 +194,7 @@ func (p *draftQueuePartition) deadLetterOffsets(limit int) (offsets []int64) {
 	return offsets[:min(limit, len(offsets))]
 }
 
-// queue returns a queue as the commit has it, nil if it doesn't exist.
+// queue returns a queue with the changes of the commit so far, nil if it doesn't exist.
 func (d *Draft) queue(id uint64) *draftQueue {
 	q := d.queues.find(id, func(old *Queue) *draftQueue {
 		q := &draftQueue{topic: old.Topic, name: old.Name, config: old.Config, push: old.Push, epoch: old.Epoch, owned: old.Owned, base: old}
@@ -205,7 +207,7 @@ func (d *Draft) queue(id uint64) *draftQueue {
 	return q
 }
 
-// queuePartition returns a queue's part of a partition as the commit has it.
+// queuePartition returns a queue's work in a partition with the changes of the commit so far.
 func (d *Draft) queuePartition(q *draftQueue, partition uint32) *draftQueuePartition {
 	p := q.touched[partition]
 	if p == nil {
@@ -219,11 +221,12 @@ func (d *Draft) queuePartition(q *draftQueue, partition uint32) *draftQueueParti
 		}
 		q.touched[partition] = p
 	}
-	p.done.raise(d.Start(q.topic, partition)) // records before the start are gone
+	p.done.raise(d.Start(q.topic, partition)) // records before the start are trimmed
 	return p
 }
 
-// workedOn returns a queue's part of a partition, and the end of the partition.
+// workedOn returns a queue's work in a partition, and the end of the partition. It returns an
+// error if the queue or the partition doesn't exist.
 func (d *Draft) workedOn(id uint64, partition uint32) (p *draftQueuePartition, end int64, err error) {
 	q := d.queue(id)
 	if q == nil || partition >= d.topic(q.topic).partitions {
@@ -233,7 +236,7 @@ func (d *Draft) workedOn(id uint64, partition uint32) (p *draftQueuePartition, e
 	return d.queuePartition(q, partition), end, nil
 }
 
-// ownedQueue returns a queue if its owner has that epoch.
+// ownedQueue returns a queue, or an error unless it has an owner with that epoch.
 func (d *Draft) ownedQueue(id, epoch uint64) (*draftQueue, error) {
 	q := d.queue(id)
 	if q == nil || !q.owned || q.epoch != epoch {

@@ -48,7 +48,7 @@ func (s *State) changeQueue(q *Queue, change func()) {
 	s.memory += q.memory()
 }
 
-// changeWork changes a queue's part of a partition, and corrects the state's memory.
+// changeWork changes a queue's work in a partition, and corrects the state's memory.
 func (s *State) changeWork(q *Queue, partition uint32, change func(p *queuePartition)) {
 	p := s.work(q, partition)
 	s.memory -= p.memory()
@@ -57,7 +57,7 @@ func (s *State) changeWork(q *Queue, partition uint32, change func(p *queueParti
 	s.trimWork(q)
 }
 
-// work returns a queue's part of a partition. It creates the part if it is missing.
+// work returns a queue's work in a partition. It creates what is missing in the queue's list.
 func (s *State) work(q *Queue, partition uint32) *queuePartition {
 	if more := int(partition) + 1 - len(q.partitions); more > 0 {
 		q.partitions = append(q.partitions, make([]queuePartition, more)...)
@@ -66,8 +66,8 @@ func (s *State) work(q *Queue, partition uint32) *queuePartition {
 	return &q.partitions[partition]
 }
 
-// trimWork drops the last parts that are untouched, so that equal states take equal memory
-// and have equal bytes.
+// trimWork drops untouched partitions from the end of the queue's list, so that equal states
+// take equal memory and encode to equal bytes.
 func (s *State) trimWork(q *Queue) {
 	for n := len(q.partitions); n > 0 && q.partitions[n-1].untouched(); n-- {
 		q.partitions[n-1] = queuePartition{}
@@ -85,14 +85,14 @@ func (s *State) setQueue(x *format.QueueSet) {
 	s.changeQueue(q, func() { q.Config = x.Config })
 }
 
-// own gives a queue to a new owner. Records that the previous owner may have handed out are
-// uncertain. It can't have handed out records that were not in the log yet.
+// own gives a queue to a new owner. Records that the previous owner may have handed out become
+// uncertain. The previous owner can't have handed out records that were not in the log yet.
 func (s *State) own(x *format.QueueOwned) {
 	q := s.queues.byID[x.Queue]
 	topic := s.topics.byID[q.Topic]
 	s.changeQueue(q, func() {
 		q.Epoch, q.Owned, q.Address, q.Seen = x.Epoch, true, x.Address, s.time
-		q.Session = format.SessionKey{} // another entry sets it
+		q.Session = format.SessionKey{} // a SessionNamed entry sets it
 	})
 	for i := range q.partitions {
 		p := &q.partitions[i]
@@ -129,7 +129,7 @@ func (p *queuePartition) set(offset int64, a Attempt) {
 	p.attempts[offset] = a
 }
 
-// forget drops the attempts of records from from to to-1.
+// forget drops the attempts of the records in [from, to).
 func (p *queuePartition) forget(from, to int64) {
 	drop := func(offset int64, a Attempt) {
 		p.reasons -= int64(len(a.Reason))
@@ -180,7 +180,7 @@ func (s *State) putBack(x *format.RecordPutBack) {
 	})
 }
 
-// putBack returns a delivery after it has failed.
+// putBack returns a record's last delivery after the record was put back.
 func (a Attempt) putBack(x *format.RecordPutBack) Attempt {
 	return Attempt{Number: x.Number, Redriven: a.Redriven, NotBefore: x.NotBefore, DeadLetter: x.DeadLetter, Reason: x.Reason}
 }
@@ -196,7 +196,7 @@ func (s *State) redrive(x *format.RecordsRedriven) {
 	})
 }
 
-// purge drops a queue's work before an offset.
+// purge marks all records before an offset as done.
 func (s *State) purge(q *Queue, partition uint32, before int64) {
 	s.changeWork(q, partition, func(p *queuePartition) {
 		from := p.done.floor
@@ -205,8 +205,8 @@ func (s *State) purge(q *Queue, partition uint32, before int64) {
 	})
 }
 
-// purgeBelow purges all queues of a topic below the new start of a partition. Untouched ones
-// begin at the start anyway.
+// purgeBelow purges all queues of a topic below the new start of a partition. A queue that has
+// not touched the partition begins at its start anyway.
 func (s *State) purgeBelow(topic uint64, partition uint32, start int64) {
 	for _, q := range s.Queues(topic) {
 		if int(partition) < len(q.partitions) {
@@ -215,7 +215,7 @@ func (s *State) purgeBelow(topic uint64, partition uint32, start int64) {
 	}
 }
 
-// viewQueues returns copies of the queues, by id.
+// viewQueues returns copies of the queues, sorted by id.
 func (s *State) viewQueues() []Queue {
 	list := copiesByID(s.queues.byID)
 	for i := range list {
@@ -224,7 +224,7 @@ func (s *State) viewQueues() []Queue {
 			p := &list[i].partitions[j]
 			p.done.above = slices.Clone(p.done.above)
 			p.attempts, p.most = maps.Clone(p.attempts), 0
-			p.deadLetters = sorted[int64]{} // attempts have the same flag
+			p.deadLetters = sorted[int64]{} // not needed: attempts say which records are dead letters
 		}
 	}
 	return list

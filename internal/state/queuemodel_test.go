@@ -10,7 +10,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// modelQueues is the fold of queues written down plainly: record by record.
+// modelQueues is a simple implementation of the fold for queues, record by record.
 type modelQueues struct {
 	byID    map[uint64]*modelQueue
 	delayed []Delayed
@@ -38,7 +38,7 @@ func (q *modelQueue) work(partition uint32) *modelWork {
 	return q.parts[partition]
 }
 
-// finish does a record.
+// finish marks a record as done.
 func (w *modelWork) finish(offset int64) {
 	w.done[offset] = true
 	delete(w.attempts, offset)
@@ -134,7 +134,7 @@ func (m *modelQueues) applyWork(it format.Entry) {
 	}
 }
 
-// compare asserts that the state knows of every record what the model does.
+// compare asserts that state and model are the same for every record.
 func (m *modelQueues) compare(t rapid.TB, s *State) {
 	t.Helper()
 	if len(m.byID) != len(s.queues.byID) {
@@ -173,8 +173,8 @@ func (m *modelQueues) compare(t rapid.TB, s *State) {
 	}
 }
 
-// TestQueuesAreWhatTheirModelSays, after each commit and in each snapshot, and views of
-// them stay as they were.
+// After each commit, the state, its snapshot and the views taken before must agree with the
+// model.
 func TestQueuesAreWhatTheirModelSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, m := &writer{State: New(), queues: true}, &model{}
@@ -210,8 +210,8 @@ func TestQueuesAreWhatTheirModelSays(t *testing.T) {
 	})
 }
 
-// queueEntry draws a sound entry about the queues of a topic that exists, or its delayed
-// records; nil if the state has nothing of the drawn kind.
+// queueEntry draws a valid entry about the queues or the delayed records of an existing topic;
+// nil if no entry of the drawn kind would be valid.
 func (w *writer) queueEntry(t *rapid.T, d *Draft, topic uint64, partitions uint32) format.Entry {
 	partition := rapid.Uint32Range(0, partitions-1).Draw(t, "partition")
 	kind := rapid.IntRange(0, 18).Draw(t, "queue entry")
@@ -257,13 +257,13 @@ func (w *writer) queueEntry(t *rapid.T, d *Draft, topic uint64, partitions uint3
 	return w.workEntry(t, d, id, partition, offset)
 }
 
-// workEntry draws an entry about one record, and those behind it.
+// workEntry draws an entry about a record, and maybe those after it.
 func (w *writer) workEntry(t *rapid.T, d *Draft, id uint64, partition uint32, offset int64) format.Entry {
 	isDone, a, sure := d.RecordState(id, partition, offset)
 	epoch, owned := d.QueueEpoch(id)
 	number := a.Number
 	if number == 0 && !sure {
-		number = 1 // the owner handed it out, say
+		number = 1 // assume that the owner handed it out
 	}
 	what := rapid.IntRange(0, 3).Draw(t, "work")
 	switch {
@@ -307,7 +307,7 @@ func (w *writer) delayEntry(t *rapid.T, d *Draft, topic uint64, partition uint32
 	return x
 }
 
-// recount reckons anew what a state takes.
+// recount computes the memory of a state from its content.
 func recount(s *State) int64 {
 	n := queuesTake(s) + int64(s.objects.count)*objectMemory
 	for _, t := range s.topics.byID {

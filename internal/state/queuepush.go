@@ -9,9 +9,9 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// Bounds on targets of pushed records in any log. Brokers set lower ones.
+// Bounds on push targets in any log. Brokers set lower ones.
 const (
-	PushTextBytesMax = 32 << 10 // all of one target's texts
+	PushTextBytesMax = 32 << 10 // sum over all texts of a target
 	PushHeadersMax   = 256
 )
 
@@ -24,10 +24,11 @@ func pushMemory(p *format.QueuePush) int64 {
 	return int64(unsafe.Sizeof(*p)) + int64(p.TextBytes()) + int64(len(p.Headers))*pushHeaderMemory
 }
 
-// QueuePush returns the push target of a queue that exists, or nil. Callers must not change it.
+// QueuePush returns the push target of an existing queue, or nil. Callers must not change it.
 func (d *Draft) QueuePush(id uint64) *format.QueuePush { return d.queue(id).push }
 
-// PushedQueues iterates over the queues with a push target, stopped ones included, in no order.
+// PushedQueues iterates over the queues with a push target, in no order. It includes queues
+// whose push is stopped.
 func (s *State) PushedQueues() iter.Seq[*Queue] {
 	return func(yield func(*Queue) bool) {
 		for _, q := range s.queues.byID {
@@ -38,7 +39,7 @@ func (s *State) PushedQueues() iter.Seq[*Queue] {
 	}
 }
 
-// takePush does not show what it refuses, because that may hold secrets.
+// takePush does not name the refused target in its error, because the target may hold secrets.
 func (d *Draft) takePush(x *format.QueuePushSet) error {
 	q := d.queue(x.Queue)
 	if q == nil {

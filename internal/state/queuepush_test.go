@@ -39,7 +39,7 @@ func TestQueueKnowsWhereItIsPushedTo(t *testing.T) {
 	if s.QueueByID(4).Push != nil || s.memory-before <= 3*int64(pushTo("http://a/").TextBytes()) {
 		t.Errorf("queue 4 is pushed to %v; all take %d", s.QueueByID(4).Push, s.memory-before)
 	}
-	// A later change of the queue leaves it alone, and a checkpoint has it.
+	// A later change of the queue does not change the target, and a checkpoint keeps the target.
 	mustApply(t, s, commitOf(s, queueSet(5, 1, "new"), owned(5, 1, 4)))
 	snapshot := s.View().Encode()
 	again := mustDecode(t, s.Seq(), snapshot)
@@ -58,7 +58,7 @@ func TestQueueKnowsWhereItIsPushedTo(t *testing.T) {
 	}
 }
 
-// pushedState has queues with and without a target.
+// pushedState returns a state that has queues with and without a target.
 func pushedState(t testing.TB) *State {
 	s := New()
 	mustApply(t, s, commitOf(s,
@@ -71,7 +71,7 @@ func pushedState(t testing.TB) *State {
 
 const pushGolden = "testdata/snapshot.4.push.golden"
 
-// The file is what a Seb with snapshot version 4 wrote; it never changes.
+// The file is a snapshot of version 4; it never changes.
 func TestGoldenSnapshotOfPush(t *testing.T) {
 	file, want := golden(t, pushGolden), pushedState(t)
 	if v := want.View(); !v.Is(file) || string(v.withoutSessions()[1:]) != string(file[1:]) {

@@ -21,18 +21,19 @@ const (
 
 // Queue is a view of a topic's records as work to be done.
 type Queue struct {
-	// ID is never used again.
+	// ID is never reused.
 	ID      uint64
 	Topic   uint64
 	Name    string
 	Created int64 // fold's time in microseconds
 	Config  format.QueueConfig
-	// Push is the target to which the records are pushed, or nil. It is never changed in place.
+	// Push is the target to which the records are pushed, or nil. The target is never changed in
+	// place.
 	Push *format.QueuePush
 
-	// Epoch counts owners. Owned reports whether the last one still owns the queue. Then Address
-	// is its address, Session the key by which it proves its identity (zero if the log has none),
-	// and Seen the time of its last entry in the log.
+	// Epoch counts owners. Owned says whether the last owner still owns the queue. If so,
+	// Address is the owner's address, Session is the key by which the owner proves its identity
+	// (zero if the log has none), and Seen is the time of the owner's last entry in the log.
 	Epoch   uint64
 	Owned   bool
 	Address string
@@ -45,12 +46,12 @@ type Queue struct {
 // queuePartition is the state of a queue's work in one partition.
 type queuePartition struct {
 	done done
-	// attempts are of records that are not done and that were handed out more than once,
-	// put back or dead-lettered.
+	// attempts holds, by offset, the last delivery of each record that is not done and was
+	// handed out more than once, put back or dead-lettered.
 	attempts    map[int64]Attempt
 	deadLetters sorted[int64] // offsets of the dead letters in attempts
 	reasons     int64         // total size in bytes of the reasons in attempts
-	most        int           // that attempts held: see shrunkMap
+	most        int           // the largest size of attempts: see shrunkMap
 	// dispatchLimit is the offset before which the owner may hand out records for the first time.
 	dispatchLimit int64
 	// uncertainEnd is the end of the uncertain range: records before it, and not in attempts,
@@ -60,8 +61,8 @@ type queuePartition struct {
 
 // Attempt is the last delivery of a record.
 type Attempt struct {
-	// Number counts the record's deliveries from 1; 0 = none. A redrive does not reset it,
-	// because it is in the tokens of earlier deliveries.
+	// Number counts the record's deliveries from 1; 0 means that there was none. A redrive does
+	// not reset Number, because tokens of earlier deliveries contain it.
 	Number     uint32
 	Redriven   uint32 // Number at the last redrive, 0 without one
 	NotBefore  int64  // earliest time of the next delivery, fold's time in microseconds
@@ -69,12 +70,13 @@ type Attempt struct {
 	Reason     string // why the record was put back
 }
 
-// Used returns how many of the attempts that the queue allows are used up: those since
-// the last redrive.
+// Used returns the number of attempts since the last redrive. The queue's limit on attempts
+// counts these.
 func (a Attempt) Used() uint32 { return a.Number - a.Redriven }
 
 // unlisted returns the last delivery of a record that is neither done nor in attempts; sure is
-// false if the owner may have handed it out for the first time since.
+// false if the owner may have handed out the record for the first time without an entry in the
+// log.
 func unlisted(offset, dispatchLimit, uncertainEnd int64) (a Attempt, sure bool) {
 	if offset < uncertainEnd {
 		return Attempt{Number: 1}, true
@@ -82,24 +84,27 @@ func unlisted(offset, dispatchLimit, uncertainEnd int64) (a Attempt, sure bool) 
 	return Attempt{}, offset >= dispatchLimit
 }
 
-// isLast reports whether a delivery is the last of a record, whose last known one is a.
+// isLast reports whether a delivery with that number is the last one of its record. a and sure
+// are what [queuePartition.attempt] returns for the record.
 func isLast(a Attempt, sure bool, number uint32) bool {
 	return !a.DeadLetter && number > 0 && (a.Number == number || !sure && number == 1)
 }
 
-// counts reports whether a worker may still answer for a delivery: it is the last one, and the
-// record was not redriven since. The fold accepts every last one, since old logs have such answers.
+// counts reports whether a worker may still answer for a delivery: the delivery is the last one,
+// and the record was not redriven since. The fold also accepts an answer from before the
+// redrive, since old logs have such answers.
 func counts(a Attempt, sure bool, number uint32) bool {
 	return isLast(a, sure, number) && number > a.Redriven
 }
 
-// isNext reports whether a delivery of that number may follow the last one.
+// isNext reports whether a delivery with that number may follow the record's last delivery. a
+// and sure are as for [isLast].
 func isNext(a Attempt, sure bool, number uint32) bool {
 	return !a.DeadLetter && number > 0 && (number-1 == a.Number || !sure && number == 2)
 }
 
-// attempt returns the last delivery in the log of a record that is not done; sure is
-// false if the owner may have handed it out for the first time since.
+// attempt returns the last delivery in the log of a record that is not done; sure is false if
+// the owner may have handed out the record for the first time without an entry in the log.
 func (p *queuePartition) attempt(offset int64) (a Attempt, sure bool) {
 	if a, ok := p.attempts[offset]; ok {
 		return a, true
@@ -107,7 +112,8 @@ func (p *queuePartition) attempt(offset int64) (a Attempt, sure bool) {
 	return unlisted(offset, p.dispatchLimit, p.uncertainEnd)
 }
 
-// untouched reports whether the work has not begun.
+// untouched reports whether no record is done or in attempts, and there is no dispatch limit and
+// no uncertain range.
 func (p *queuePartition) untouched() bool {
 	return p.done.floor == 0 && len(p.done.above) == 0 && len(p.attempts) == 0 && p.dispatchLimit == 0 && p.uncertainEnd == 0
 }
@@ -122,8 +128,8 @@ func (s *State) Queue(topic uint64, name string) *Queue {
 	return s.queues.byName[scopedName{topic, name}]
 }
 
-// DeadLetteredTo returns the queues whose dead-letter topic has that name, the oldest first.
-// It scans all queues.
+// DeadLetteredTo returns the queues whose dead-letter topic has that name, sorted by id. It
+// scans all queues.
 func (s *State) DeadLetteredTo(name string) (found []*Queue) {
 	for _, q := range s.queues.byID {
 		if q.Config.DeadLetterTopic == name {
@@ -134,11 +140,11 @@ func (s *State) DeadLetteredTo(name string) (found []*Queue) {
 	return found
 }
 
-// Queues returns a topic's queues by name.
+// Queues returns a topic's queues, sorted by name.
 func (s *State) Queues(topic uint64) []*Queue { return s.QueuesAfter(topic, "", s.QueueCount()) }
 
-// QueuesAfter returns the queues of a topic whose names follow a name, in order, at most the
-// given number. Its cost depends on that number alone.
+// QueuesAfter returns the queues of a topic whose names sort after a name, sorted by name. It
+// returns at most the given number, and its cost depends on that number alone.
 func (s *State) QueuesAfter(topic uint64, name string, most int) []*Queue {
 	return s.queues.after(&Queue{Topic: topic, Name: name}, most)
 }
@@ -146,16 +152,16 @@ func (s *State) QueuesAfter(topic uint64, name string, most int) []*Queue {
 // QueueCount returns the number of queues of all topics.
 func (s *State) QueueCount() int { return len(s.queues.byID) }
 
-// OldestQueues returns the queues with the smallest ids, in order, at most the given number.
+// OldestQueues returns the queues with the smallest ids, sorted by id; at most the given number.
 func (s *State) OldestQueues(most int) []*Queue { return s.queues.oldest(most) }
 
 const (
-	queueMemory          = int64(unsafe.Sizeof(Queue{})) + 3*64 // more than its places in the index
+	queueMemory          = int64(unsafe.Sizeof(Queue{})) + 3*64 // at least what a queue takes in the index
 	queuePartitionMemory = int64(unsafe.Sizeof(queuePartition{}))
 	attemptMemory        = 2 * (int64(unsafe.Sizeof(Attempt{})) + 8) // a map's slots are half used at worst
 )
 
-// memory is the memory of a queue without its partitions.
+// memory returns the memory in bytes of a queue without its partitions.
 func (q *Queue) memory() int64 {
 	return queueMemory + int64(len(q.Name)+len(q.Address)+len(q.Config.DeadLetterTopic)) + pushMemory(q.Push)
 }

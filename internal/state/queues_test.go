@@ -16,7 +16,8 @@ func queueSet(id, topic uint64, name string) *format.QueueSet {
 	return &format.QueueSet{ID: id, Topic: topic, Name: name, Config: format.QueueConfig{LeaseMS: 30_000, BackoffMinMS: 10, BackoffMaxMS: 20, Attempts: 3}}
 }
 
-// runs takes offset, count, attempt, and so on.
+// runs returns an entry with runs of done records: offset, count, attempt, offset, count,
+// attempt and so on.
 func runs(queue uint64, partition uint32, of ...int64) *format.RecordsDone {
 	x := &format.RecordsDone{Queue: queue, Partition: partition}
 	for ; len(of) > 0; of = of[3:] {
@@ -25,7 +26,7 @@ func runs(queue uint64, partition uint32, of ...int64) *format.RecordsDone {
 	return x
 }
 
-// tries takes offset, attempt, and so on.
+// tries returns an entry with attempts: offset, attempt, offset, attempt and so on.
 func tries(queue, epoch uint64, partition uint32, of ...int64) *format.RecordsAttempted {
 	x := &format.RecordsAttempted{Queue: queue, Epoch: epoch, Partition: partition}
 	for ; len(of) > 0; of = of[2:] {
@@ -53,8 +54,8 @@ func delayedRun(topic uint64, partition uint32, offset int64, count uint32, due 
 	return &format.RecordsDelayed{Topic: topic, Partition: partition, Offset: offset, Count: count, Due: due}
 }
 
-// withQueues gives a sound state two topics with queues, in which there is one of
-// everything. The first of them has ten records in partitions 0 and 2, of three.
+// withQueues adds two topics with queues to a state; the queues have records in every possible
+// state. The first topic has three partitions, of which 0 and 2 have ten records each.
 func withQueues(t rapid.TB, s *State) {
 	t.Helper()
 	id, end := s.topics.next, s.Time()
@@ -85,7 +86,7 @@ func queueState(t rapid.TB) *State {
 	return s
 }
 
-// queuesTake is what the queues and delayed records are reckoned to take, counted anew.
+// queuesTake computes the memory of the queues and delayed records from their content.
 func queuesTake(s *State) (n int64) {
 	for _, q := range s.queues.byID {
 		n += q.memory()
@@ -123,10 +124,10 @@ func TestQueueKnowsWhatBecameOfEachRecord(t *testing.T) {
 	for partition, want := range map[uint32]map[int64]known{
 		0: {
 			0: done, 1: {Attempt: Attempt{Number: 3}, sure: true}, 2: done, 3: done,
-			4: {Attempt: Attempt{Number: 2}, sure: true},                                                 // in doubt, then handed out again
+			4: {Attempt: Attempt{Number: 2}, sure: true},                                                 // uncertain, then handed out again
 			5: {Attempt: Attempt{Number: 1, NotBefore: until, Reason: no}, sure: true},                   // put back
-			6: {Attempt: Attempt{Number: 1, NotBefore: until, DeadLetter: true, Reason: no}, sure: true}, // parked
-			7: {Attempt: Attempt{Number: 1}, sure: true}, 8: {Attempt: Attempt{Number: 1}, sure: true},   // in doubt
+			6: {Attempt: Attempt{Number: 1, NotBefore: until, DeadLetter: true, Reason: no}, sure: true}, // dead letter
+			7: {Attempt: Attempt{Number: 1}, sure: true}, 8: {Attempt: Attempt{Number: 1}, sure: true},   // uncertain
 			9: {}, // the owner may have handed it out
 		},
 		2: {0: done, 1: {Attempt: Attempt{Number: 1, Redriven: 1}, sure: true}, 2: {Attempt: Attempt{Number: 1}, sure: true}, 9: {Attempt: Attempt{Number: 1}, sure: true}},
@@ -168,7 +169,7 @@ func TestQueuesGoWithTheirTopics(t *testing.T) {
 	requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
 }
 
-// What lies before the start of a partition is no work any more, in every queue.
+// Records before the start of a partition are done in every queue.
 func TestMovingTheStartTakesWorkAway(t *testing.T) {
 	s := queueState(t)
 	start := &format.StartMoved{Topic: 1, Start: 6}
@@ -177,7 +178,7 @@ func TestMovingTheStartTakesWorkAway(t *testing.T) {
 	if p := &q.partitions[0]; p.done.floor != 6 || len(p.done.above) != 0 || len(p.attempts) != 1 || !p.attempts[6].DeadLetter {
 		t.Fatalf("the partition is %+v", p)
 	}
-	for _, id := range []uint64{1, 4} { // the idle one too, which nothing was changed in
+	for _, id := range []uint64{1, 4} { // also the queue that no entry has touched
 		if isDone, _, _ := s.Draft(9).RecordState(id, 0, 5); !isDone {
 			t.Errorf("queue %d is to do a record that is not there", id)
 		}
@@ -188,7 +189,7 @@ func TestMovingTheStartTakesWorkAway(t *testing.T) {
 		if err := s.Draft(9).Take(it); !errors.Is(err, ErrNonsense) {
 			t.Errorf("%s: %v", name, err)
 		}
-		d := queueState(t).Draft(9) // also in the commit that moves it
+		d := queueState(t).Draft(9) // already in the commit that moves the start
 		if err := d.Take(start); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +200,7 @@ func TestMovingTheStartTakesWorkAway(t *testing.T) {
 	requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
 }
 
-// A view shares nothing with the state that the fold changes in place.
+// The fold changes nothing in place that a view shares with the state.
 func TestViewKeepsQueuesThatGoOn(t *testing.T) {
 	changes := map[string]format.Entry{
 		"a span joins others": runs(1, 0, 1, 1, 3), "a span grows": runs(1, 0, 4, 1, 2), "a span is added": runs(1, 0, 8, 1, 1),
@@ -222,7 +223,7 @@ func TestViewKeepsQueuesThatGoOn(t *testing.T) {
 	}
 }
 
-// What is back at its beginning leaves no trace, so that equal states have equal bytes
+// Work that is back at its beginning leaves no trace, so that equal states encode to equal bytes
 // and take equal memory.
 func TestPartitionThatNobodyWorksOnIsNoPartition(t *testing.T) {
 	s := queueState(t)
@@ -244,8 +245,7 @@ func TestPartitionThatNobodyWorksOnIsNoPartition(t *testing.T) {
 	}
 }
 
-// A token names a delivery by its number, so none may come again, also not when the
-// record is redriven.
+// A token names a delivery by its number, so no number may be used twice, even after a redrive.
 func TestRedrivenRecordsDontRepeatNumbers(t *testing.T) {
 	s := queueState(t)
 	for range 3 {
@@ -388,7 +388,7 @@ func TestNonsenseAboutQueuesIsRefusedAndChangesNothing(t *testing.T) {
 	}
 }
 
-// A draft tells what the entries before it did, so that a broker can decide by it.
+// A draft shows the changes of the entries taken so far, so that a broker can decide by them.
 func TestDraftTellsOfQueues(t *testing.T) {
 	d := queueState(t).Draft(9)
 	take := func(its ...format.Entry) {

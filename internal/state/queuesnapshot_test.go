@@ -8,7 +8,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// aQueue is a snapshot to where the partitions of its one queue are counted.
+// aQueue returns a snapshot with one queue, up to the number of the queue's partitions.
 func aQueue() []byte {
 	return []byte{
 		snapshotVersion, 0, 9, 0, 0, 0, 1, 1, 1, 't', 0, 0, 0, 1, 0, 0, 0, 0, // a topic of one partition
@@ -17,13 +17,13 @@ func aQueue() []byte {
 	}
 }
 
-// field is a byte of a snapshot, with a name if a test bends it.
+// field is a byte of a snapshot, with a name if tests change it.
 type field struct {
 	name string
 	is   byte
 }
 
-// queueFields are a snapshot of two queues in a topic whose one partition ends at 9.
+// queueFields returns a snapshot with two queues; the one partition of their topic ends at 9.
 func queueFields() (all []field) {
 	for _, b := range []byte{
 		snapshotVersion, 4, 2, 0, 0, 1, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 100,
@@ -51,7 +51,7 @@ func queueFields() (all []field) {
 	}...)
 }
 
-// bytesOf returns the snapshot with some fields bent.
+// bytesOf returns the snapshot with some fields changed.
 func bytesOf(t *testing.T, all []field, bends map[string]byte) (b []byte) {
 	left := len(bends)
 	for _, f := range all {
@@ -124,7 +124,7 @@ func TestSnapshotWhoseQueuesContradictThemselvesIsRefused(t *testing.T) {
 	}
 }
 
-// Numbers whose sums overflow.
+// Decode refuses numbers whose sum overflows.
 func TestSnapshotWithHugeSpansIsRefused(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f} // the largest int64
 	all := bytesOf(t, queueFields(), nil)
@@ -137,7 +137,7 @@ func TestSnapshotWithHugeSpansIsRefused(t *testing.T) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}
-	far := slices.Concat(all[:at("window")], huge, all[at("window")+1:]) // which may be anywhere
+	far := slices.Concat(all[:at("window")], huge, all[at("window")+1:]) // a dispatch limit has no upper bound
 	if _, err := Decode(1, far); err != nil {
 		t.Error(err)
 	}

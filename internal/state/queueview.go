@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// What an owner reads of a queue. The results belong to the state: use them under its lock.
+// The owner of a queue reads the queue by the methods below. Their results belong to the state:
+// use them only while you hold the state's lock.
 
-// part returns the queue's part of a partition, an empty one if the partition is untouched.
+// part returns the queue's work in a partition. The caller must not change it.
 func (q *Queue) part(partition int32) *queuePartition {
 	if int(partition) < len(q.partitions) {
 		return &q.partitions[partition]
@@ -16,7 +17,7 @@ func (q *Queue) part(partition int32) *queuePartition {
 	return &queuePartition{}
 }
 
-// NextUndone returns the first offset from that one on whose work is not done.
+// NextUndone returns the smallest offset that is not done and not below the given one.
 func (q *Queue) NextUndone(partition int32, offset int64) int64 {
 	return q.part(partition).done.next(offset)
 }
@@ -29,8 +30,9 @@ func (q *Queue) DispatchLimit(partition int32) int64 { return q.part(partition).
 // handed out records before it once.
 func (q *Queue) UncertainEnd(partition int32) int64 { return q.part(partition).uncertainEnd }
 
-// Last returns the last delivery in the log of a record that is not done. listed is false if the
-// log has none of that record alone.
+// Last returns the last delivery in the log of a record that is not done. listed reports whether
+// the state keeps an Attempt for this record. If not, a follows from the uncertain range: its
+// Number is 1 inside, 0 outside.
 func (q *Queue) Last(partition int32, offset int64) (a Attempt, listed bool) {
 	p := q.part(partition)
 	_, listed = p.attempts[offset]
@@ -38,23 +40,24 @@ func (q *Queue) Last(partition int32, offset int64) (a Attempt, listed bool) {
 	return a, listed
 }
 
-// IsLast reports whether a delivery of that number is the last of a record that is not done,
-// and came after its last redrive. A worker may answer only for that delivery.
+// IsLast reports whether a delivery with that number is the last one of its record, and the
+// record was not redriven since. The record must not be done. A worker may answer only for that
+// delivery.
 func (q *Queue) IsLast(partition int32, offset int64, number uint32) bool {
 	a, sure := q.part(partition).attempt(offset)
 	return counts(a, sure, number)
 }
 
-// Counts is how much work there is in one partition.
+// Counts says how much work a queue has in one partition.
 type Counts struct {
-	Left        int64 // records that are not done, dead letters included
+	Left        int64 // records that are not done, including dead letters
 	DeadLetters int64
-	Later       int64 // records that were put back, and whose time has not come
+	Later       int64 // records that were put back and must not go out yet
 	First       int64 // the first offset that is not done
 }
 
-// Count counts the work in a partition with the offsets from start to end-1, at a time in
-// microseconds since 1970.
+// Count counts the work in a partition with the offsets [start, end), at a time in microseconds
+// since 1970.
 func (q *Queue) Count(partition int32, start, end, now int64) Counts {
 	p := q.part(partition)
 	c := Counts{Left: end - start - p.done.count(start), First: p.done.next(start), DeadLetters: int64(p.deadLetters.count)}
@@ -77,7 +80,8 @@ func (q *Queue) DeadLetterCount() (n int64) {
 	return n
 }
 
-// DeadLetters iterates over the dead letters from a place on, by partition and offset.
+// DeadLetters iterates over the dead letters from a partition and offset on, sorted by partition
+// and offset.
 func (q *Queue) DeadLetters(partition uint32, offset int64) iter.Seq2[DeadLetter, Attempt] {
 	return func(yield func(DeadLetter, Attempt) bool) {
 		for i := int(partition); i < len(q.partitions); i++ {
@@ -92,7 +96,7 @@ func (q *Queue) DeadLetters(partition uint32, offset int64) iter.Seq2[DeadLetter
 	}
 }
 
-// EachAttempt calls f for each record of a partition with a listed delivery, in no order.
+// EachAttempt calls f for each listed record of a partition (see [Queue.Last]), in no order.
 func (q *Queue) EachAttempt(partition int32, f func(offset int64, a Attempt)) {
 	for offset, a := range q.part(partition).attempts {
 		f(offset, a)
@@ -105,7 +109,7 @@ func (q *Queue) DoneCount(d Delayed) int64 {
 	return done.count(d.Offset) - done.count(d.End())
 }
 
-// Listed returns the offsets from from to to-1 that have a listed delivery, ascending.
+// Listed returns the offsets in [from, to) of listed records (see [Queue.Last]), ascending.
 func (q *Queue) Listed(partition int32, from, to int64) (offsets []int64) {
 	attempts := q.part(partition).attempts
 	if to-from > int64(len(attempts)) {
@@ -125,8 +129,8 @@ func (q *Queue) Listed(partition int32, from, to int64) (offsets []int64) {
 	return offsets
 }
 
-// Uncertain returns how many of the offsets from from to to-1 are not done and have no listed
-// delivery.
+// Uncertain returns how many of the records in [from, to) are neither done nor listed (see
+// [Queue.Last]).
 func (q *Queue) Uncertain(partition int32, from, to int64) int64 {
 	if from >= to {
 		return 0

@@ -11,25 +11,25 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// queueWorld is a queue with owners that come and go, each of which knows the log up to
-// where it last looked, and workers that answer whenever they like.
+// queueWorld is a queue with owners that come and go, and workers that answer at any time. Each
+// owner knows the log up to its last sync.
 type queueWorld struct {
 	t      *rapid.T
 	log    *State
 	owners []*queueOwner
-	// delivered are the deliveries that were made, by offset: whether each number was.
+	// delivered says, by offset, which delivery numbers were used.
 	delivered map[int64]map[uint32]bool
 	acked     map[int64]uint32
-	before    map[int64]uint32 // deliveries before the record was redriven
+	before    map[int64]uint32 // by offset: the number of deliveries before the redrive
 	most      uint32
 }
 
-// queueOwner is a broker that owns the queue, or believes to.
+// queueOwner is a broker that owns the queue, or believes that it does.
 type queueOwner struct {
 	epoch uint64
-	view  *State         // what it knows of the log
-	out   map[int64]bool // what it has handed out for the first time
-	done  bool           // it has given the queue up itself
+	view  *State         // the state at its last sync
+	out   map[int64]bool // offsets that it has handed out for the first time
+	done  bool           // it has released the queue
 }
 
 func newQueueWorld(t *rapid.T) *queueWorld {
@@ -64,7 +64,8 @@ func (w *queueWorld) must(entries ...format.Entry) {
 
 func (w *queueWorld) end() int64 { return w.log.Topic("t").Partitions[0].End }
 
-// deliver notes a delivery, which must be the only one of its number, and not one too many.
+// deliver records a delivery. Its number must be new, and within the attempts that the queue
+// allows.
 func (w *queueWorld) deliver(offset int64, number uint32) {
 	if w.delivered[offset] == nil {
 		w.delivered[offset] = map[uint32]bool{}
@@ -85,7 +86,7 @@ func (w *queueWorld) latest(offset int64) (n uint32) {
 
 func (o *queueOwner) draft() *Draft { return o.view.Draft(0) }
 
-// hands out a record for the first time, if it believes that it may.
+// hands hands out a record for the first time, if the owner believes that it may.
 func (o *queueOwner) hands(w *queueWorld, offset int64) {
 	if epoch, owned := o.draft().QueueEpoch(1); !owned || epoch != o.epoch || o.done || o.out[offset] || offset >= o.view.Topic("t").Partitions[0].End {
 		return
@@ -97,7 +98,7 @@ func (o *queueOwner) hands(w *queueWorld, offset int64) {
 	w.deliver(offset, 1)
 }
 
-// handsAgain hands out a record that was handed out before, once the log has that.
+// handsAgain hands out a record again, once the log has counted the attempt.
 func (o *queueOwner) handsAgain(w *queueWorld, offset int64) {
 	if offset >= o.view.Topic("t").Partitions[0].End {
 		return
@@ -110,14 +111,15 @@ func (o *queueOwner) handsAgain(w *queueWorld, offset int64) {
 	case !sure && o.out[offset]:
 		number = 2
 	case a.Number == 0:
-		return // it is fresh
+		return // it was never handed out
 	}
 	if w.try(&format.RecordsAttempted{Queue: 1, Epoch: o.epoch, Attempts: []format.Attempt{{Offset: offset, Number: number}}}) == nil {
 		w.deliver(offset, number)
 	}
 }
 
-// releases gives the queue up in an orderly way: all that is out is told.
+// releases releases the queue, and writes the attempts of all records that workers have into the
+// log.
 func (o *queueOwner) releases(w *queueWorld) {
 	if epoch, owned := w.log.Draft(0).QueueEpoch(1); !owned || epoch != o.epoch {
 		return

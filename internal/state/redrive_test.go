@@ -7,9 +7,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// TestTokensFromBeforeARedriveAreRefused: a record that was parked and sent back goes to
-// another worker. The one that had it before may still answer, and must not be taken for
-// the other.
+// A dead letter that was redriven goes to another worker. An answer of the worker that had it
+// before must not count as one of the new worker.
 func TestTokensFromBeforeARedriveAreRefused(t *testing.T) {
 	s := New()
 	apply := func(entries ...format.Entry) error {
@@ -28,7 +27,7 @@ func TestTokensFromBeforeARedriveAreRefused(t *testing.T) {
 	must(
 		&format.TopicCreated{ID: 1, Partitions: 1, Name: "t"}, &format.Batch{Topic: 1, Count: 1, Size: 61},
 		&format.QueueSet{ID: 1, Topic: 1, Name: "q", Config: format.QueueConfig{LeaseMS: 1, Attempts: 1}},
-		&format.QueueOwned{Queue: 1, Epoch: 1, Windows: []int64{1}}, // and the first delivery is made
+		&format.QueueOwned{Queue: 1, Epoch: 1, Windows: []int64{1}}, // the first delivery follows
 	)
 	must(&format.RecordPutBack{Queue: 1, Attempt: format.Attempt{Number: 1}, DeadLetter: true, Reason: "the lease has ended"})
 	must(&format.RecordsRedriven{Queue: 1, Offsets: []int64{0}})

@@ -9,19 +9,20 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// SessionsMax is how many sessions the state knows. A new one replaces the one that was named
-// longest ago; a broker whose session was forgotten names it again.
+// SessionsMax is how many sessions the state keeps. A new session replaces the one that was
+// named longest ago. A broker whose session was dropped names it again.
 const SessionsMax = 256
 
-const sessionMemory = 2 * int64(unsafe.Sizeof(format.SessionKey{})) // half of the list may be free
+const sessionMemory = 2 * int64(unsafe.Sizeof(format.SessionKey{})) // up to half of the list's capacity may be unused
 
-// sessions are the last sessions that the log has named, in order.
+// sessions are the last sessions that the log has named, the one named longest ago first.
 type sessions []format.SessionKey
 
-// KnowsSession reports whether the log has named a session, and not too many others since.
+// KnowsSession reports whether a session is among the last [SessionsMax] that the log has named.
 func (s *State) KnowsSession(k format.SessionKey) bool { return slices.Contains(s.sessions, k) }
 
-// takeSession refuses a session for a queue that does not have that owner.
+// takeSession checks the session of a broker. If the entry names a queue, the session must be
+// that of the queue's owner.
 func (d *Draft) takeSession(x *format.SessionNamed) error {
 	if !x.Sound() {
 		return fmt.Errorf("%w: session %x owns queue %d with epoch %d", ErrNonsense, x.Session, x.Queue, x.Epoch)

@@ -21,7 +21,7 @@ func ownedBy(n int, queue, epoch uint64) *format.SessionNamed {
 	return &format.SessionNamed{Session: sessionKey(n), Queue: queue, Epoch: epoch}
 }
 
-// withSessions names some, one of which owns a queue that withQueues has made.
+// withSessions names sessions; one of them owns a queue of withQueues.
 func withSessions(t testing.TB, s *State) {
 	q := s.OldestQueues(1)[0]
 	mustApply(t, s, commitOf(s, named(1), named(2), owned(q.ID, q.Epoch+1, 5), ownedBy(1, q.ID, q.Epoch+1)))
@@ -77,7 +77,7 @@ func TestSessionNamedLongestAgoIsForgotten(t *testing.T) {
 	requireSame(t, mustDecode(t, s.Seq(), s.View().Encode()), s)
 }
 
-// A Seb that knows no sessions writes checkpoints without them.
+// Old versions of Seb write checkpoints without sessions.
 func TestViewIsTheStateWhateverItsSessions(t *testing.T) {
 	s := queueState(t)
 	without := s.View().Encode()

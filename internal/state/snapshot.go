@@ -37,7 +37,7 @@ import (
 //	               4 bytes  CRC-32C
 //	u        number of appends with an idempotency key; then for each, the oldest first
 //	           z         fold's time in microseconds, less the one before it
-//	           16 bytes  hash of the key and what it is for
+//	           16 bytes  hash of the key and of what the key is for
 //	           16 bytes  hash of the request
 //	           u         number of ranges; then for each
 //	             u u u     partition, records, base
@@ -63,24 +63,24 @@ import (
 //	           u …      length of the name, name
 //	           u        created, microseconds
 //	           u u u u  lease, least and longest backoff in ms; attempts
-//	           1 byte   bit 0 by key, bit 1 paused, bit 2 owned, bit 3 pushed
+//	           1 byte   bit 0 ordered by key, bit 1 paused, bit 2 owned, bit 3 pushed
 //	           u …      dead-letter topic
 //	           u        epoch
 //	           u …      the owner's address
-//	           u        when the owner was last heard of, microseconds
+//	           u        time of the last entry of the owner, microseconds
 //	           if it is pushed
-//	             u … u … u …  URL, secret, why it was stopped
-//	             u u      timeout in ms, requests under way at most
+//	             u … u … u …  URL, secret, why the push was stopped
+//	             u u      timeout in ms, most requests at a time
 //	             u        number of headers; then for each, by name, u … u …: name, value
 //	           u        number of partitions, the last of which was touched; then for each
-//	             u        all below it is done
-//	             u        number of runs done above; for each, by offset, u u: gap before it, records
-//	             u u      window, doubt
+//	             u        floor: all offsets below it are done
+//	             u        number of runs of done records above floor; for each, by offset, u u: gap before it, records
+//	             u u      dispatch limit, end of the uncertain range
 //	             u        number of attempts; then for each, by offset
-//	               u u u u  offset, number, number when it was redriven, not before
+//	               u u u u  offset, number, number at the last redrive, not before
 //	               1 byte   1: dead letter
 //	               u …      reason
-//	u        number of runs of delayed records; then for each, in order
+//	u        number of runs of delayed records; then for each, as sorted by compareDelayed
 //	           u u u u u  due (less the one before it), topic, partition, offset, records
 //
 //	u        number of sessions; then for each, the one named longest ago first
@@ -89,16 +89,15 @@ import (
 //	           u         id
 //	           32 bytes  public key
 //
-// Version 1 ends with the topics, which have no retention there, version 2 with the
-// API keys, version 3 with the consumers, version 4 with the delayed records; all are still read.
+// Version 1 ends with the topics, which have no retention in it, version 2 with the API keys,
+// version 3 with the consumers, version 4 with the delayed records. Decode reads all versions.
 //
-// It is canonical: equal states give equal bytes, however they came about.
+// A snapshot is canonical: equal states give equal bytes, whatever commits led to them.
 const snapshotVersion = 5
 
 var errSnapshot = fmt.Errorf("snapshot: %w", format.ErrCorrupt)
 
-// View is the state at the time of [State.View]. It may be read while the state
-// changes.
+// View is the state at the time of [State.View]. Callers may read it while the state changes.
 type View struct {
 	seq          format.Seq
 	time         int64
@@ -117,8 +116,8 @@ type View struct {
 	sessions     sessions
 }
 
-// View returns a view of the state. It copies the head of every partition, not its
-// batches, and what queues know of single records.
+// View returns a view of the state. It copies the partitions without their batches, and what
+// queues know about single records. It shares the batches with the state.
 func (s *State) View() *View {
 	v := &View{
 		seq: s.seq, time: s.time, nextTopic: s.topics.next, dataFloor: s.dataFloor,
@@ -138,7 +137,7 @@ func (s *State) View() *View {
 	return v
 }
 
-// Seq returns the last slot folded in.
+// Seq returns the slot of the last applied commit.
 func (v *View) Seq() format.Seq { return v.seq }
 
 // Encode returns the snapshot.
@@ -182,9 +181,9 @@ func (v *View) withoutSessions() []byte {
 	return appendDelayed(appendQueues(b, v.nextQueue, v.queues), v.delayed.sorted())
 }
 
-// Is reports whether a snapshot, of any supported version, is of the same state. It ignores
-// sessions: an old Seb writes checkpoints without them, and a broker that starts from such a
-// checkpoint does not know the sessions named before.
+// Is reports whether body is a snapshot, of any supported version, of the same state. It ignores
+// sessions: old brokers write checkpoints without them, and a broker that starts from such a
+// checkpoint does not know the sessions named before it.
 func (v *View) Is(body []byte) bool {
 	s, err := Decode(v.seq, body)
 	return err == nil && bytes.Equal(v.withoutSessions(), s.View().withoutSessions())
@@ -377,8 +376,8 @@ func (s *State) decodeKeyed(r *reader) {
 	}
 }
 
-// reader takes values off the front of b. After the first error it returns
-// zeros, so that callers check once.
+// reader takes values off the front of b. After the first error it returns zeros, so callers
+// need to check err only once.
 type reader struct {
 	b   []byte
 	err error
@@ -401,7 +400,7 @@ func (r *reader) bytes(n int) []byte {
 	return b
 }
 
-// text reads a string behind its length.
+// text reads a length, then a string of that many bytes.
 func (r *reader) text() string { return string(r.bytes(r.count(1))) }
 
 func (r *reader) byte() byte {
@@ -445,7 +444,7 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// max reads a number of at most that.
+// max reads a number, which must be at most most.
 func (r *reader) max(most uint64) uint64 {
 	v := r.uvarint()
 	if v > most {
@@ -457,8 +456,9 @@ func (r *reader) max(most uint64) uint64 {
 
 func (r *reader) int64() int64 { return int64(r.max(1<<63 - 1)) }
 
-// count reads the number of elements that follow, of at least size bytes each. It refuses
-// more than the rest of the snapshot can hold, so that a false count can't take memory.
+// count reads the number of elements that follow, each of at least size bytes. It refuses a
+// number that doesn't fit into the rest of the snapshot, so that a damaged number can't take all
+// memory.
 func (r *reader) count(size int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)/size) {

@@ -16,7 +16,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// TestSnapshotAndReplayIsFullReplay cuts a log at every slot.
+// For every slot of a log: a snapshot of that slot and the commits after it give the same state
+// as all commits.
 func TestSnapshotAndReplayIsFullReplay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, m := &writer{State: New()}, &model{}
@@ -51,7 +52,7 @@ func TestSnapshotAndReplayIsFullReplay(t *testing.T) {
 	})
 }
 
-// The files that a Seb with each snapshot version wrote; they never change.
+// Files with a snapshot of each version; they never change.
 const (
 	snapshot1Golden = "testdata/snapshot.golden"
 	snapshot2Golden = "testdata/snapshot.2.golden"
@@ -147,18 +148,18 @@ func TestSnapshotThatContradictsItselfIsRefused(t *testing.T) {
 	snapshot := []byte{
 		snapshotVersion, 0, 2, 0, // time, next topic, floor
 		0, 1, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 100, // objects from 0 on: one of slot 1
-		1, 1, 1, 'a', 0, 0, 0, 1, // topics: number 1, without a config, of one partition
-		0, 2, 0, 1, // it holds offsets 0 to 2 in one batch
+		1, 1, 1, 'a', 0, 0, 0, 1, // topics: number 1, without a config, with one partition
+		0, 2, 0, 1, // the partition has offsets 0 and 1, in one batch
 		0, 2, 0, 0, 32, 61, 1, 2, 3, 4,
 		1, 0, // appends with a key: one, of time 0
 		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
 		1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
-		1, 0, 2, 0, // of one range, offsets 0 and 1 of partition 0
+		1, 0, 2, 0, // with one range: offsets 0 and 1 of partition 0
 	}
 	const topicsEnd, keyedEnd = 39, 77
-	snapshot = append(snapshot, 1, 0) // keys: the next is number 1, there are none
-	snapshot = append(snapshot, 1, 0) // consumers: likewise
-	snapshot = append(snapshot, 1, 0) // queues: likewise
+	snapshot = append(snapshot, 1, 0) // no keys; the next has id 1
+	snapshot = append(snapshot, 1, 0) // no consumers; the next has id 1
+	snapshot = append(snapshot, 1, 0) // no queues; the next has id 1
 	snapshot = append(snapshot, 0)    // no delayed records
 	snapshot = append(snapshot, 0, 0) // no sessions
 	if _, err := Decode(1, snapshot); err != nil {
@@ -206,7 +207,7 @@ func TestSnapshotThatContradictsItselfIsRefused(t *testing.T) {
 	}
 }
 
-// A lie about a count must not take more memory than the snapshot has bytes.
+// A false count must not make Decode allocate more than the size of the snapshot justifies.
 func TestSnapshotThatLiesAboutCountsTakesNoMemory(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}
 	for name, b := range map[string][]byte{
@@ -310,7 +311,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 				}
 			}
 		}
-		// What was accepted can go on.
+		// An accepted state can apply further commits.
 		c := &format.Commit{Seq: 6, Time: s.Time(), Data: []format.DataRef{{Seq: s.DataFloor(), ID: 1, Size: 1000}}}
 		if s.topics.next+1 != 0 {
 			c.Entries = []format.Entry{

@@ -8,8 +8,9 @@ import (
 
 // sorted is a set of elements in the order of compare; every call must get the same compare. The
 // elements are in chunks, so that adding or removing one does not move all others, and an
-// iteration can begin anywhere. A chunk fills at least half of its memory, unless that is little,
-// and two neighbours fill more than half of a chunk.
+// iteration can begin anywhere. A removal keeps memory small: a large chunk is copied once it
+// fills less than half of its capacity, and merged with a neighbour once both together fill at
+// most half of a chunk.
 type sorted[T any] struct {
 	chunks [][]T // none is empty
 	count  int
@@ -18,7 +19,8 @@ type sorted[T any] struct {
 // sortedChunkMax is how many elements a chunk may hold.
 const sortedChunkMax = 512
 
-// chunkOf returns the index of the chunk that x is in or belongs into; 0 in an empty set.
+// chunkOf returns the index of the chunk that has x, or into which x belongs; 0 if the set is
+// empty.
 func (s *sorted[T]) chunkOf(x T, compare func(a, b T) int) int {
 	return max(0, sort.Search(len(s.chunks), func(i int) bool { return compare(s.chunks[i][0], x) > 0 })-1)
 }
@@ -36,7 +38,7 @@ func (s *sorted[T]) add(x T, compare func(a, b T) int) {
 	switch {
 	case len(c) < sortedChunkMax:
 		s.chunks[i] = slices.Insert(c, at, x)
-	case at == len(c) && i == len(s.chunks)-1: // elements that come in order fill their chunks
+	case at == len(c) && i == len(s.chunks)-1: // elements added in ascending order fill their chunks
 		s.chunks = slices.Insert(s.chunks, i+1, []T{x})
 	default:
 		half := len(c) / 2
@@ -51,7 +53,7 @@ func (s *sorted[T]) add(x T, compare func(a, b T) int) {
 	}
 }
 
-// remove removes the element that is equal to x, if there is one.
+// remove removes the element that is equal to x, if the set has it.
 func (s *sorted[T]) remove(x T, compare func(a, b T) int) {
 	if len(s.chunks) == 0 {
 		return
@@ -105,8 +107,8 @@ func (s *sorted[T]) from(x T, compare func(a, b T) int) iter.Seq[T] {
 	}
 }
 
-// smallest returns the smallest items by compare, in order, at most the given number. It
-// takes memory for those alone.
+// smallest returns the smallest items, sorted by compare; at most the given number. It takes
+// memory only for the items that it returns.
 func smallest[T any](items iter.Seq[T], most int, compare func(a, b T) int) []T {
 	var list []T
 	for x := range items {

@@ -33,7 +33,8 @@ func TestSortedIsASet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s sorted[int]
 		var want []int
-		// Runs fill chunks, single items split and empty them.
+		// Adding and removing runs of numbers fills and empties chunks; single numbers split
+		// them.
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			first := rapid.IntRange(0, 3000).Draw(t, "first")
 			run := rapid.SampledFrom([]int{1, 1, 40, 700}).Draw(t, "run")
@@ -61,8 +62,8 @@ func TestSortedIsASet(t *testing.T) {
 	})
 }
 
-// What is added before all that came later fills chunks as well, and what little is left of very
-// much takes little.
+// Elements that are added in descending order fill their chunks too. After most elements were
+// removed, the set takes little memory.
 func TestSortedTakesMemoryForWhatItHolds(t *testing.T) {
 	var s sorted[int]
 	var want []int

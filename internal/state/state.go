@@ -1,10 +1,12 @@
-// Package state computes what the log means: which topics exist, and where the
-// record of every offset is stored. It is a pure, deterministic fold over commits:
-// no clock, no randomness, no I/O, and no output in the order of a map. So every
-// broker that applied the same commits holds the same state, byte for byte.
+// Package state computes what the log means: which topics exist, and where the record of every
+// offset is stored. The state is a pure, deterministic fold over commits: no clock, no
+// randomness, no I/O, and no output in the order of a map. So all brokers that applied the same
+// commits have the same state, byte for byte.
 //
-// It checks all entries of a commit before it applies any, and refuses nonsense:
-// offsets that leave a hole, topics that don't exist, objects that may be deleted.
+// The fold checks all entries of a commit before it applies any. It refuses commits that
+// contradict the state: offsets that leave a hole, topics that don't exist, objects that may be
+// deleted. The fold's time is the time of the last commit that it applied, in microseconds since
+// 1970.
 //
 // A State is not safe for concurrent use; its owner locks. A [View] may be
 // encoded while the state changes.
@@ -21,8 +23,7 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// ErrNonsense is wrapped by every refusal of Apply: a commit whose entries
-// contradict the state.
+// ErrNonsense says that a commit contradicts the state. Every error of Apply wraps it.
 var ErrNonsense = errors.New("commit contradicts the log before it")
 
 // State is the result of the fold.
@@ -33,12 +34,12 @@ type State struct {
 	topics    index[*Topic]
 	objects   objects
 	keyed     keyed
-	keys      index[*Key] // an id below next without a key is that of a revoked one
+	keys      index[*Key] // an id below next without a key belonged to a revoked key
 	consumers index[*Consumer]
 	queues    index[*Queue]
 	delayed   delayed
 	sessions  sessions
-	batches   int // of all partitions
+	batches   int // number of batches in all partitions
 	memory    int64
 }
 
@@ -51,7 +52,7 @@ type Topic struct {
 	Created    int64 // fold's time in microseconds
 	Config     format.TopicConfig
 	Partitions []Partition
-	delayed    delayed // the topic's part of the state's delayed records
+	delayed    delayed // those of the state's delayed runs that are in this topic
 }
 
 func (t *Topic) ref() (id uint64, name scopedName) { return t.ID, scopedName{name: t.Name} }
@@ -59,26 +60,26 @@ func (t *Topic) ref() (id uint64, name scopedName) { return t.ID, scopedName{nam
 // Partition is an ordered log of records.
 type Partition struct {
 	Start, End int64 // End is the next offset
-	Bytes      int64 // of its batches, as stored
-	MaxTime    int64 // largest timestamp in ms of its last batch; 0 before the first
+	Bytes      int64 // size of its batches, as stored
+	MaxTime    int64 // largest timestamp in ms of its last batch; 0 without a batch
 	chunks     []chunk
 }
 
-// chunk holds up to chunkBatches batches, so that growing a partition copies
-// little and a batch's object fits 32 bits.
+// chunk holds up to chunkBatches batches, so that growing a partition copies little, and
+// batch.object fits 32 bits.
 type chunk struct {
-	object  uint64 // index of the object that batch.object counts from
-	maxTime int64  // of all batches
+	object  uint64 // index of an object, to which batch.object is added
+	maxTime int64  // largest maxTime of the chunk's batches
 	batches []batch
 }
 
-// batch is where a run of records is stored. Its count follows from the next base.
-// It takes 32 bytes for each batch of the log: keep it small.
+// batch says where a run of records is stored. The number of records follows from the base of
+// the next batch. The state takes 32 bytes for each batch of the log: keep this struct small.
 type batch struct {
 	base    int64
 	maxTime int64
 	object  uint32
-	pos     uint32 // in the object
+	pos     uint32 // position in the object
 	size    uint32
 	crc     uint32
 }
@@ -90,7 +91,7 @@ type Location struct {
 	Object Object
 	Base   int64 // offset of its first record
 	Count  int64
-	Pos    uint32 // in the object, its head included
+	Pos    uint32 // position in the object, in bytes from its first byte
 	Size   uint32
 	CRC    uint32
 }
@@ -111,8 +112,8 @@ func (s *State) Seq() format.Seq { return s.seq }
 // Time returns the fold's time in microseconds since 1970.
 func (s *State) Time() int64 { return s.time }
 
-// DataFloor returns the seq below which no later commit may be the first to
-// refer to a data object.
+// DataFloor returns the data floor: a later commit must not refer to a data object whose seq is
+// below it.
 func (s *State) DataFloor() format.Seq { return s.dataFloor }
 
 // Memory returns an estimate of the bytes that the state takes.
@@ -121,10 +122,10 @@ func (s *State) Memory() int64 { return s.memory }
 // Batches returns the number of batches that the state knows.
 func (s *State) Batches() int { return s.batches }
 
-// Objects returns the number of objects that the state knows, dead ones included.
+// Objects returns the number of objects that the state knows, including those without batches.
 func (s *State) Objects() int { return s.objects.count }
 
-// ObjectBytes returns the sum of the sizes of those objects.
+// ObjectBytes returns the total size in bytes of the objects that [State.Objects] counts.
 func (s *State) ObjectBytes() int64 { return s.objects.bytes }
 
 // Topic returns the topic of that name, or nil.
@@ -136,18 +137,18 @@ func (s *State) TopicByID(id uint64) *Topic { return s.topics.byID[id] }
 // TopicCount returns the number of topics.
 func (s *State) TopicCount() int { return len(s.topics.byID) }
 
-// Topics returns all topics by name.
+// Topics returns all topics, sorted by name.
 func (s *State) Topics() []*Topic { return s.TopicsAfter("", s.TopicCount()) }
 
-// TopicsAfter returns the topics whose names follow a name, in order, at most the given
-// number. Its cost depends on that number alone.
+// TopicsAfter returns the topics whose names sort after a name, sorted by name. It returns at
+// most the given number, and its cost depends on that number alone.
 func (s *State) TopicsAfter(name string, most int) []*Topic {
 	return s.topics.after(&Topic{Name: name}, most)
 }
 
-// Locate appends to dst the locations of the batches of a partition that hold offset and
-// what follows, in order, until they hold bytesMax bytes or there are countMax of them. It
-// appends at least one if the offset exists.
+// Locate appends to dst the locations of batches of a partition, in order, from the batch with
+// offset on. It stops once these batches have bytesMax bytes together, or there are countMax of
+// them. It appends at least one if the offset exists.
 func (s *State) Locate(dst []Location, t *Topic, partition int32, offset, bytesMax int64, countMax int) []Location {
 	p := &t.Partitions[partition]
 	if offset < p.Start || offset >= p.End {
@@ -171,10 +172,9 @@ func (s *State) Locate(dst []Location, t *Topic, partition int32, offset, bytesM
 	return dst
 }
 
-// LocateTime returns the location of the first batch that reaches to offset or
-// beyond and has a record of at least that time, in ms since 1970. The record
-// may be before offset; timestamps need not ascend. ok is false without such a
-// batch.
+// LocateTime returns the location of the first batch that ends after offset and has a record
+// with a timestamp of at least ms, in ms since 1970. That record may be before offset, since
+// timestamps need not ascend. ok is false if there is no such batch.
 func (s *State) LocateTime(t *Topic, partition int32, offset, ms int64) (l Location, ok bool) {
 	p := &t.Partitions[partition]
 	offset = max(offset, p.Start)
@@ -236,8 +236,8 @@ func (p *Partition) endOf(ci, bi int) int64 {
 	return p.End
 }
 
-// Apply applies the next commit: all of it, or nothing and an error that wraps
-// ErrNonsense.
+// Apply applies the next commit as a whole, or returns an error that wraps ErrNonsense and
+// changes nothing.
 func (s *State) Apply(c *format.Commit) error {
 	d := s.Draft(c.Time)
 	if c.Seq != s.seq+1 {
@@ -299,7 +299,7 @@ func (s *State) applyEntries(c *format.Commit) {
 		case *format.PartitionsAdded:
 			t := s.topics.byID[x.Topic]
 			s.memory += int64(int(x.Partitions)-len(t.Partitions)) * partitionMemory
-			t.Partitions = append(make([]Partition, 0, x.Partitions), t.Partitions...)[:x.Partitions] // append may give it more capacity than Memory counts
+			t.Partitions = append(make([]Partition, 0, x.Partitions), t.Partitions...)[:x.Partitions] // a plain append may allocate more capacity than Memory counts
 		case *format.DataFloor:
 			s.dataFloor = x.Seq
 		case *format.StartMoved:
@@ -330,7 +330,7 @@ func (s *State) applyEntries(c *format.Commit) {
 const (
 	partitionMemory = int64(unsafe.Sizeof(Partition{}))
 	topicMemory     = int64(unsafe.Sizeof(Topic{})) + indexMemory
-	sortedMemory    = 2 * 8 // of a pointer or an offset: chunks fill half of their memory at worst
+	sortedMemory    = 2 * 8 // per pointer or offset: at worst, half of a chunk's memory is unused
 	chunkMemory     = int64(unsafe.Sizeof(chunk{}))
 	batchMemory     = int64(unsafe.Sizeof(batch{}))
 	objectMemory    = int64(unsafe.Sizeof(object{}))
@@ -391,14 +391,14 @@ func (s *State) push(p *Partition, index uint64, b batch) {
 	p.Bytes += int64(b.size)
 }
 
-// moveStart drops the records before start, and the batches that hold no others.
+// moveStart drops the records before start, and the batches that have only such records.
 func (s *State) moveStart(p *Partition, start int64) {
 	p.Start = start
 	for len(p.chunks) > 0 && p.endOf(0, len(p.chunks[0].batches)-1) <= start {
 		c := &p.chunks[0]
 		s.dropFront(p, len(c.batches))
-		s.memory -= chunkMemory + int64(cap(c.batches))*batchMemory // its capacity
-		*c = chunk{}                                                // the memory of the list stays until the list is copied
+		s.memory -= chunkMemory + int64(cap(c.batches))*batchMemory
+		*c = chunk{} // frees the batches: the array of p.chunks keeps this element until append copies the list
 		p.chunks = p.chunks[1:]
 	}
 	if len(p.chunks) == 0 {
@@ -423,7 +423,7 @@ func (s *State) dropFront(p *Partition, n int) {
 		s.objects.release(c.object + uint64(b.object))
 		p.Bytes -= int64(b.size)
 	}
-	left := c.batches[n:] // copied, since it would keep the memory of the whole list
+	left := c.batches[n:] // copied, since a slice would keep the memory of the whole list
 	c.batches = append(make([]batch, 0, roomFor(len(left))), left...)
 	s.memory -= int64(before-cap(c.batches)) * batchMemory
 	s.batches -= n

@@ -53,8 +53,8 @@ func TestDraftAndApplyAgree(t *testing.T) {
 	})
 }
 
-// sound returns a state with topics 1 ("a", 2 partitions) and 3 ("c", 1), and
-// with the commits that led there; topic 2 was deleted, the data floor is 2.
+// sound returns a state with topics 1 ("a", 2 partitions) and 3 ("c", 1 partition). Topic 2 was
+// deleted, and the data floor is 2.
 func sound(t rapid.TB) *State {
 	t.Helper()
 	s := New()
@@ -72,13 +72,13 @@ func sound(t rapid.TB) *State {
 		}},
 		{Seq: 3, Time: 20, Entries: []format.Entry{&format.DataFloor{Seq: 2}}},
 	} {
-		format.EncodeCommit(c) // places its payload
+		format.EncodeCommit(c) // sets PayloadStart
 		mustApply(t, s, c)
 	}
 	return s
 }
 
-// keyedEntry remembers under a key that the record before end was appended.
+// keyedEntry returns the entry of an append with a key, whose one record is the last before end.
 func keyedEntry(key byte, topic uint64, end int64) *format.AppendKeyed {
 	partition := uint32(0)
 	if topic == 1 {
@@ -87,7 +87,7 @@ func keyedEntry(key byte, topic uint64, end int64) *format.AppendKeyed {
 	return &format.AppendKeyed{Topic: topic, Key: format.Digest{key}, Print: format.Digest{9}, Ranges: []format.KeyedRange{{Partition: partition, Count: 1, Base: end - 1}}}
 }
 
-// keyedCommit follows the commits of sound.
+// keyedCommit returns a commit that follows those of sound.
 func keyedCommit() *format.Commit {
 	return &format.Commit{Seq: 4, Time: 20, Entries: []format.Entry{
 		keyedEntry(1, 1, 10),
@@ -181,7 +181,7 @@ func TestTopicOfTheSameNameSharesNothing(t *testing.T) {
 		{create(1), &format.Batch{Topic: 1, Count: 5, Size: 61}},
 		{&format.TopicDeleted{ID: 1}},
 		{create(2), &format.Batch{Topic: 2, Count: 2, Size: 62}},
-		// In one commit, with a batch for each.
+		// One commit deletes a topic and creates another, with a batch for each.
 		{&format.Batch{Topic: 2, Base: 2, Count: 1, Size: 63}, &format.TopicDeleted{ID: 2}, create(3), &format.Batch{Topic: 3, Count: 1, Size: 64}},
 	} {
 		c := &format.Commit{Seq: s.Seq() + 1, Entries: entries}
@@ -223,8 +223,8 @@ func TestDeletionGivesMemoryBack(t *testing.T) {
 	}
 }
 
-// long returns a state with one partition of so many batches, which hold 1, 2,
-// 3, 1, 2, 3, … records, and the model of it.
+// long returns a state with one partition of that many batches, which have 1, 2, 3, 1, 2, 3, …
+// records, and its model.
 func long(t rapid.TB, batches int) (*State, *model) {
 	t.Helper()
 	s, m := New(), &model{}
@@ -280,7 +280,8 @@ func TestLocateAppends(t *testing.T) {
 	}
 }
 
-// A writer may use its data objects in any order, so that indexes fall.
+// A commit may refer to its data objects in any order, so the indexes of a partition's batches
+// may fall.
 func TestObjectsInAnyOrder(t *testing.T) {
 	s, m := New(), &model{}
 	c := &format.Commit{Seq: 1, PayloadSize: 100, Entries: []format.Entry{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}}
@@ -299,7 +300,7 @@ func TestObjectsInAnyOrder(t *testing.T) {
 	requireSame(t, again, s)
 }
 
-// An object's index may outgrow what a chunk counts with.
+// The index of an object may be too large for a chunk's 32 bits.
 func TestObjectIndexBeyond32BitsBeginsAChunk(t *testing.T) {
 	s := New()
 	s.objects.first = 1 << 32
@@ -308,7 +309,7 @@ func TestObjectIndexBeyond32BitsBeginsAChunk(t *testing.T) {
 	}
 	near, far := s.objects.first, s.objects.first+1
 	p := Partition{End: 3, chunks: []chunk{{object: 1, batches: []batch{{base: 0}}}}}
-	s.push(&p, near, batch{base: 1}) // 2^32 - 1 further
+	s.push(&p, near, batch{base: 1}) // 2^32 - 1 above the chunk's first object
 	s.push(&p, far, batch{base: 2})
 	if len(p.chunks) != 2 || len(p.chunks[0].batches) != 2 || p.chunks[0].batches[1].object != math.MaxUint32 || p.chunks[1].object != far {
 		t.Fatalf("chunks: %+v", p.chunks)
@@ -342,7 +343,7 @@ func TestAllObjectsTellsTheLiveFromTheDead(t *testing.T) {
 		t.Errorf("after a topic was deleted they are %v", got)
 	}
 	for range s.AllObjects() {
-		break // a walk may end early
+		break // a caller may stop iterating early
 	}
 	bytes := int64(0)
 	for o := range s.AllObjects() {
@@ -381,7 +382,7 @@ func TestMovedStartGivesBatchesBack(t *testing.T) {
 func TestStartAtTheEndGivesAllMemoryBack(t *testing.T) {
 	s := oneEach(t, 0)
 	before := s.Memory()
-	const batches = 5 // whose list has room for more
+	const batches = 5 // the capacity of their list is larger
 	applyOneEach(t, s, batches)
 	c := &format.Commit{Seq: s.Seq() + 1, Time: s.Time(), Entries: []format.Entry{&format.StartMoved{Topic: 1, Start: s.TopicByID(1).Partitions[0].End}}}
 	mustApply(t, s, c)

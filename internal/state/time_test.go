@@ -6,8 +6,8 @@ import (
 	"github.com/simple-event-broker/seb/internal/format"
 )
 
-// zigzag returns a state of n batches of two records each over several chunks,
-// and their largest times, which go up and down.
+// zigzag returns a state with n batches of two records each, in several chunks, and the largest
+// timestamps of the batches, which rise and fall.
 func zigzag(t testing.TB, n int) (*State, []int64) {
 	s := New()
 	mustApply(t, s, &format.Commit{Seq: 1, Entries: []format.Entry{&format.TopicCreated{ID: 1, Partitions: 1, Name: "a"}}})

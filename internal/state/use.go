@@ -2,25 +2,25 @@ package state
 
 import "github.com/simple-event-broker/seb/internal/format"
 
-// Use is what an entry takes memory of the state for. Some uses may fill the state further than
-// others, in this order.
+// Use says what kind of things an entry adds to the state. A broker lets some uses fill the
+// memory of the state further than others.
 type Use int
 
-// The uses, by how far they may fill the state.
+// The uses. A broker lets a later one fill the state further than an earlier one.
 const (
 	UseRecords   Use = iota // appends, topics, queues, push targets
 	UseConsumers            // consumers and their positions
-	UseWork                 // answers about records that a queue has handed out
+	UseWork                 // deliveries of queues, and answers about them
 	UseKeys                 // API keys
 	UseOwners               // owners of queues
 )
 
-// String returns the use in a message.
+// String returns the use as words for a message.
 func (u Use) String() string {
 	return [...]string{"appends, topics and queues", "consumers", "answers of workers", "API keys", "owners of queues"}[u]
 }
 
-// UseOf returns what an entry takes memory for.
+// UseOf returns the use of an entry.
 func UseOf(entry format.Entry) Use {
 	switch entry.(type) {
 	case *format.ConsumerCreated, *format.PositionsMoved:
