@@ -220,6 +220,51 @@ func TestDirOldNamesNeedNoSync(t *testing.T) {
 	}
 }
 
+func TestDirUnchangedDirectoryNeedsNoSync(t *testing.T) {
+	root := t.TempDir()
+	if info, err := os.Stat(root); err != nil {
+		t.Fatal(err)
+	} else if _, ok := changeTime(info); !ok {
+		t.Skip("no change times")
+	}
+	var log syncLog
+	d := openTestDir(t, root, log.fsync)
+	mustCreate(t, d, "log/0")
+	d.now = func() time.Time { return time.Now().Add(2 * stampMax) }
+	check := func(want int, names ...string) {
+		t.Helper()
+		before := log.count("log")
+		for _, name := range names {
+			mustGet(t, d, "log/"+name)
+		}
+		if got := log.count("log") - before; got != want {
+			t.Errorf("reading %q: directory fsynced %d times, want %d", names, got, want)
+		}
+	}
+	for _, name := range []string{"1", "2", "3"} {
+		writeFile(t, root, "log", name)
+	}
+	check(1, "1", "2", "3")
+	writeFile(t, root, "log", "4")
+	check(1, "4", "1", "2")
+	if err := os.Rename(filepath.Join(root, "log"), filepath.Join(root, "old")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(root, "log"), os.DirFS(filepath.Join(root, "old"))); err != nil {
+		t.Fatal(err)
+	}
+	check(1, "3", "2")
+	// The directory's time may not tell a name that is linked a moment later.
+	writeFile(t, root, "log", "5")
+	writeFile(t, root, "log", "6")
+	info, err := os.Stat(filepath.Join(root, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.now = func() time.Time { return info.ModTime().Add(stampMax / 2) }
+	check(2, "5", "6")
+}
+
 func TestDirSharesDirectorySyncs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := t.TempDir()

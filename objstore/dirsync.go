@@ -15,6 +15,9 @@ import (
 // had its name by then.
 const clockStepMax = time.Hour
 
+// stampMax is the coarsest resolution of the times in a file system, and more.
+const stampMax = 2 * time.Second
+
 // stopReason is what went wrong, such as an fsync that failed.
 type stopReason struct {
 	what string
@@ -51,8 +54,9 @@ type directory struct {
 	baton chan struct{} // capacity 1: the caller that put a value in it may fsync
 
 	mu     sync.Mutex
-	queued *syncRound // the round that has not begun, or nil
-	synced time.Time  // wall clock as the last fsync that succeeded began
+	queued *syncRound  // the round that has not begun, or nil
+	synced time.Time   // wall clock as the last fsync that succeeded began
+	before fs.FileInfo // the directory, as that fsync began
 }
 
 // syncRound is one fsync; its fields belong to the holder of the baton.
@@ -129,29 +133,35 @@ func (d *Dir) sync(ctx context.Context, dir *directory) error {
 	dir.queued = nil // later callers may have linked too late for this round
 	dir.mu.Unlock()
 	begun := d.time()
-	round.done, round.err = true, d.syncDirectory(dir.path)
-	if round.err == nil {
+	before, err := d.syncDirectory(dir.path)
+	round.done, round.err = true, err
+	if err == nil {
 		dir.mu.Lock()
-		dir.synced = begun
+		dir.synced, dir.before = begun, before
 		dir.mu.Unlock()
 	}
 	return round.err
 }
 
-func (d *Dir) syncDirectory(dirPath string) error {
+// syncDirectory returns what the directory was before the fsync.
+func (d *Dir) syncDirectory(dirPath string) (before fs.FileInfo, err error) {
+	// Unless the fsync itself fails, nothing was fsynced and nothing counts as
+	// durable, so the store need not stop: too many open files are a temporary problem.
 	f, err := d.root.Open(dirPath)
 	if err != nil {
-		// Nothing was fsynced and nothing counts as durable, so the store need
-		// not stop: too many open files are a temporary problem.
-		return fmt.Errorf("fsync %s: %w", dirPath, err)
+		return nil, fmt.Errorf("fsync %s: %w", dirPath, err)
 	}
 	defer func() { _ = f.Close() }() // the fsync has told all there is
-	return d.syncFile(f)
+	if before, err = f.Stat(); err != nil {
+		return nil, fmt.Errorf("fsync %s: %w", dirPath, err)
+	}
+	return before, d.syncFile(f)
 }
 
 // confirm returns once key, which was found to be the file info describes, is
 // durable: because this process made sure of it before, because the name is
-// older than the last fsync of its directory, or by fsyncing that.
+// older than the last fsync of its directory, because that has not changed
+// since, or by fsyncing it.
 func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return d.notRegular(key, info.Mode())
@@ -163,7 +173,7 @@ func (d *Dir) confirm(ctx context.Context, key string, info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	if dir.covers(info) {
+	if dir.covers(info) || d.unchanged(dir) {
 		return nil
 	}
 	if err := d.sync(ctx, dir); err != nil {
@@ -183,6 +193,26 @@ func (dir *directory) covers(info fs.FileInfo) bool {
 	dir.mu.Lock()
 	defer dir.mu.Unlock()
 	return changed.Before(dir.synced.Add(-clockStepMax))
+}
+
+// unchanged reports whether the directory's last change is older than its last fsync. Then
+// all names that are in it are durable, however young: a start that reads many young
+// objects fsyncs once. The change must have been older than stampMax when that fsync
+// began, because a later change might otherwise have left the same time.
+func (d *Dir) unchanged(dir *directory) bool {
+	dir.mu.Lock()
+	synced, before := dir.synced, dir.before
+	dir.mu.Unlock()
+	if before == nil {
+		return false
+	}
+	now, err := d.root.Lstat(dir.path)
+	if err != nil || !os.SameFile(before, now) {
+		return false
+	}
+	changed, ok := changeTime(now)
+	last, _ := changeTime(before)
+	return ok && changed.Equal(last) && last.Before(synced.Add(-stampMax))
 }
 
 // durableNames remembers some names that were fsynced. Forgetting one costs an
