@@ -68,7 +68,8 @@ type Dir struct {
 	durable    durableNames
 
 	mu   sync.Mutex
-	dirs map[string]*directory // by path beneath root; entries are never removed
+	dirs map[string]*directory    // by path beneath root; entries are never removed
+	held map[string]heldDirectory // by path beneath root
 }
 
 // OpenDir opens the store in the directory at path and creates that if need
@@ -86,6 +87,7 @@ func openDir(dirPath string, fsync func(*os.File) error) (*Dir, error) {
 		now:        time.Now,
 		tempPrefix: tempDir + "/" + rand.Text() + "-",
 		dirs:       make(map[string]*directory),
+		held:       make(map[string]heldDirectory),
 	}
 	if err := d.openRoot(dirPath); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dirPath, err)
@@ -100,7 +102,7 @@ func openDir(dirPath string, fsync func(*os.File) error) (*Dir, error) {
 // nothing at all, refuses Create and Delete, and works on a read-only file system.
 // What a Get finds need not outlast a crash, so a broker can't use it.
 func OpenDirReadOnly(dirPath string) (*Dir, error) {
-	d := &Dir{now: time.Now, readOnly: true}
+	d := &Dir{now: time.Now, readOnly: true, held: make(map[string]heldDirectory)}
 	if err := d.pin(dirPath); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dirPath, err)
 	}
@@ -191,7 +193,15 @@ func (d *Dir) prepare() error {
 }
 
 // Close closes the directory. Requests in progress may fail.
-func (d *Dir) Close() error { return d.root.Close() }
+func (d *Dir) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := d.root.Close()
+	for _, held := range d.held {
+		err = errors.Join(err, held.root.Close())
+	}
+	return err
+}
 
 // time is the store's clock. UTC drops the monotonic reading: comparing two of
 // those would hide the hours a suspended machine slept.
@@ -228,11 +238,8 @@ func (d *Dir) Create(ctx context.Context, key string, parts ...[]byte) (time.Tim
 }
 
 func (d *Dir) create(ctx context.Context, key string, parts [][]byte) (exists bool, err error) {
-	if err := d.checkWay(path.Dir(key)); err != nil {
-		return false, err
-	}
 	// Finding out first spares the loser of a race the writing.
-	info, err := d.root.Lstat(key)
+	info, err := d.lstat(key)
 	if err == nil {
 		return true, d.confirm(ctx, key, info)
 	}
@@ -255,7 +262,7 @@ func (d *Dir) create(ctx context.Context, key string, parts [][]byte) (exists bo
 	}
 	err = d.root.Link(temp.name, key)
 	if errors.Is(err, fs.ErrExist) {
-		info, err := d.root.Lstat(key)
+		info, err := d.lstat(key)
 		if err != nil {
 			return false, err
 		}
@@ -338,9 +345,6 @@ func (d *Dir) Get(ctx context.Context, key string, off, n int64) (Object, error)
 }
 
 func (d *Dir) get(ctx context.Context, key string, off, n int64) (Object, error) {
-	if err := d.checkWay(path.Dir(key)); err != nil {
-		return Object{}, err
-	}
 	f, info, err := d.openObject(key)
 	if err != nil {
 		return Object{}, err
@@ -376,7 +380,7 @@ func (d *Dir) Delete(ctx context.Context, key string) (time.Time, error) {
 }
 
 func (d *Dir) delete(ctx context.Context, key string) error {
-	if err := d.checkWay(path.Dir(key)); err != nil {
+	if _, err := d.way(path.Dir(key)); err != nil {
 		return err
 	}
 	dir, err := d.openDirectory(ctx, path.Dir(key))
@@ -385,7 +389,7 @@ func (d *Dir) delete(ctx context.Context, key string) error {
 	}
 	d.durable.remove(key)
 	// Remove would also take an empty directory.
-	info, err := d.root.Lstat(key)
+	info, err := d.lstat(key)
 	if err == nil && info.IsDir() {
 		return d.notRegular(key, info.Mode())
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 )
 
 // FirstMissing implements [Finder]. It asks for each name, and does not read the
@@ -34,10 +33,7 @@ func (d *Dir) find(ctx context.Context, key string) (bool, error) {
 	if err := begin(ctx, "find", key); err != nil {
 		return false, err
 	}
-	if err := d.checkWay(path.Dir(key)); err != nil {
-		return false, err
-	}
-	info, err := d.root.Lstat(key)
+	info, err := d.lstat(key)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -65,10 +66,11 @@ func (l *listing) descend(ctx context.Context, base string) error {
 // directory is there.
 func (d *Dir) readNames(ctx context.Context, base string, visit func(fs.DirEntry) error) error {
 	dirPath := path.Clean(base)
-	if err := d.checkWay(dirPath); err != nil {
-		return err
+	var f *os.File
+	_, err := d.way(dirPath)
+	if err == nil {
+		f, err = d.openNames(dirPath)
 	}
-	f, err := d.openNames(dirPath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -13,14 +13,18 @@ import (
 // file, also a symbolic link to one, which Create would refuse to take for an
 // object. It never waits: opening a FIFO would otherwise wait for a writer.
 func (d *Dir) openObject(key string) (*os.File, fs.FileInfo, error) {
-	info, err := d.root.Lstat(key)
+	dir, err := d.way(path.Dir(key))
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := dir.Lstat(path.Base(key))
 	if err == nil && !info.Mode().IsRegular() {
 		err = d.notRegular(key, info.Mode())
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := d.root.OpenFile(key, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := dir.OpenFile(path.Base(key), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -33,6 +37,15 @@ func (d *Dir) openObject(key string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	return f, info, nil
+}
+
+// lstat describes what stands under key.
+func (d *Dir) lstat(key string) (fs.FileInfo, error) {
+	dir, err := d.way(path.Dir(key))
+	if err != nil {
+		return nil, err
+	}
+	return dir.Lstat(path.Base(key))
 }
 
 // misfit is the error of a path where a file of another kind must be.
@@ -52,25 +65,48 @@ func (d *Dir) notRegular(key string, mode fs.FileMode) error {
 	return &misfit{d.Path(key), KindOf(mode), "a regular file"}
 }
 
-// checkWay refuses whatever is not a directory at dirPath or on the way there, also a link to
-// a directory. A directory that is missing is fine.
-func (d *Dir) checkWay(dirPath string) error {
+// way returns the directory at dirPath. It refuses whatever is not a directory there or on
+// the way there, also a link to a directory. The directory stays open, so that the next
+// request need only find that it still stands there.
+func (d *Dir) way(dirPath string) (*os.Root, error) {
 	if dirPath == "." {
-		return nil
+		return d.root, nil
 	}
-	if err := d.checkWay(path.Dir(dirPath)); err != nil {
-		return err
+	parent, err := d.way(path.Dir(dirPath))
+	if err != nil {
+		return nil, err
 	}
-	info, err := d.root.Lstat(dirPath)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case !info.IsDir():
-		return &misfit{d.Path(dirPath), KindOf(info.Mode()), "a directory"}
+	name := path.Base(dirPath)
+	info, err := parent.Lstat(name)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	if !info.IsDir() {
+		return nil, &misfit{d.Path(dirPath), KindOf(info.Mode()), "a directory"}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if held, ok := d.held[dirPath]; ok && os.SameFile(held.info, info) {
+		return held.root, nil
+	}
+	// With "/." it does not wait for a writer, should a FIFO stand there by now.
+	root, err := parent.OpenRoot(name + "/.")
+	if err != nil {
+		return nil, err
+	}
+	if info, err = root.Stat("."); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	// Requests may still use the directory that stood there before: when they have
+	// ended, the garbage collector closes it.
+	d.held[dirPath] = heldDirectory{root, info}
+	return root, nil
+}
+
+// heldDirectory is an open directory below the root, and its inode.
+type heldDirectory struct {
+	root *os.Root
+	info fs.FileInfo
 }
 
 // KindOf says what a file is, such as "a directory".

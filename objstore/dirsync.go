@@ -206,7 +206,7 @@ func (d *Dir) unchanged(dir *directory) bool {
 	if before == nil {
 		return false
 	}
-	now, err := d.root.Lstat(dir.path)
+	now, err := d.lstat(dir.path)
 	if err != nil || !os.SameFile(before, now) {
 		return false
 	}
